@@ -1,50 +1,51 @@
-//! What handlers receive.
+//! The events and deliveries that handlers receive.
 
 use informer_core::Object;
 use std::fmt;
 
-/// Why an object is told as updated.
+/// The reason for which an object is delivered as updated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UpdateCause {
-    /// It changed.
+    /// The object changed.
     Change,
-    /// It is told again by a resync; old and new are the same.
+    /// A resync delivers the object again; old and new state are the same.
     Resync,
 }
 
-/// What happened to one object, as one handler sees it.
+/// A change of one object, from the point of view of one handler.
 pub enum Event<K> {
     /// An object that this handler did not know.
     #[non_exhaustive]
     Added {
         /// The object.
         object: Object<K>,
-        /// Whether it was there before the handler began to watch.
+        /// Whether the object is part of the initial list of this handler.
         initial: bool,
     },
     /// A newer state of an object that this handler knows.
     #[non_exhaustive]
     Updated {
-        /// The state that this handler saw last.
+        /// The state that was delivered to this handler last.
         old: Object<K>,
-        /// The state now.
+        /// The new state.
         new: Object<K>,
-        /// Whether it changed, or is told again.
+        /// Whether the object changed or a resync delivers it again.
         cause: UpdateCause,
     },
-    /// An object that this handler knew is gone.
+    /// The deletion of an object that this handler knew.
     #[non_exhaustive]
     Deleted {
-        /// Its last known state.
+        /// The last known state.
         last: Object<K>,
-        /// Whether the deletion was seen; otherwise it happened in a gap, and `last` may not be the very last state.
+        /// Whether the watch received the deletion. Otherwise a relist detected it later, and `last` may
+        /// not be the final state.
         observed: bool,
     },
 }
 
 impl<K> Event<K> {
-    /// The object concerned: the new state, or the last one.
+    /// Returns the object of the event: its new state, or the last known one if it was deleted.
     pub fn object(&self) -> &Object<K> {
         match self {
             Self::Added { object, .. }
@@ -66,7 +67,7 @@ impl<K> Clone for Event<K> {
     }
 }
 
-/// Keys and versions only: contents may be secret.
+/// Prints keys and versions only, because the contents of objects may be confidential.
 impl<K> fmt::Debug for Event<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -77,23 +78,24 @@ impl<K> fmt::Debug for Event<K> {
     }
 }
 
-/// What a handler that wants every state receives: events, and word of those it was too slow for.
+/// An event, or the notice that events were coalesced; received by uncoalesced handlers.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Delivery<K> {
     /// One event.
     Event(Event<K>),
-    /// The handler fell behind its bound: so many events were merged into later ones of the same objects. What is told is still
-    /// true and in order, only in larger steps.
+    /// The handler exceeded its capacity, and events were coalesced into later ones of the same objects.
+    ///
+    /// The coalesced events follow. They are correct and in order; only intermediate states are missing.
     #[non_exhaustive]
     Lagged {
-        /// How many events are told as part of others.
+        /// Number of events that are not delivered on their own.
         skipped: u64,
     },
 }
 
 impl<K> Delivery<K> {
-    /// The event, if it is one.
+    /// Returns the event; `None` for [`Delivery::Lagged`].
     pub fn into_event(self) -> Option<Event<K>> {
         match self {
             Self::Event(event) => Some(event),
@@ -108,12 +110,12 @@ impl<K> From<Event<K>> for Delivery<K> {
     }
 }
 
-/// Stands for the Rust type of objects where nobody has named it yet. There are no values of it.
+/// A placeholder without values for the Rust type of objects in the parts that do not know it.
 #[derive(Debug)]
 pub(crate) enum Untyped {}
 
 impl Event<Untyped> {
-    /// The same event with the Rust type of its objects. Nothing is copied or counted.
+    /// Converts the event to a Rust type of objects, without copying an object or counting a reference.
     fn typed<K>(self) -> Event<K> {
         match self {
             Self::Added { object, initial } => Event::Added { object: object.into_view(), initial },
@@ -126,7 +128,7 @@ impl Event<Untyped> {
 }
 
 impl Delivery<Untyped> {
-    /// The same delivery with the Rust type of its objects.
+    /// Converts the delivery to a Rust type of objects.
     pub(crate) fn typed<K>(self) -> Delivery<K> {
         match self {
             Self::Event(event) => Delivery::Event(event.typed()),

@@ -1,6 +1,7 @@
-//! The handle of one informer, with the Rust type of its objects.
+//! The typed handle of one informer.
 //!
-//! It only looks: everything is done by the [`Engine`] behind it, which is not generic.
+//! The handle only adds the Rust type of the objects; the [`Engine`] behind it does the work and is not
+//! generic.
 
 use crate::error::{ParseError, ShutdownError, SyncError, VersionWaitError};
 use crate::event::Event;
@@ -20,41 +21,44 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// An informer for one kind: a cache that follows the server, and handlers that are told what changes.
+/// An informer for one kind: a cache that is kept up to date by list and watch, and delivers changes to
+/// handlers.
 ///
-/// Cheap to clone; all clones are the same informer. Informers, listers, registrations and event streams each keep it alive; when the
-/// last of them goes, the watch ends and the memory is freed.
+/// An informer is cheap to clone; all clones are the same informer. Informers, listers, registrations and
+/// event streams keep it alive; when the last of them is dropped, the watch ends and the memory is freed.
 pub struct SharedInformer<K> {
     engine: Arc<Engine>,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K: Resource<DynamicType = ()>> SharedInformer<K> {
-    /// An informer for all objects of the kind.
+    /// Creates an informer for all objects of the kind, with default options.
     pub fn new(client: kube::Client) -> Self {
         Self::with_options(client, InformerOptions::default())
     }
 
-    /// An informer with these settings.
+    /// Creates an informer with these options.
     pub fn with_options(client: kube::Client, options: InformerOptions) -> Self {
         Self::view(Engine::new(Some(client), &ResourceType::of::<K>(&()), options))
     }
 
-    /// An informer that gets its lists and watches from elsewhere. What it selects is then the source's business.
+    /// Creates an informer with another source of lists and watches than an API server.
+    ///
+    /// The source decides which objects it returns; see [`InformerOptions::source`].
     pub fn with_source(source: impl Source, options: InformerOptions) -> Self {
         Self::view(Engine::new(None, &ResourceType::of::<K>(&()), options.source(source)))
     }
 }
 
 impl SharedInformer<DynamicObject> {
-    /// An informer for a kind that is known only at run time.
+    /// Creates an informer for a kind that is known only at run time.
     pub fn dynamic(client: kube::Client, resource: &ApiResource, options: InformerOptions) -> Self {
         Self::view(Engine::new(Some(client), &ResourceType::of::<DynamicObject>(resource), options))
     }
 }
 
 impl<K> SharedInformer<K> {
-    /// A view of an engine.
+    /// Creates a handle of an engine.
     pub(crate) fn view(engine: Arc<Engine>) -> Self {
         Self { engine, kind: PhantomData }
     }
@@ -63,29 +67,36 @@ impl<K> SharedInformer<K> {
         &self.engine
     }
 
-    /// What it informs about, as in messages: `pods in all namespaces`.
+    /// Returns the description of the informer that messages contain, such as `pods in all namespaces`.
     pub fn description(&self) -> &str {
         &self.engine.resource
     }
 
-    /// Starts it; later calls do nothing, also after a shutdown.
+    /// Starts the informer; later calls have no effect, also after a shutdown.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     pub fn start(&self) {
         self.engine.start(&tokio::runtime::Handle::current());
     }
 
-    /// Adds an index, before or after the start. It is built here, from a snapshot; look-ups through the handle are right from the first
-    /// moment, and fast once the informer has taken it over. An index by a field or label that is there already serves both handles.
+    /// Adds an index, before or after the start.
+    ///
+    /// The index is built on the calling thread, from a snapshot. Look-ups through the handle are correct
+    /// immediately, and fast once the informer has installed the index. Adding an index by the same field
+    /// or label again shares the existing index.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the field path of the index cannot be parsed.
     pub fn add_index(&self, index: Index) -> Result<IndexHandle, ParseError> {
         let handle = index.build()?;
         self.engine.add_index(handle.clone());
         Ok(handle)
     }
 
-    /// Reads the cache.
+    /// Returns a lister, the live view of the cache.
     pub fn lister(&self) -> Lister<K> {
         Lister::new(Arc::clone(&self.engine))
     }
@@ -95,85 +106,131 @@ impl<K> SharedInformer<K> {
         Snapshot::new(self.engine.reader.snapshot())
     }
 
-    /// Where it stands.
+    /// Returns the current status.
     pub fn status(&self) -> InformerStatus {
         self.engine.status()
     }
 
-    /// The status as it changes: with every state, and with every version of the cache. `now` is the time of the last change, so ask
-    /// [`SharedInformer::status`] for how long something has lasted. Do not hold on to a `borrow`: the informer waits for it.
+    /// Returns a receiver of status changes: every new state and every new resource version of the cache.
+    ///
+    /// `now` in a received status is the time of the last change; call [`status`](Self::status) to compute
+    /// how long a state has lasted. Do not keep a `borrow` of the receiver: the informer waits until it is
+    /// dropped.
     pub fn subscribe_status(&self) -> watch::Receiver<InformerStatus> {
         self.engine.subscribe_status()
     }
 
-    /// The version that the cache stands for; `None` until it is synced.
+    /// Returns the resource version of the cache; `None` until the initial list is complete.
     pub fn resource_version(&self) -> Option<ResourceVersion> {
         self.engine.reader.snapshot().resource_version().cloned()
     }
 
-    /// What it has done and what it costs.
+    /// Returns the metrics: counters, memory and handlers.
     pub fn metrics(&self) -> InformerMetrics {
         self.engine.metrics()
     }
 
-    /// Waits until the first complete set is in the cache (C7). Fails at once where waiting is useless (forbidden, not served,
-    /// stopped), waits through anything that may pass, and at the deadline says what the state is. The informer goes on regardless.
-    pub async fn wait_for_sync(&self, deadline: Duration) -> Result<(), SyncError> {
-        self.engine.sync_waiter().wait_for_sync(deadline).await
+    /// Waits until the initial list is in the cache (C7).
+    ///
+    /// The informer continues whatever the result. Failures that may pass are retried until `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error immediately if the informer is forbidden, not served or stopped, and after
+    /// `timeout`. The error contains the state of the informer.
+    ///
+    /// # Cancel safety
+    ///
+    /// This function is cancel safe.
+    pub async fn wait_for_sync(&self, timeout: Duration) -> Result<(), SyncError> {
+        self.engine.sync_waiter().wait_for_sync(timeout).await
     }
 
-    /// Waits until the cache has reached a version: read your own writes.
+    /// Waits until the cache has reached a resource version, for example that of one's own write.
     ///
-    /// Give it the `resourceVersion` that the server answered to a write of this kind. What selectors hide shows only with the next
-    /// bookmark, about a minute later; with several namespaces, see [`SharedInformer::wait_for_resource_version_in`]. Fails at once if the server goes back meanwhile (C1), if versions cannot be compared, and if the
-    /// informer has stopped.
+    /// Pass the `resourceVersion` that the server returned for a write to an object of this kind. If
+    /// selectors hide the object, the cache reaches the version only with the next bookmark, about a minute
+    /// later. If the informer watches several namespaces, use
+    /// [`wait_for_resource_version_in`](Self::wait_for_resource_version_in).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error immediately if the server is rewound meanwhile (C1), if the versions cannot be
+    /// compared, or if the informer has stopped, and after `timeout`.
+    ///
+    /// # Cancel safety
+    ///
+    /// This function is cancel safe.
     pub async fn wait_for_resource_version(
         &self,
         version: &ResourceVersion,
-        deadline: Duration,
+        timeout: Duration,
     ) -> Result<(), VersionWaitError> {
-        self.engine.wait_for_resource_version(None, version, deadline).await
+        self.engine.wait_for_resource_version(None, version, timeout).await
     }
 
-    /// The same for one namespace of several, each of which has a position of its own: a quiet one would keep the others waiting.
+    /// Waits until the cache of one namespace has reached a resource version.
+    ///
+    /// If an informer watches several namespaces, each has its own position, and a quiet namespace may
+    /// reach the version late; [`wait_for_resource_version`](Self::wait_for_resource_version) waits for all
+    /// of them.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error immediately if the informer does not watch the namespace, and in the cases of
+    /// [`wait_for_resource_version`](Self::wait_for_resource_version).
+    ///
+    /// # Cancel safety
+    ///
+    /// This function is cancel safe.
     pub async fn wait_for_resource_version_in(
         &self,
         namespace: &str,
         version: &ResourceVersion,
-        deadline: Duration,
+        timeout: Duration,
     ) -> Result<(), VersionWaitError> {
-        self.engine.wait_for_resource_version(Some(namespace), version, deadline).await
+        self.engine.wait_for_resource_version(Some(namespace), version, timeout).await
     }
 
-    /// Stops it, for everybody who shares it (C10): no more requests; what is queued is applied and told until the deadline, then the rest is dropped. When this returns
-    /// without an error, all its tasks have ended and no handler is called any more. May be called again, by anybody. Its factory makes a new
-    /// one when the kind is asked for again, unless it was shut down itself; detached handlers do not move there.
-    pub async fn shutdown(&self, deadline: Duration) -> Result<(), ShutdownError> {
-        self.engine.shutdown(deadline).await
+    /// Stops the informer for all its users (C10).
+    ///
+    /// Sends no more requests, and applies and delivers what was received until `timeout`; the rest is
+    /// dropped. When this returns without an error, all tasks have ended and no handler is called any more.
+    /// It can be called several times, also concurrently. If the kind is requested again, a factory that
+    /// was not shut down creates a new informer; detached handlers do not move to it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a task has not ended after `timeout` and another 100 ms for handler calls in
+    /// progress.
+    pub async fn shutdown(&self, timeout: Duration) -> Result<(), ShutdownError> {
+        self.engine.shutdown(timeout).await
     }
 }
 
 impl<K: 'static> SharedInformer<K> {
-    /// Registers a closure. It is told about everything that is there, then about every change; dropping the registration removes it.
+    /// Adds a closure as a handler; dropping the registration removes it.
     ///
-    /// Handlers are called one event at a time, on the runtime's threads: they must not block. Decode what you need, put keys into a
-    /// queue, and return. A handler that is slower than the changes sees fewer, larger steps. For anything else, see
-    /// [`SharedInformer::handler`].
+    /// The handler receives the cached objects as its initial list, then every change. It is called for one
+    /// event at a time, on the runtime's threads, and must not block: decode what you need, put keys into a
+    /// queue, and return. If it is slower than the changes, the changes of an object are coalesced into one
+    /// event. [`handler`](Self::handler) offers other options.
     pub fn on_event(&self, handler: impl FnMut(Event<K>) + Send + 'static) -> Registration {
         self.handler().on_event(handler)
     }
 
-    /// Registers a handler with default options.
+    /// Adds a [`Handler`] with default options.
     pub fn add_handler(&self, handler: impl Handler<K>) -> Registration {
         self.handler().add(handler)
     }
 
-    /// Everything that is there, then every change, as a stream.
+    /// Returns a stream of the cached objects, as initial list, and then of every change.
     pub fn event_stream(&self) -> EventStream<K> {
         self.handler().event_stream()
     }
 
-    /// Registers a handler with options: name, resync, filter, where it runs, every state or merged ones.
+    /// Returns a builder for a handler with options: name, resync period, filter, blocking or inline,
+    /// coalesced or not.
     pub fn handler(&self) -> HandlerBuilder<K> {
         HandlerBuilder::new(Arc::clone(&self.engine))
     }

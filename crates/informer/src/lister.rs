@@ -1,7 +1,8 @@
 //! Reading the cache: the live [`Lister`] and the [`Snapshot`] of one published state.
 //!
-//! Every call answers from one published state (C5). A lister always reads the newest one, so two calls may see two states; several reads
-//! that must agree go through one snapshot. Nothing here writes to the cache or waits for its writer.
+//! Every call reads one published state (C5). A lister always reads the newest one, so two calls may see
+//! two states; use one snapshot for several reads that must agree. Nothing here writes to the cache or
+//! waits for its writer.
 
 use crate::shared::Engine;
 use informer_core::{
@@ -14,8 +15,8 @@ use std::sync::Arc;
 
 /// A live view of the cached objects of one kind, returning owned objects.
 ///
-/// A lister is cheap to clone, never blocks, and keeps its informer running. Before the initial list is complete it returns what has
-/// arrived so far; see [`has_synced`](Self::has_synced).
+/// A lister is cheap to clone, never blocks, and keeps its informer running. Before the initial list is
+/// complete it returns the objects received so far; see [`has_synced`](Self::has_synced).
 ///
 /// ```no_run
 /// # use informer::Lister;
@@ -124,9 +125,9 @@ impl<K> fmt::Debug for Lister<K> {
 
 /// One published state of a cache, which never changes and lends its objects.
 ///
-/// All reads of one snapshot agree with each other and with its [resource version](Self::resource_version) (C5). Reads neither clone nor
-/// count references; clone an [`Object`] to keep it. A snapshot is cheap to clone and keeps its objects in memory, but not its
-/// informer running.
+/// All reads of one snapshot agree with each other and with its [resource version](Self::resource_version)
+/// (C5). Reads neither clone nor count references; clone an [`Object`] to keep it. A snapshot is cheap to
+/// clone and keeps its objects in memory, but not its informer running.
 ///
 /// ```no_run
 /// # use informer::{IndexHandle, SharedInformer};
@@ -178,14 +179,16 @@ impl<K> Snapshot<K> {
         self.state.by_index(index, value).map(Object::from_ref)
     }
 
-    /// Returns an iterator over the keys of the objects that have this value in an index, in no particular order.
+    /// Returns an iterator over the keys of the objects that have this value in an index, in no particular
+    /// order.
     pub fn index_keys<'a>(&'a self, index: &'a IndexHandle, value: &'a str) -> impl Iterator<Item = &'a Key> {
         self.state.by_index(index, value).map(|entry| entry.key())
     }
 
     /// Returns an iterator over the values that occur in an index, in order.
     ///
-    /// Values are borrowed from the index; a snapshot that was taken before the index was added computes them.
+    /// Values are borrowed from the index; a snapshot that was taken before the index was added computes
+    /// them.
     pub fn index_values<'a>(
         &'a self,
         index: &IndexHandle,

@@ -1,6 +1,7 @@
-//! The pages for newcomers, as documentation tests: every Rust program on them compiles.
+//! The migration guides as documentation tests, so that every Rust program in them compiles.
 //!
-//! Only there (`cfg(doctest)`): the pages lie outside the crate, and a published crate does not have them.
+//! Compiled only with `cfg(doctest)`, because the guides are outside the crate and not part of a published
+//! one.
 
 #[doc = include_str!("../../../docs/from-client-go.md")]
 mod from_client_go {}

@@ -1,26 +1,26 @@
-//! What an informer is about: a kind, and whether whole objects or only their metadata.
+//! The resource of an informer: a kind, as complete objects or as metadata only.
 //!
-//! Two handles are views of one cache exactly if they agree in this and in what they select. Which Rust type looks at it is no
-//! part of it.
+//! Two handles of a factory share one cache exactly if their resource and their selection are equal. The
+//! Rust type of the objects is not part of the resource.
 
 use informer_core::TypeMeta;
 use kube::Resource;
 use kube::core::ClusterResourceScope;
 use std::any::TypeId;
 
-/// A kind as the API names it, in one of its forms.
+/// A kind as the API names it, as complete objects or as metadata only.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ResourceType {
     pub(crate) group: Box<str>,
     pub(crate) version: Box<str>,
     pub(crate) kind: Box<str>,
     pub(crate) plural: Box<str>,
-    /// Only the objects' metadata is asked for.
+    /// Whether only the metadata of the objects is requested.
     pub(crate) metadata_only: bool,
 }
 
 impl ResourceType {
-    /// The resource that a type stands for, together with what is known only at run time.
+    /// Returns the resource of a Rust type, which for dynamic types is given at run time.
     pub(crate) fn of<K: Resource>(dynamic: &K::DynamicType) -> Self {
         Self {
             group: K::group(dynamic).into(),
@@ -31,24 +31,25 @@ impl ResourceType {
         }
     }
 
-    /// The path of its collection, in one namespace or in all.
+    /// Returns the URL path of the collection, in one namespace or in all.
     pub(crate) fn url_path(&self, namespace: Option<&str>) -> String {
         let root = if self.group.is_empty() { "api" } else { "apis" };
         let namespace = namespace.map(|namespace| format!("namespaces/{namespace}/")).unwrap_or_default();
         format!("/{root}/{}/{namespace}{}", self.api_version(), self.plural)
     }
 
-    /// The type that its objects say they have, in this form.
+    /// Returns the `apiVersion` and `kind` that received objects must have.
     pub(crate) fn types(&self) -> TypeMeta {
-        let whole = TypeMeta::new(self.api_version(), &*self.kind);
+        let complete = TypeMeta::new(self.api_version(), &*self.kind);
         if self.metadata_only {
-            TypeMeta::new("meta.k8s.io/v1", "PartialObjectMetadata").also_accept(whole)
+            TypeMeta::new("meta.k8s.io/v1", "PartialObjectMetadata").also_accept(complete)
         } else {
-            whole
+            complete
         }
     }
 
-    /// As people say it: `pods`, `deployments.apps`, `leases.v1beta1.coordination.k8s.io`; with the form if it is not the usual one.
+    /// Returns the name for messages: `pods`, `deployments.apps`, `leases.v1beta1.coordination.k8s.io`,
+    /// `pods (metadata)`.
     pub(crate) fn name(&self) -> String {
         let mut name = self.plural.to_string();
         for part in [&*self.version, &*self.group].iter().filter(|part| !matches!(**part, "" | "v1")) {
@@ -57,8 +58,11 @@ impl ResourceType {
         format!("{name}{}", if self.metadata_only { " (metadata)" } else { "" })
     }
 
-    /// Whether its objects hold secrets, so that parts of them must not be kept by accident. Whoever names the resource at run time may spell its
-    /// kind in any way.
+    /// Returns whether the objects are Secrets, whose contents must not be copied into dictionaries or kept
+    /// by a failed transform.
+    ///
+    /// Compares the kind without case and the plural, because a resource given at run time may be spelled
+    /// in any way.
     pub(crate) fn is_secret(&self) -> bool {
         self.group.is_empty() && (self.kind.eq_ignore_ascii_case("Secret") || &*self.plural == "secrets")
     }
@@ -72,7 +76,7 @@ impl ResourceType {
     }
 }
 
-/// Whether a type's objects are known to live outside namespaces.
+/// Returns whether the objects of a type are known to be cluster-scoped.
 pub(crate) fn is_cluster_scoped<K: Resource + 'static>() -> bool {
     TypeId::of::<K::Scope>() == TypeId::of::<ClusterResourceScope>()
 }
@@ -85,7 +89,7 @@ mod tests {
     use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 
     #[test]
-    fn paths_and_names_are_the_apis() {
+    fn paths_and_names_follow_the_api() {
         let deployments = ResourceType::of::<Deployment>(&());
         assert_eq!(deployments.url_path(None), "/apis/apps/v1/deployments");
         assert_eq!(deployments.url_path(Some("shop")), "/apis/apps/v1/namespaces/shop/deployments");
@@ -95,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dynamic_view_names_the_same_resource() {
+    fn dynamic_type_has_the_same_resource() {
         let erased = ApiResource::erase::<Deployment>(&());
         assert_eq!(ResourceType::of::<DynamicObject>(&erased), ResourceType::of::<Deployment>(&()));
         assert_ne!(
@@ -104,9 +108,9 @@ mod tests {
         );
     }
 
-    /// A dictionary was learnt from Secrets whose kind somebody had spelt `secret`.
+    /// A dictionary was trained on Secrets whose kind was given as `secret`.
     #[test]
-    fn secrets_are_known_however_they_are_spelt() {
+    fn secrets_are_recognized_in_any_spelling() {
         let secrets = ResourceType::of::<k8s_openapi::api::core::v1::Secret>(&());
         assert!(secrets.is_secret());
         assert!(ResourceType { kind: "secret".into(), ..secrets.clone() }.is_secret());
@@ -115,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_namespace_is_known() {
+    fn cluster_scoped_kinds_are_recognized() {
         assert!(is_cluster_scoped::<Node>() && !is_cluster_scoped::<Pod>());
     }
 }

@@ -1,4 +1,4 @@
-//! How a handler is registered.
+//! The builder that adds a handler with options to an informer.
 
 use super::deliverable::Deliverable;
 use super::filter::OptionalFilter;
@@ -12,19 +12,21 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So many pending states a handler may have that wants every one, unless it says otherwise.
+/// Default upper bound on the pending events of an uncoalesced handler.
 const DEFAULT_UNCOALESCED_CAPACITY: usize = 10_000;
 
-/// Registers a handler with options; made by [`SharedInformer::handler`](crate::SharedInformer::handler).
+/// A builder for a handler with options, created by
+/// [`SharedInformer::handler`](crate::SharedInformer::handler).
 ///
-/// `E` is what the handler is given: an [`Event`], or after [`HandlerBuilder::uncoalesced`] a [`Delivery`].
+/// `E` is the type that the handler receives: [`Event`], or [`Delivery`] after
+/// [`HandlerBuilder::uncoalesced`].
 ///
 /// ```no_run
 /// # use informer::{Event, SharedInformer};
 /// # use k8s_openapi::api::core::v1::Pod;
 /// # use std::time::Duration;
 /// # fn example(pods: &SharedInformer<Pod>) {
-/// let _watching = pods
+/// let _registration = pods
 ///     .handler()
 ///     .name("web pods")
 ///     .resync_period(Duration::from_secs(600))
@@ -32,101 +34,121 @@ const DEFAULT_UNCOALESCED_CAPACITY: usize = 10_000;
 ///     .on_event(|event| println!("{event:?}"));
 /// # }
 /// ```
-#[must_use = "a handler is registered by on(), register() or events()"]
+#[must_use = "call on_event(), add() or event_stream() to add the handler"]
 pub struct HandlerBuilder<K, E = Event<K>> {
     engine: Arc<Engine>,
     name: Option<Arc<str>>,
     options: ListenerOptions,
-    sieve: OptionalFilter<K>,
-    given: PhantomData<fn() -> E>,
+    filter: OptionalFilter<K>,
+    item: PhantomData<fn() -> E>,
 }
 
 impl<K> HandlerBuilder<K> {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
         let options = engine.listener_options();
-        Self { engine, name: None, options, sieve: OptionalFilter::default(), given: PhantomData }
+        Self { engine, name: None, options, filter: OptionalFilter::default(), item: PhantomData }
     }
 
-    /// Tells every state of every object, up to 10,000 pending ones, instead of one transition per object. Past the bound the
-    /// handler is told that it lagged, and by how many events; then it is told merged ones until it has caught up.
+    /// Delivers every state instead of coalescing, buffering at most 10,000 events.
+    ///
+    /// See [`uncoalesced_with_capacity`](Self::uncoalesced_with_capacity).
     pub fn uncoalesced(self) -> HandlerBuilder<K, Delivery<K>> {
         self.uncoalesced_with_capacity(DEFAULT_UNCOALESCED_CAPACITY)
     }
 
-    /// The same with another bound.
-    pub fn uncoalesced_with_capacity(self, bound: usize) -> HandlerBuilder<K, Delivery<K>> {
-        let Self { engine, name, options, sieve, .. } = self;
-        let options = ListenerOptions { uncoalesced_capacity: Some(bound), ..options };
-        HandlerBuilder { engine, name, options, sieve, given: PhantomData }
+    /// Delivers every state instead of coalescing, buffering at most `capacity` events.
+    ///
+    /// Beyond the capacity, changes of the same object are coalesced. The handler then receives
+    /// [`Delivery::Lagged`] with the number of skipped events, followed by the coalesced events; once it
+    /// has caught up, it receives every state again. The initial list does not count against the capacity.
+    /// A capacity of zero is raised to one.
+    pub fn uncoalesced_with_capacity(self, capacity: usize) -> HandlerBuilder<K, Delivery<K>> {
+        let Self { engine, name, options, filter, .. } = self;
+        let options = ListenerOptions { uncoalesced_capacity: Some(capacity), ..options };
+        HandlerBuilder { engine, name, options, filter, item: PhantomData }
     }
 }
 
 impl<K: 'static, E: Deliverable<K>> HandlerBuilder<K, E> {
-    /// What it is called in messages and metrics; its type's name, unless set.
+    /// Sets the name of the handler in diagnostics and metrics.
+    ///
+    /// Defaults to the name of its Rust type, or to `event stream`.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// How often everything is told again (C12): spread over the period, as updates whose cause is a resync. At least a second; zero
-    /// means never, also where the informer's options say otherwise.
+    /// Sets the period at which the handler receives every cached object again (C12).
+    ///
+    /// The objects are spread over the period and delivered as updates with
+    /// [`UpdateCause::Resync`](crate::UpdateCause::Resync); no request is sent. Zero disables resyncs, also
+    /// if the informer's options enable them; periods below one second are raised to it. Defaults to the
+    /// period of the informer's options.
     pub fn resync_period(mut self, period: Duration) -> Self {
         self.options.resync_period = period;
         self
     }
 
-    /// Only objects that match; see [`FilteringHandler`](super::FilteringHandler) for the rule. A second filter replaces the first. A
-    /// filter that panics is a handler that panics; on a stream the panic is the polling task's own.
+    /// Delivers only the events of objects that match; see [`FilteringHandler`](super::FilteringHandler)
+    /// for the rule.
+    ///
+    /// A second filter replaces the first. A panic in the filter counts as a panic of the handler; in an
+    /// event stream it unwinds into the task that polls the stream.
     pub fn filter(mut self, matches: impl FnMut(&Object<K>) -> bool + Send + 'static) -> Self {
-        self.sieve = OptionalFilter::new(matches);
+        self.filter = OptionalFilter::new(matches);
         self
     }
 
-    /// Calls the handler on a thread that may block, instead of the runtime's. The thread is one of tokio's blocking pool: more handlers that
-    /// block at the same time than it has threads (512 by default) wait for each other.
+    /// Calls the handler on a thread of tokio's blocking pool, where it may block.
+    ///
+    /// If more handlers block at the same time than the pool has threads (512 by default), the others wait.
     pub fn blocking(mut self) -> Self {
         self.options.mode = Mode::Blocking;
         self
     }
 
-    /// Calls the handler on the runtime's threads; it must not block. This is the default.
+    /// Calls the handler on the runtime's threads, where it must not block.
+    ///
+    /// This is the default. Calls of 100 ms or more are reported.
     pub fn inline(mut self) -> Self {
         self.options.mode = Mode::Inline;
         self
     }
 
-    /// Registers a closure.
+    /// Adds a closure as the handler.
     pub fn on_event(self, mut handler: impl FnMut(E) + Send + 'static) -> Registration {
-        let kind = std::any::type_name_of_val(&handler);
-        self.attach(kind, move |delivery| {
-            if let Some(given) = E::from_delivery(delivery) {
-                handler(given);
+        let type_name = std::any::type_name_of_val(&handler);
+        self.attach(type_name, move |delivery| {
+            if let Some(item) = E::from_delivery(delivery) {
+                handler(item);
             }
         })
     }
 
-    /// Registers a handler.
+    /// Adds a [`Handler`].
     pub fn add(self, mut handler: impl Handler<K>) -> Registration {
-        let kind = std::any::type_name_of_val(&handler);
-        self.attach(kind, move |delivery| dispatch(&mut handler, delivery))
+        let type_name = std::any::type_name_of_val(&handler);
+        self.attach(type_name, move |delivery| dispatch(&mut handler, delivery))
     }
 
-    /// The events as a stream, for a task that takes them one by one. Where it runs is then that task's affair.
+    /// Returns the events as a stream.
+    ///
+    /// [`blocking`](Self::blocking) has no effect: the task that polls the stream decides where it runs.
     pub fn event_stream(self) -> EventStream<K, E> {
-        let Self { engine, name, mut options, sieve, .. } = self;
+        let Self { engine, name, mut options, filter, .. } = self;
         options.name = name.unwrap_or_else(|| "event stream".into());
-        EventStream::new(engine, options, sieve)
+        EventStream::new(engine, options, filter)
     }
 
     fn attach(
         self,
-        kind: &'static str,
+        type_name: &'static str,
         mut handler: impl FnMut(Delivery<K>) + Send + 'static,
     ) -> Registration {
-        let Self { engine, name, mut options, mut sieve, .. } = self;
-        options.name = name.unwrap_or_else(|| kind.into());
+        let Self { engine, name, mut options, mut filter, .. } = self;
+        options.name = name.unwrap_or_else(|| type_name.into());
         let handler = move |delivery: Delivery<Untyped>| {
-            sieve.apply(delivery).map(&mut handler);
+            filter.apply(delivery).map(&mut handler);
         };
         Registration::add(engine, options, Box::new(handler))
     }

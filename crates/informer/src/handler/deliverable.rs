@@ -1,8 +1,10 @@
-//! What a handler can be given: an event, or a delivery.
+//! The types that a handler can receive: events or deliveries.
 
 use crate::event::{Delivery, Event};
 
-/// What a handler can be given: an [`Event`], or a [`Delivery`].
+/// A type that a handler can receive: [`Event`] or [`Delivery`].
+///
+/// This trait is sealed.
 pub trait Deliverable<K>: sealed::Sealed<K> + Send + 'static {
     #[doc(hidden)]
     fn from_delivery(delivery: Delivery<K>) -> Option<Self>

@@ -1,15 +1,19 @@
-//! Filtering: a handler that hears only of the objects that match.
+//! Filters: handlers that receive only the events of matching objects.
 //!
-//! What has been told is remembered by key, so that the sequences stay legal (C3) even if the condition changes its mind: what
-//! was told as there is told as gone, and nothing else is.
+//! A filter remembers the keys of the objects it has delivered. So the sequences stay legal (C3) even if
+//! the condition returns different results for the same object: a deletion is delivered exactly for the
+//! objects that were delivered as added.
 
 use super::Handler;
 use crate::event::{Delivery, Event, Untyped, UpdateCause};
 use informer_core::{Key, Object};
 use std::collections::HashSet;
 
-/// Passes on to another handler only the objects that match a condition, by client-go's rule: an update that makes an object match is
-/// an add, one that makes it stop is a delete.
+/// A handler that forwards only the events of matching objects to another handler.
+///
+/// As in client-go, an update after which an object starts to match is delivered as added, and one after
+/// which it stops matching as deleted, with the last matching state. Costs memory for one key per matching
+/// object.
 ///
 /// ```
 /// use informer::{Handler, Object};
@@ -36,7 +40,7 @@ pub struct FilteringHandler<F, H> {
 }
 
 impl<F, H> FilteringHandler<F, H> {
-    /// Tells `handler` about the objects for which `matches` holds.
+    /// Creates a handler that forwards the events of objects for which `matches` returns `true`.
     pub fn new<K>(matches: F, handler: H) -> Self
     where
         F: FnMut(&Object<K>) -> bool + Send + 'static,
@@ -80,7 +84,7 @@ impl<F, H> FilteringHandler<F, H> {
     }
 }
 
-/// A condition, and the keys of what was told as matching it.
+/// A condition, and the keys of the objects that were delivered as matching.
 #[derive(Debug)]
 pub(super) struct Filter<F> {
     matches: F,
@@ -92,7 +96,8 @@ impl<F> Filter<F> {
         Self { matches, delivered_keys: HashSet::new() }
     }
 
-    /// The event as somebody sees it who knows only what matches.
+    /// Converts an event to the one that a handler receives which sees only matching objects; `None` if it
+    /// receives none.
     pub(super) fn apply<K>(&mut self, event: Event<K>) -> Option<Event<K>>
     where
         F: FnMut(&Object<K>) -> bool,
@@ -112,24 +117,24 @@ impl<F> Filter<F> {
                     }
                     (false, true) => {
                         self.delivered_keys.remove(new.key());
-                        // The last state that matched, as in client-go; the cache has the new one.
+                        // The last matching state, as in client-go; the cache contains the new one.
                         Some(Event::Deleted { last: old, observed: true })
                     }
                     (false, false) => None,
                 }
             }
             Event::Deleted { last, observed } => {
-                let told = self.delivered_keys.remove(last.key());
+                let delivered = self.delivered_keys.remove(last.key());
                 if self.delivered_keys.is_empty() {
                     self.delivered_keys.shrink_to(64);
                 }
-                told.then_some(Event::Deleted { last, observed })
+                delivered.then_some(Event::Deleted { last, observed })
             }
         }
     }
 }
 
-/// What a handler's deliveries go through: a filter, if there is one.
+/// The filter of a handler, if it has one.
 pub(super) struct OptionalFilter<K>(Option<Filter<Matches<K>>>);
 
 type Matches<K> = Box<dyn FnMut(&Object<K>) -> bool + Send>;
@@ -147,7 +152,7 @@ impl<K> OptionalFilter<K> {
     }
 }
 
-/// Lets everything through.
+/// No filter: every delivery passes.
 impl<K> Default for OptionalFilter<K> {
     fn default() -> Self {
         Self(None)
@@ -182,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_to_match_is_added_and_what_stops_is_deleted() {
+    fn update_that_starts_or_stops_matching_is_add_or_delete() {
         let mut filter =
             Filter::new(|object: &Object<()>| object.resource_version().as_str().ends_with(['0', '2']));
         assert_eq!(kind(filter.apply(added(9)).as_ref()), "nothing");
@@ -196,11 +201,11 @@ mod tests {
     }
 
     #[test]
-    fn c3_a_condition_that_changes_its_mind_makes_no_illegal_sequence() {
-        // client-go asks the filter about the old object again: if it answers otherwise than it did, a handler sees an update of
-        // something it was never told about, or never hears of a deletion.
-        let mut mood = [true, false, true, true].into_iter();
-        let mut filter = Filter::new(move |_: &Object<()>| mood.next().unwrap());
+    fn c3_inconsistent_condition_causes_no_illegal_sequence() {
+        // client-go evaluates the filter for the old object again. If the result differs from the previous
+        // one, a handler receives an update of an object it does not know, or misses a deletion.
+        let mut results = [true, false, true, true].into_iter();
+        let mut filter = Filter::new(move |_: &Object<()>| results.next().unwrap());
         assert_eq!(kind(filter.apply(added(1)).as_ref()), "added");
         assert_eq!(kind(filter.apply(updated(2)).as_ref()), "deleted");
         assert_eq!(kind(filter.apply(deleted(3)).as_ref()), "nothing");

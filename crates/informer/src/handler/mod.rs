@@ -1,7 +1,7 @@
-//! Handlers: whoever is told what changes.
+//! Handlers: closures, [`Handler`] implementations and [event streams](EventStream) that receive the events
+//! of an informer.
 //!
-//! A closure, a value that implements [`Handler`], or an [`EventStream`]: three faces of one mechanism, a listener with an outbox. What they
-//! have in common is set with a [`HandlerBuilder`].
+//! All three take their events from the same outbox and have the same options, which [`HandlerBuilder`] sets.
 
 mod builder;
 mod deliverable;
@@ -18,16 +18,17 @@ pub use crate::event::Delivery;
 use crate::event::{Event, UpdateCause};
 use informer_core::Object;
 
-/// Is told what happens to the objects of one kind, one event at a time, in order.
+/// A receiver of the events of one informer, one at a time and in order.
 ///
-/// Every method does nothing unless it is written. A handler runs on the runtime's threads and must not block, unless it was registered
-/// as [`HandlerBuilder::blocking`]. A panic is caught, counted and reported, and the handler goes on with the next event (C9).
+/// The default implementation of every method ignores the event. A handler runs on the runtime's threads
+/// and must not block, unless it is added with [`HandlerBuilder::blocking`]. A panic is caught, counted and
+/// reported, and the handler receives the next event (C9).
 ///
 /// ```
 /// use informer::{Handler, Object};
 /// use k8s_openapi::api::core::v1::Pod;
 ///
-/// /// Counts the pods that are there.
+/// /// Counts the existing pods.
 /// struct Count(usize);
 ///
 /// impl Handler<Pod> for Count {
@@ -41,28 +42,34 @@ use informer_core::Object;
 /// }
 /// ```
 pub trait Handler<K>: Send + 'static {
-    /// An object that this handler did not know. `initial` says that it was there before the handler began.
+    /// Called for an object that this handler does not know; `initial` if it is part of the initial list.
     fn on_add(&mut self, object: Object<K>, initial: bool) {
         let _ = (object, initial);
     }
 
-    /// A newer state of an object that this handler knows, or the same one told again.
+    /// Called for a newer state of an object that this handler knows, or for the same state in a resync;
+    /// `cause` distinguishes both.
     fn on_update(&mut self, old: Object<K>, new: Object<K>, cause: UpdateCause) {
         let _ = (old, new, cause);
     }
 
-    /// An object that this handler knew is gone. `observed` says that its deletion was seen, and not found out later.
+    /// Called for the deletion of an object that this handler knows.
+    ///
+    /// If not `observed`, the watch missed the deletion and a relist detected it later; `last` may then not
+    /// be the final state.
     fn on_delete(&mut self, last: Object<K>, observed: bool) {
         let _ = (last, observed);
     }
 
-    /// The handler fell behind its bound, and so many events were merged into later ones. Only for handlers that want every state.
+    /// Called when the handler exceeded its capacity and `skipped` events were coalesced into later ones.
+    ///
+    /// Only for handlers added with [`HandlerBuilder::uncoalesced`].
     fn on_lagged(&mut self, skipped: u64) {
         let _ = skipped;
     }
 }
 
-/// Calls the method that an event is for.
+/// Calls the handler's method for a delivery.
 pub(crate) fn dispatch<K>(handler: &mut impl Handler<K>, delivery: Delivery<K>) {
     match delivery {
         Delivery::Event(Event::Added { object, initial }) => handler.on_add(object, initial),

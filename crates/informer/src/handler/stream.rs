@@ -1,4 +1,4 @@
-//! Events as a stream.
+//! The event stream: events taken by polling instead of a callback.
 
 use super::deliverable::Deliverable;
 use super::filter::OptionalFilter;
@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// The events of an informer, taken one by one. Keeps the informer alive; dropping it ends the listening.
+/// A stream of the events of an informer.
 ///
-/// It ends when the informer does, after what was received by then. A stream that is polled slowly sees fewer, larger steps, and costs
-/// at most one pending transition per object (C8).
+/// It keeps the informer alive; dropping it stops the delivery. It ends when the informer ends, after the
+/// events that were received until then. If it is polled slowly, the changes of an object are coalesced
+/// into one event, so that at most one transition per object is pending (C8).
 ///
 /// ```no_run
 /// # use informer::SharedInformer;
@@ -27,48 +28,53 @@ use std::time::Duration;
 /// }
 /// # }
 /// ```
-#[must_use = "dropping a stream ends its listening"]
+#[must_use = "dropping an event stream stops the delivery"]
 pub struct EventStream<K, E = Event<K>> {
-    pull: PolledListener,
-    sieve: OptionalFilter<K>,
-    given: PhantomData<fn() -> E>,
+    listener: PolledListener,
+    filter: OptionalFilter<K>,
+    item: PhantomData<fn() -> E>,
 }
 
 impl<K: 'static, E: Deliverable<K>> EventStream<K, E> {
-    pub(super) fn new(engine: Arc<Engine>, options: ListenerOptions, sieve: OptionalFilter<K>) -> Self {
-        Self { pull: PolledListener::new(engine, options), sieve, given: PhantomData }
+    pub(super) fn new(engine: Arc<Engine>, options: ListenerOptions, filter: OptionalFilter<K>) -> Self {
+        Self { listener: PolledListener::new(engine, options), filter, item: PhantomData }
     }
 
-    /// The next event; `None` when the informer has ended. Safe to cancel: nothing is lost.
+    /// Waits for the next event; returns `None` when the informer has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// This function is cancel safe: no event is lost.
     pub async fn next(&mut self) -> Option<E> {
         std::future::poll_fn(|context| self.poll_event(context)).await
     }
 
-    /// Whether every event of the initial set has been taken, and the next one was asked for.
+    /// Returns whether every event of the initial list has been taken, and the stream was polled again
+    /// afterwards.
     pub fn has_synced(&self) -> bool {
-        self.pull.has_synced()
+        self.listener.has_synced()
     }
 
-    /// How many objects there is still something to tell about; of a stream of every state, how many states.
+    /// Returns the number of objects with pending events, or of pending events if the stream is uncoalesced.
     pub fn pending_events(&self) -> usize {
-        self.pull.backlog().0
+        self.listener.backlog().0
     }
 
-    /// For how long the oldest of them has been waiting.
+    /// Returns the age of the oldest pending event; `None` if no event is pending.
     pub fn oldest_pending_age(&self) -> Option<Duration> {
-        self.pull.backlog().1
+        self.listener.backlog().1
     }
 
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<E>> {
         loop {
-            // A long backlog, or one of which nothing passes, must not keep the task from yielding.
+            // The task must yield even if the backlog is long, or if the filter drops all of it.
             let budget = std::task::ready!(tokio::task::coop::poll_proceed(context));
-            let Some(told) = std::task::ready!(self.pull.poll_next(context)) else {
+            let Some(delivery) = std::task::ready!(self.listener.poll_next(context)) else {
                 return Poll::Ready(None);
             };
             budget.made_progress();
-            if let Some(given) = self.sieve.apply(told).and_then(E::from_delivery) {
-                return Poll::Ready(Some(given));
+            if let Some(item) = self.filter.apply(delivery).and_then(E::from_delivery) {
+                return Poll::Ready(Some(item));
             }
         }
     }
@@ -86,6 +92,6 @@ impl<K, E> Unpin for EventStream<K, E> {}
 
 impl<K, E> fmt::Debug for EventStream<K, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "event stream of {}", self.pull.resource())
+        write!(f, "event stream of {}", self.listener.resource())
     }
 }

@@ -191,8 +191,14 @@ mod tests {
             Arc::new(move |_, diagnostic| heard.lock().unwrap().push(diagnostic.to_string()));
         let diagnostics = DiagnosticSink { resource: "pods".into(), hook: Some(hook) };
         let stop = watch::Sender::new(false);
-        let mut task =
-            CompressionTask::new(compression.clone(), reader, commands, stop, Arc::clone(&status), diagnostics);
+        let mut task = CompressionTask::new(
+            compression.clone(),
+            reader,
+            commands,
+            stop,
+            Arc::clone(&status),
+            diagnostics,
+        );
         task.train = |_, _| panic!("injected panic");
         compression.wake.notify_one();
         task.run().await;
