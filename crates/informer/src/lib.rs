@@ -133,4 +133,4 @@ pub use informer::SharedInformer;
 pub use informer_core::{Index, IndexHandle, Key, Object, ResourceVersion, Typed};
 #[doc(inline)]
 pub use lister::{Lister, Snapshot};
-pub use shared::{InformerOptions, Registration};
+pub use shared::{InformerOptions, Registration, Selection};

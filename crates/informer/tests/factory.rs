@@ -10,7 +10,7 @@ use informer::error::ConfigError;
 use informer::metrics::{self, Collect};
 use informer::source::WatchListPolicy;
 use informer::status::InformerState;
-use informer::{InformerOptions, SharedInformer, SharedInformerFactory};
+use informer::{InformerOptions, Selection, SharedInformer, SharedInformerFactory};
 use informer_apiserver::{ApiServer, Verb, faults};
 use informer_core::EntryEncoding;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -62,8 +62,8 @@ async fn another_selection_opens_another_watch_and_an_equal_one_does_not() {
     server.create(&pod("default", "a")).unwrap();
     server.create(&pod("kube-system", "b")).unwrap();
     let factory = started(&server);
-    let system = factory.select(InformerOptions::default().namespace("kube-system"));
-    let everywhere = system.select(InformerOptions::default().all_namespaces());
+    let system = factory.select(Selection::default().namespace("kube-system"));
+    let everywhere = system.select(Selection::default().all_namespaces());
     let (all, some, again) =
         (factory.informer::<Pod>(), system.informer::<Pod>(), everywhere.informer::<Pod>());
     factory.wait_for_sync(TIMEOUT).await.unwrap();
@@ -81,7 +81,7 @@ async fn configuration_of_a_kind_applies_to_every_selection() {
     server.create(&config_map("default", "a", "secret")).unwrap();
     let factory = started(&server);
     factory.configure::<ConfigMap>(InformerOptions::default().drop_fields(["data"]).unwrap()).unwrap();
-    let here = factory.select(InformerOptions::default().namespace("default"));
+    let here = factory.select(Selection::default().namespace("default"));
     let maps = here.informer::<ConfigMap>();
     maps.wait_for_sync(TIMEOUT).await.unwrap();
     assert_eq!(maps.lister().list()[0].typed().unwrap().data, None);
@@ -93,7 +93,7 @@ async fn informer_descriptions_are_distinct() {
     let server = ApiServer::new();
     let factory = SharedInformerFactory::new(server.client());
     let web = factory
-        .select(InformerOptions::default().label_selector("app=web".parse().unwrap()).namespaces(["b", "a"]));
+        .select(Selection::default().label_selector("app=web".parse().unwrap()).namespaces(["b", "a"]));
     let (all, some) = (factory.informer::<Pod>(), web.informer::<Pod>());
     assert_eq!(all.description(), "pods in all namespaces");
     assert_eq!(some.description(), "pods in namespaces a, b with app=web");
@@ -154,7 +154,7 @@ async fn conflict_names_the_option_and_opens_no_second_watch() {
     let late = factory.configure::<Node>(InformerOptions::default().retention(Retention::Decoded));
     assert_eq!(conflict(late), "retention", "the informer exists with the defaults");
     // Another view that selects the same objects reports the conflict too.
-    let other = factory.select(InformerOptions::default().all_namespaces());
+    let other = factory.select(Selection::default().all_namespaces());
     assert_eq!(conflict(other.configure::<Pod>(InformerOptions::default().page_size(9))), "page_size");
     let transform = || InformerOptions::default().transform(|_: &mut ConfigMap| Ok(()));
     factory.configure::<ConfigMap>(transform()).unwrap();

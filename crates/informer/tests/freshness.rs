@@ -13,7 +13,7 @@ use informer::error::VersionWaitReason;
 use informer::metrics::{self, Collect};
 use informer::source::WatchListPolicy;
 use informer::status::{Diagnostic, FailureKind, InformerState};
-use informer::{InformerOptions, ResourceVersion, SharedInformer, SharedInformerFactory};
+use informer::{InformerOptions, ResourceVersion, Selection, SharedInformer, SharedInformerFactory};
 use informer_apiserver::{ApiServer, Verb, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
@@ -488,11 +488,10 @@ async fn two_selections_of_one_kind_have_two_series() {
     // which Prometheus rejects.
     let server = ApiServer::new();
     let factory = SharedInformerFactory::new(server.client());
-    let web = factory.select(InformerOptions::default().label_selector("app=web".parse().unwrap()));
+    let web = factory.select(Selection::default().label_selector("app=web".parse().unwrap()));
     let (_all, _web) = (factory.informer::<Pod>(), web.informer::<Pod>());
-    let names = |names: [&str; 2]| {
-        factory.select(InformerOptions::default().namespaces(names)).informer::<ConfigMap>()
-    };
+    let names =
+        |names: [&str; 2]| factory.select(Selection::default().namespaces(names)).informer::<ConfigMap>();
     let (_one, _other) = (names(["a", "b"]), names(["c", "d"]));
     samples(&metrics::encode([&factory as &dyn Collect]));
 }

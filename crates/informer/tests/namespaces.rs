@@ -11,7 +11,7 @@ use cluster::{
 use informer::selector::{FieldSelector, LabelSelector};
 use informer::source::WatchListPolicy;
 use informer::status::{InformerState, Scope};
-use informer::{InformerOptions, ResourceVersion, SharedInformer, SharedInformerFactory};
+use informer::{InformerOptions, ResourceVersion, Selection, SharedInformer, SharedInformerFactory};
 use informer_apiserver::{ApiServer, Verb, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
 use serde_json::json;
@@ -204,7 +204,7 @@ async fn cluster_scoped_kinds_ignore_the_factorys_namespaces() {
     assert_eq!(names(&nodes.lister().list()), ["node-1"]);
     assert!(spaces.lister().get("", "c").is_some());
     assert_eq!(names(&pods.lister().list()), ["in-a", "in-b"]);
-    let all = factory.select(InformerOptions::default().all_namespaces()).informer::<Pod>();
+    let all = factory.select(Selection::default().all_namespaces()).informer::<Pod>();
     all.wait_for_sync(TIMEOUT).await.unwrap();
     assert_eq!(names(&all.lister().list()), ["in-a", "in-b", "in-c"]);
     for plural in ["nodes", "namespaces"] {

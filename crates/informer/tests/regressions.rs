@@ -10,7 +10,9 @@ use informer::metrics::{self, Collect};
 use informer::source::{ListRequest, WatchListPolicy, WatchRequest};
 use informer::source::{Response, ResponseFuture, Source};
 use informer::status::{Diagnostic, InformerState};
-use informer::{Index, InformerOptions, Object, ResourceVersion, SharedInformer, SharedInformerFactory};
+use informer::{
+    Index, InformerOptions, Object, ResourceVersion, Selection, SharedInformer, SharedInformerFactory,
+};
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::core::{ApiResource, PartialObjectMeta};
@@ -221,7 +223,7 @@ async fn rejected_configuration_changes_nothing() {
     let server = ApiServer::new();
     let factory = SharedInformerFactory::new(server.client());
     factory.configure::<Pod>(InformerOptions::default().page_size(7)).unwrap();
-    let other = factory.select(InformerOptions::default().all_namespaces());
+    let other = factory.select(Selection::default().all_namespaces());
     other.configure::<Pod>(InformerOptions::default().page_size(9)).unwrap_err();
     other.configure::<Pod>(InformerOptions::default().page_size(7)).unwrap();
     let _nodes = factory.informer::<Node>();

@@ -15,7 +15,7 @@ use crate::informer::SharedInformer;
 use crate::lister::Lister;
 use crate::metrics::{Collect, Encoder, InformerMetrics};
 use crate::resource::{ResourceType, is_cluster_scoped};
-use crate::shared::{Engine, InformerOptions, is_synced};
+use crate::shared::{Engine, InformerOptions, Selection, is_synced};
 use kube::Resource;
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use registry::{FactoryView, Registry};
@@ -72,22 +72,22 @@ impl SharedInformerFactory {
 
     /// Returns a view of this factory with other namespaces and selectors.
     ///
-    /// Only the namespaces and selectors that are set in `options` are used, no other setting. The other
-    /// options of a kind, also those given to [`configure`](Self::configure), are those of this factory.
-    /// Informers with the same selection are shared between both.
+    /// Parts of the selection that are not set, and all options of a kind, also those given to
+    /// [`configure`](Self::configure), are those of this factory. Informers with the same selection are shared
+    /// between both.
     ///
     /// ```no_run
-    /// # use informer::{InformerOptions, SharedInformerFactory};
+    /// # use informer::{Selection, SharedInformerFactory};
     /// # use k8s_openapi::api::core::v1::Pod;
-    /// # fn example(factory: &SharedInformerFactory) -> Result<(), Box<dyn std::error::Error>> {
-    /// let unassigned = factory.select(InformerOptions::default().field_selector("spec.nodeName=".parse()?));
+    /// # fn example(factory: &SharedInformerFactory) -> Result<(), informer::Error> {
+    /// let unassigned = factory.select(Selection::default().field_selector("spec.nodeName=".parse()?));
     /// let pods = unassigned.informer::<Pod>();
     /// # Ok(())
     /// # }
     /// ```
     #[must_use]
-    pub fn select(&self, options: InformerOptions) -> Self {
-        let view = FactoryView::with_selection(Arc::clone(&self.view), options);
+    pub fn select(&self, selection: Selection) -> Self {
+        let view = FactoryView::with_selection(Arc::clone(&self.view), selection);
         Self { registry: Arc::clone(&self.registry), view: Arc::new(view) }
     }
 

@@ -6,7 +6,7 @@
 
 use crate::error::ConfigError;
 use crate::resource::ResourceType;
-use crate::shared::{DetachTarget, DetachedListener, Engine, InformerOptions, SelectionKey};
+use crate::shared::{DetachTarget, DetachedListener, Engine, InformerOptions, Selection, SelectionKey};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::runtime::Handle;
@@ -63,8 +63,8 @@ impl FactoryView {
     }
 
     /// Creates a view with another selection; all other options of a kind are those of `parent`.
-    pub(super) fn with_selection(parent: Arc<Self>, options: InformerOptions) -> Self {
-        Self { parent: Some(parent), defaults: options.selection_only(), resolved_options: Mutex::default() }
+    pub(super) fn with_selection(parent: Arc<Self>, selection: Selection) -> Self {
+        Self { parent: Some(parent), defaults: selection.into(), resolved_options: Mutex::default() }
     }
 
     /// Replaces the resolved options of a kind and returns them.
@@ -104,7 +104,7 @@ impl Registry {
         cluster_scoped: bool,
     ) -> Result<(), ConfigError> {
         let wanted = scoped(options.or(&view.defaults(resource)), cluster_scoped);
-        let identity = (resource.clone(), wanted.selection());
+        let identity = (resource.clone(), wanted.selection_key());
         // Both locks are held until the end, so that a rejected call changes nothing.
         let mut state = self.lock();
         let mut resolved = view.lock();
@@ -130,7 +130,7 @@ impl Registry {
         // An earlier dynamic call may have resolved the kind without knowing that it is cluster-scoped.
         let options =
             if cluster_scoped { view.override_resolved(resource, scoped(options, true)) } else { options };
-        let identity = (resource.clone(), options.selection());
+        let identity = (resource.clone(), options.selection_key());
         let (engine, run_state) = self.find(&identity, options.clone()).unwrap_or_else(|options| {
             // Created without a lock, because it calls functions in the options. Another thread may be
             // faster.

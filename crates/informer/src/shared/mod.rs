@@ -19,8 +19,8 @@ mod wait;
 
 pub(crate) use engine::{DetachTarget, DetachedListener, Engine};
 pub(crate) use listener::{ListenerOptions, Mode};
-pub use options::InformerOptions;
 pub(crate) use options::SelectionKey;
+pub use options::{InformerOptions, Selection};
 pub(crate) use polled_listener::PolledListener;
 pub use registration::Registration;
 pub(crate) use wait::{SyncWaiter, is_synced, is_unavailable};

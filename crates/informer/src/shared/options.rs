@@ -5,8 +5,10 @@
 //! without a factory. This file only stores the settings; `apply` uses them.
 
 mod apply;
+mod selection;
 
 pub(crate) use apply::SelectionKey;
+pub use selection::Selection;
 
 use crate::error::ConfigError;
 use crate::resource::ResourceType;
@@ -58,9 +60,7 @@ type ParameterHook = Arc<dyn Fn(&mut QueryParameters) + Send + Sync>;
 #[derive(Clone, Default)]
 #[must_use]
 pub struct InformerOptions {
-    namespaces: Option<Vec<String>>,
-    label_selector: Option<LabelSelector>,
-    field_selector: Option<FieldSelector>,
+    selection: Selection,
     resync_period: Option<Duration>,
     parameter_hook: Option<ParameterHook>,
     source: Option<Arc<dyn Source>>,
@@ -119,16 +119,8 @@ impl InformerOptions {
     ///
     /// Costs one list and one watch per namespace, each with its own position and state. Requires
     /// permissions in these namespaces only, not in the whole cluster. Defaults to all namespaces.
-    pub fn namespaces<S: Into<String>>(mut self, namespaces: impl IntoIterator<Item = S>) -> Self {
-        let mut names: Vec<String> = namespaces.into_iter().map(Into::into).collect();
-        names.sort_unstable();
-        names.dedup();
-        // In the Kubernetes API, an empty name means all namespaces.
-        if names.iter().any(String::is_empty) {
-            names.clear();
-        }
-        self.namespaces = Some(names);
-        self
+    pub fn namespaces<S: Into<String>>(self, namespaces: impl IntoIterator<Item = S>) -> Self {
+        Self { selection: self.selection.namespaces(namespaces), ..self }
     }
 
     /// Selects all namespaces, even if the factory's options select some.
@@ -140,18 +132,16 @@ impl InformerOptions {
     ///
     /// The server filters, so other objects cost neither traffic nor memory. An object that stops matching
     /// is delivered as deleted. Defaults to all objects.
-    pub fn label_selector(mut self, selector: LabelSelector) -> Self {
-        self.label_selector = Some(selector);
-        self
+    pub fn label_selector(self, selector: LabelSelector) -> Self {
+        Self { selection: self.selection.label_selector(selector), ..self }
     }
 
     /// Selects the objects whose fields match.
     ///
     /// The server filters, and supports only a few fields of each kind, such as `metadata.name` or a pod's
     /// `spec.nodeName`; it rejects requests with others. Defaults to all objects.
-    pub fn field_selector(mut self, selector: FieldSelector) -> Self {
-        self.field_selector = Some(selector);
-        self
+    pub fn field_selector(self, selector: FieldSelector) -> Self {
+        Self { selection: self.selection.field_selector(selector), ..self }
     }
 
     /// Sets the period at which handlers receive every cached object again (C12).
@@ -475,7 +465,7 @@ fn error_at_column(operation: &str, error: &serde_json::Error) -> Box<str> {
 impl fmt::Debug for InformerOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("InformerOptions")
-            .field("selection", &self.selection())
+            .field("selection", &self.selection)
             .field("resync_period", &self.resync_period)
             .field("retention", &self.retention)
             .field("watch_list", &self.watch_list)

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use informer::source::WatchListPolicy;
 use informer::status::InformerState as Standing;
-use informer::{InformerOptions, SharedInformerFactory};
+use informer::{InformerOptions, Selection, SharedInformerFactory};
 use informer_apiserver::ApiServer;
 use informer_core::random::Random;
 use k8s_openapi::api::core::v1::Pod;
@@ -378,12 +378,12 @@ fn options(seed: u64, plan: &Plan, random: &mut Random) -> InformerOptions {
 fn informers(factory: &SharedInformerFactory, random: &mut Random) -> Vec<Informer> {
     let mut informers = vec![test_informer("all", &factory.informer::<Pod>(), View::default())];
     if random.below(2) == 0 {
-        let web = factory.select(InformerOptions::default().label_selector("app=web".parse().unwrap()));
+        let web = factory.select(Selection::default().label_selector("app=web".parse().unwrap()));
         let view = View { app: Some("web"), ..View::default() };
         informers.push(test_informer("web", &web.informer::<Pod>(), view));
     }
     if random.below(2) == 0 {
-        let some = factory.select(InformerOptions::default().namespaces(["a", "b"]));
+        let some = factory.select(Selection::default().namespaces(["a", "b"]));
         let view = View { namespaces: vec!["a", "b"], ..View::default() };
         informers.push(test_informer("some", &some.informer::<Pod>(), view));
     }

@@ -32,9 +32,7 @@ impl InformerOptions {
     pub(crate) fn or(self, defaults: &Self) -> Self {
         let defaults = defaults.clone();
         Self {
-            namespaces: self.namespaces.or(defaults.namespaces),
-            label_selector: self.label_selector.or(defaults.label_selector),
-            field_selector: self.field_selector.or(defaults.field_selector),
+            selection: self.selection.or(defaults.selection),
             resync_period: self.resync_period.or(defaults.resync_period),
             parameter_hook: self.parameter_hook.or(defaults.parameter_hook),
             source: self.source.or(defaults.source),
@@ -74,7 +72,7 @@ impl InformerOptions {
 
     /// Returns the query parameters, after calling the hook. Must be called once per informer.
     pub(crate) fn build_parameters(&self) -> QueryParameters {
-        let selection = self.selection();
+        let selection = self.selection_key();
         let mut parameters = QueryParameters::default();
         parameters.set("labelSelector", selection.labels);
         parameters.set("fieldSelector", selection.fields);
@@ -90,16 +88,10 @@ impl InformerOptions {
         Self { source: None, throughput: Some(self.throughput()), ..self }
     }
 
-    /// Returns options with only the namespaces and selectors of these.
-    pub(crate) fn selection_only(self) -> Self {
-        let Self { namespaces, label_selector, field_selector, .. } = self;
-        Self { namespaces, label_selector, field_selector, ..Self::default() }
-    }
-
     /// Returns the name of the first setting in which two options differ. Functions and sources are equal
     /// only if they are the same `Arc`.
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
-        let (left, right) = (self.selection(), other.selection());
+        let (left, right) = (self.selection_key(), other.selection_key());
         let differ = [
             ("namespaces", left.namespaces != right.namespaces),
             ("label_selector", left.labels != right.labels),
@@ -132,7 +124,7 @@ impl InformerOptions {
     pub(crate) fn describe_selection(&self) -> String {
         /// Upper bound on the namespaces that are listed by name.
         const MAX_NAMES: usize = 8;
-        let SelectionKey { namespaces, labels, fields } = self.selection();
+        let SelectionKey { namespaces, labels, fields } = self.selection_key();
         let mut text = match &*namespaces {
             [] => "in all namespaces".to_owned(),
             [one] => format!("in namespace {one}"),
@@ -148,11 +140,11 @@ impl InformerOptions {
         text
     }
 
-    pub(crate) fn selection(&self) -> SelectionKey {
+    pub(crate) fn selection_key(&self) -> SelectionKey {
         SelectionKey {
-            namespaces: self.namespaces.clone().unwrap_or_default(),
-            labels: self.label_selector.clone().unwrap_or_default().to_string(),
-            fields: self.field_selector.clone().unwrap_or_default().to_string(),
+            namespaces: self.selection.namespaces.clone().unwrap_or_default(),
+            labels: self.selection.label_selector.clone().unwrap_or_default().to_string(),
+            fields: self.selection.field_selector.clone().unwrap_or_default().to_string(),
         }
     }
 
@@ -188,7 +180,7 @@ impl InformerOptions {
     /// Returns the scopes of the cache, each with its own reflector: all namespaces, or one scope per
     /// namespace.
     pub(crate) fn scopes(&self) -> Vec<Scope> {
-        match self.namespaces.as_deref() {
+        match self.selection.namespaces.as_deref() {
             Some(names) if !names.is_empty() && self.source.is_none() => {
                 names.iter().map(|name| Scope::namespace(name)).collect()
             }
