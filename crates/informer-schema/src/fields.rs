@@ -1,16 +1,17 @@
-//! What the fields of built-in objects are: the words in which the generated table speaks.
+//! The row types of the generated table of built-in types and their fields.
 //!
-//! The table is in `types.rs`. Nothing here decides anything: a shape says what may stand at a place, not what is done with it.
+//! The table is in `types.rs`. Nothing here decides anything: a shape describes which values are allowed, not
+//! how they are processed.
 
-/// A type of the API with its fields, `io.k8s.api.core.v1.Pod`.
+/// A type of the API with its fields, for example `io.k8s.api.core.v1.Pod`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Type {
-    /// The name under which the `OpenAPI` documents have it.
+    /// The name in the `OpenAPI` documents.
     pub name: &'static str,
-    /// Sorted by name.
+    /// The fields, sorted by name.
     pub fields: &'static [Field],
-    /// Whether it is owned and replaced as a whole (`x-kubernetes-map-type: atomic`).
+    /// Whether the object is owned and replaced as a whole (`x-kubernetes-map-type: atomic`).
     pub atomic: bool,
 }
 
@@ -20,94 +21,96 @@ pub struct Type {
 pub struct Field {
     /// The name in JSON.
     pub name: &'static str,
-    /// What may stand there.
+    /// The allowed values.
     pub shape: Shape,
-    /// Whether the documents call it required.
+    /// Whether the `OpenAPI` documents mark the field as required.
     pub required: bool,
-    /// The documents' default, as JSON text. `{}` on an object means that the field is always written.
+    /// The default in the `OpenAPI` documents, as JSON text.
+    ///
+    /// `{}` on an object means that the field is always written.
     pub default: Option<&'static str>,
-    /// How a strategic merge patch treats it.
+    /// The treatment by strategic merge patches.
     pub patch: Patch,
-    /// Who owns the entries of the object here, where that is not as its type says.
+    /// The ownership of the entries of this object, if it differs from that of its type.
     pub owned: Option<MapType>,
 }
 
-/// What may stand at a place in an object.
+/// The values allowed at a position in an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Shape {
-    /// Anything: raw extensions, embedded JSON.
+    /// Any value: raw extensions, embedded JSON.
     Any,
     /// `true` or `false`.
     Boolean,
-    /// A whole number of 32 bits.
+    /// A 32-bit integer.
     Int32,
-    /// A whole number of 64 bits.
+    /// A 64-bit integer.
     Int64,
-    /// A number.
+    /// A floating-point number.
     Number,
-    /// Text.
+    /// A string.
     String,
-    /// Bytes, as base64 text.
+    /// Bytes as a base64 string.
     Bytes,
-    /// A time in whole seconds.
+    /// A time with seconds precision.
     Time,
-    /// A time with six digits of fraction.
+    /// A time with six fractional digits.
     MicroTime,
-    /// An amount, `500m` or `1Gi`.
+    /// A quantity such as `500m` or `1Gi`.
     Quantity,
-    /// A number or text.
+    /// A number or a string.
     IntOrString,
-    /// An object with fields of its own.
+    /// An object with known fields.
     Object(TypeId),
-    /// An object with any keys, whose values are alike.
+    /// An object with arbitrary keys and values of one shape.
     Map(&'static Shape, MapType),
     /// A list.
     List(&'static Shape, ListType),
 }
 
-/// Who owns the entries of a map.
+/// The granularity of ownership in a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MapType {
-    /// Each entry has owners of its own.
+    /// Each entry has its own owners.
     Granular,
     /// The map is owned as a whole.
     Atomic,
 }
 
-/// What makes an entry of a list the same entry.
+/// The identity of an entry of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListType {
-    /// The list is owned as a whole.
+    /// Entries have no identity: the list is owned as a whole.
     Atomic,
-    /// Its value.
+    /// An entry is identified by its value.
     Set,
-    /// The values of these fields.
+    /// An entry is identified by the values of these fields.
     Map(&'static [&'static str]),
 }
 
-/// How a strategic merge patch treats a field.
+/// The treatment of a field by strategic merge patches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Patch {
-    /// Lists are merged; without it they are replaced.
+    /// Whether a list is merged instead of replaced.
     pub merge: bool,
-    /// Objects are replaced; without it they are merged.
+    /// Whether an object is replaced instead of merged.
     pub replace: bool,
-    /// Fields that the patch does not name are dropped from the object.
+    /// Whether fields that the patch does not contain are removed from the object.
     pub retain_keys: bool,
-    /// The field that tells entries apart; empty for lists of plain values.
+    /// The field that identifies entries of a list; empty for lists of scalars.
     pub key: &'static str,
 }
 
-/// The place of a [`Type`] in [`TYPES`](crate::TYPES).
+/// The index of a [`Type`] in [`TYPES`](crate::TYPES).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TypeId(pub(crate) u16);
 
-/// What a type is where the table says nothing.
+/// Default values of the fields that a type in the table omits.
 pub(crate) const TYPE: Type = Type { name: "", fields: &[], atomic: false };
 
-/// What a field is where the table says nothing.
+/// Default values of the fields that a field in the table omits.
 pub(crate) const FIELD: Field = Field {
     name: "",
     shape: Shape::Any,
@@ -118,9 +121,9 @@ pub(crate) const FIELD: Field = Field {
 };
 
 impl Type {
-    /// The field with a name.
+    /// Returns the field with a name.
     pub fn field(&self, name: &str) -> Option<&'static Field> {
-        let place = self.fields.binary_search_by(|field| field.name.cmp(name)).ok()?;
-        self.fields.get(place)
+        let index = self.fields.binary_search_by(|field| field.name.cmp(name)).ok()?;
+        self.fields.get(index)
     }
 }

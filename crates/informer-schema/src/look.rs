@@ -1,6 +1,6 @@
-//! Finding a row of `TYPES` or `MESSAGES`: by its id, by its name, or by the kind it belongs to.
+//! Lookup of rows of `TYPES` and `MESSAGES` by id, by name or by kind.
 //!
-//! The tables are sorted by name, which the searches here rely on. Nothing here knows what a row is used for.
+//! The searches rely on the tables being sorted by name. Nothing here knows how a row is used.
 
 use crate::fields::{Type, TypeId};
 use crate::messages::MESSAGES;
@@ -8,40 +8,40 @@ use crate::types::TYPES;
 use crate::wire::{Message, MessageId};
 
 impl TypeId {
-    /// The type.
+    /// Returns the type with this id.
     pub fn get(self) -> &'static Type {
         &TYPES[usize::from(self.0)]
     }
 }
 
 impl Type {
-    /// The type with a name.
+    /// Returns the id of the type with a name.
     pub fn named(name: &str) -> Option<TypeId> {
-        let place = TYPES.binary_search_by(|known| known.name.cmp(name)).ok()?;
-        u16::try_from(place).ok().map(TypeId)
+        let index = TYPES.binary_search_by(|row| row.name.cmp(name)).ok()?;
+        u16::try_from(index).ok().map(TypeId)
     }
 }
 
 impl MessageId {
-    /// The message.
+    /// Returns the message with this id.
     pub fn get(self) -> &'static Message {
         &MESSAGES[usize::from(self.0)]
     }
 }
 
 impl Message {
-    /// The message with a name.
+    /// Returns the id of the message with a name.
     pub fn named(name: &str) -> Option<MessageId> {
-        let place = MESSAGES.binary_search_by(|known| known.name.cmp(name)).ok()?;
-        u16::try_from(place).ok().map(MessageId)
+        let index = MESSAGES.binary_search_by(|message| message.name.cmp(name)).ok()?;
+        u16::try_from(index).ok().map(MessageId)
     }
 
-    /// The message of a kind.
+    /// Returns the id of the message of a kind.
     pub fn of_kind(api_version: &str, kind: &str) -> Option<MessageId> {
-        let is_it = |message: &Message| {
+        let is_match = |message: &Message| {
             message.is_kind && message.api_version == api_version && message.kind() == kind
         };
-        let place = MESSAGES.iter().position(is_it)?;
-        u16::try_from(place).ok().map(MessageId)
+        let index = MESSAGES.iter().position(is_match)?;
+        u16::try_from(index).ok().map(MessageId)
     }
 }

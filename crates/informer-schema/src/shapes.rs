@@ -1,6 +1,6 @@
-//! The structs of the rows of `KINDS`, `GROUPS`, `RESOURCES` and `TABLES`.
+//! The row types of `KINDS`, `GROUPS`, `RESOURCES` and `TABLES`.
 //!
-//! Only definitions. Nothing here knows the tables themselves or how a row is found.
+//! Definitions only. Nothing here knows the tables themselves or how a row is found.
 
 use crate::fields::TypeId;
 
@@ -8,85 +8,85 @@ use crate::fields::TypeId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Kind {
-    /// The API group, `apps`; empty for the core group.
+    /// The API group, for example `apps`; empty for the core group.
     pub group: &'static str,
-    /// The version of the group, `v1`.
+    /// The version of the group, for example `v1`.
     pub version: &'static str,
-    /// The name of the kind, `Deployment`.
+    /// The name of the kind, for example `Deployment`.
     pub kind: &'static str,
-    /// What it is called in paths, `deployments`.
+    /// The plural name used in paths, for example `deployments`.
     pub plural: &'static str,
-    /// Whether its objects are in namespaces.
+    /// Whether its objects are namespaced.
     pub namespaced: bool,
 }
 
-/// A group of the API as Kubernetes 1.36 serves it.
+/// An API group as served by Kubernetes 1.36.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Group {
-    /// `apps`; empty for the core group.
+    /// The name, for example `apps`; empty for the core group.
     pub name: &'static str,
-    /// Its versions; the first is the preferred one.
+    /// The versions, the preferred one first.
     pub versions: &'static [&'static str],
 }
 
-/// A resource as Kubernetes 1.36 serves it in one version of its group.
+/// A resource as served by Kubernetes 1.36 in one version of its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Resource {
-    /// The API group, `apps`; empty for the core group.
+    /// The API group, for example `apps`; empty for the core group.
     pub group: &'static str,
-    /// The version of the group, `v1`.
+    /// The version of the group, for example `v1`.
     pub version: &'static str,
-    /// The name of the kind, `Deployment`.
+    /// The name of the kind, for example `Deployment`.
     pub kind: &'static str,
-    /// What it is called in paths, `deployments`.
+    /// The plural name used in paths, for example `deployments`.
     pub plural: &'static str,
-    /// `deployment`.
+    /// The singular name, for example `deployment`.
     pub singular: &'static str,
-    /// Whether its objects are in namespaces.
+    /// Whether its objects are namespaced.
     pub namespaced: bool,
-    /// `deploy`.
+    /// Short names, for example `deploy`.
     pub short_names: &'static [&'static str],
-    /// `all`.
+    /// Categories, for example `all`.
     pub categories: &'static [&'static str],
-    /// What can be done with it.
+    /// The supported verbs.
     pub verbs: &'static [&'static str],
-    /// The `storageVersionHash` of discovery; empty for what is not stored.
+    /// The `storageVersionHash` of discovery; empty if objects are not stored.
     pub storage_hash: &'static str,
-    /// How its objects are built.
+    /// The type of its objects.
     pub of: Option<TypeId>,
-    /// `status`, `scale` and the like.
+    /// The subresources, for example `status` and `scale`.
     pub subresources: &'static [Subresource],
 }
 
-/// A part of a resource with a path of its own.
+/// A subresource, served at its own path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Subresource {
-    /// `scale`.
+    /// The name, for example `scale`.
     pub name: &'static str,
-    /// The group of what is read and written there.
+    /// The group of the objects read and written there.
     pub group: &'static str,
-    /// Its version.
+    /// The version of these objects.
     pub version: &'static str,
-    /// Its kind.
+    /// The kind of these objects.
     pub kind: &'static str,
-    /// What can be done with it.
+    /// The supported verbs.
     pub verbs: &'static [&'static str],
-    /// How what is read and written there is built; options of a connection have no type.
+    /// The type of these objects; connect options have none.
     pub of: Option<TypeId>,
 }
 
-/// What a table shows of a kind, one column after the other.
+/// The table columns of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Table {
-    /// The API group, `apps`; empty for the core group.
+    /// The API group, for example `apps`; empty for the core group.
     pub group: &'static str,
-    /// The name of the kind, `Deployment`.
+    /// The name of the kind, for example `Deployment`.
     pub kind: &'static str,
-    /// From left to right.
+    /// The columns from left to right.
     pub columns: &'static [Column],
 }
 
@@ -94,17 +94,19 @@ pub struct Table {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Column {
-    /// `Up-to-date`.
+    /// The header, for example `Up-to-date`.
     pub name: &'static str,
-    /// The type of its cells: `string`, `integer`, `boolean`, `date`. Cells need not keep to it.
+    /// The declared type of the cells: `string`, `integer`, `boolean` or `date`.
+    ///
+    /// Cells may contain values of another type.
     pub kind: &'static str,
-    /// `name` where the cells name objects.
+    /// The format; `name` if the cells are names of objects.
     pub format: &'static str,
-    /// For people.
+    /// The description shown to users.
     pub description: &'static str,
-    /// Zero for what is always shown, more for what only wide tables show.
+    /// Zero if the column is always shown, greater if only wide tables show it.
     pub priority: i32,
 }
 
-/// What a column is where the table says nothing.
+/// Default values of the fields that a column in the table omits.
 pub(crate) const COLUMN: Column = Column { name: "", kind: "", format: "", description: "", priority: 0 };

@@ -1,21 +1,26 @@
-//! How objects travel as protobuf: the words in which the generated table of messages speaks.
+//! The row types of the generated table of protobuf messages.
 //!
-//! The table is in `messages.rs`. Messages differ from the types of JSON in more than numbers: what is flat in JSON may be a message of its
-//! own, and lists of objects are here too. Nothing here reads or writes bytes.
+//! The table is in `messages.rs`. Messages differ from the JSON types in more than field numbers: fields that
+//! are flat in JSON may form a message of their own, and lists of objects are included. Nothing here reads or
+//! writes bytes.
 
-/// A message, `io.k8s.api.core.v1.Pod`.
+/// A protobuf message, for example `io.k8s.api.core.v1.Pod`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Message {
-    /// The name under which the `OpenAPI` documents have it, or would.
+    /// The name in the `OpenAPI` documents, or the name that would be used there.
     pub name: &'static str,
-    /// Whether it travels on its own, with a kind and an apiVersion around it.
+    /// Whether the message can be a whole body, wrapped with its kind and `apiVersion`.
     pub is_kind: bool,
-    /// What a kind says in `apiVersion`, `apps/v1`; empty for what is no kind. Those of every group (`Status`) say `v1`.
+    /// The `apiVersion` of a kind, for example `apps/v1`; empty if the message is not a kind.
+    ///
+    /// Kinds that belong to every group, such as `Status`, have `v1`.
     pub api_version: &'static str,
-    /// Sorted by number.
+    /// The fields, sorted by number.
     pub parts: &'static [Part],
-    /// Whether JSON says `null` for some part that is absent: one that JSON always has, and that is a pointer, a list, a map or bytes.
+    /// Whether JSON contains `null` for some absent field.
+    ///
+    /// That is a field that is always present in JSON and is a pointer, a list, a map or bytes.
     pub has_nulls: bool,
 }
 
@@ -23,82 +28,87 @@ pub struct Message {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Part {
-    /// Its number.
+    /// The protobuf field number.
     pub number: u16,
-    /// The name in JSON. Empty where the message's fields are in JSON those of the object around it.
+    /// The name in JSON; empty if the fields of this message are fields of the enclosing object in JSON.
     pub name: &'static str,
-    /// How it is written.
+    /// The encoding of the value.
     pub wire: Wire,
-    /// Whether it can be absent. What cannot is written even when it is empty; lists and maps are as long as they are.
+    /// Whether the field can be absent.
+    ///
+    /// A field that cannot be absent is written even if it is empty, except lists and maps, which write one
+    /// field per entry.
     pub pointer: bool,
-    /// Whether JSON has it even when it is empty or absent; otherwise an empty one is left out unless it could be absent.
+    /// Whether JSON contains the field even if it is empty or absent.
+    ///
+    /// Otherwise an empty value is omitted, unless the field can be absent.
     pub always: bool,
 }
 
-/// How a value is written.
+/// The protobuf encoding of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wire {
-    /// `true` or `false`, as a number.
+    /// `true` or `false`, as a varint.
     Boolean,
-    /// A whole number of 32 bits; a negative one takes as much room as one of 64.
+    /// A 32-bit integer; a negative one is written with 64 bits.
     Int32,
-    /// A whole number of 64 bits.
+    /// A 64-bit integer.
     Int64,
-    /// A number, in eight bytes.
+    /// A floating-point number in eight bytes.
     Double,
-    /// Text.
+    /// A string.
     String,
-    /// Bytes; base64 text in JSON.
+    /// Bytes; a base64 string in JSON.
     Bytes,
-    /// A message of an amount's text (1).
+    /// A message with the text of a quantity (1).
     Quantity,
-    /// A message of seconds (1) and nanoseconds (2, always zero); empty for no time.
+    /// A message with seconds (1) and nanoseconds (2, always zero); empty if no time is set.
     Time,
-    /// Likewise, with nanoseconds in whole microseconds.
+    /// A message with seconds (1) and nanoseconds (2, whole microseconds); empty if no time is set.
     MicroTime,
-    /// A message that says which it is (1: zero for a number), of the number (2) and the text (3).
+    /// A message with the type (1: zero for a number), the number (2) and the string (3).
     IntOrString,
-    /// A message of JSON text (1).
+    /// A message with JSON text (1).
     Raw,
-    /// Likewise; the JSON says which fields somebody owns.
+    /// A message with JSON text (1) that lists the fields a manager owns (`fieldsV1`).
     Fields,
-    /// A message of texts (1); a list in JSON.
+    /// A message with strings (1); a list in JSON.
     Strings,
-    /// A message of whether (1) and a message (2); in JSON a boolean or an object.
+    /// A message with a boolean (1) and a message (2); in JSON a boolean or an object.
     OrBoolean(MessageId),
-    /// A message of a message (1) and messages (2); in JSON an object or a list.
+    /// A message with one message (1) and a list of messages (2); in JSON an object or a list.
     OrList(MessageId),
-    /// A message of a message (1) and texts (2); in JSON an object or a list of texts.
+    /// A message with one message (1) and a list of strings (2); in JSON an object or a list of strings.
     OrStrings(MessageId),
-    /// A message.
+    /// A nested message.
     Message(MessageId),
-    /// As many as there are, each with the number.
+    /// A list: one field with this number per entry.
     List(&'static Wire),
-    /// Likewise, messages of a key (1), by which they are sorted, and a value (2).
+    /// A map: one message with key (1) and value (2) per entry, sorted by key.
     Map(&'static Wire),
 }
 
-/// What a message is where the table says nothing.
+/// Default values of the fields that a row of the table omits.
 pub(crate) const MESSAGE: Message =
     Message { name: "", is_kind: false, api_version: "", parts: &[], has_nulls: false };
 
-/// What a part is where the table says nothing.
+/// Default values of the fields that a part in the table omits.
 pub(crate) const PART: Part = Part { number: 0, name: "", wire: Wire::String, pointer: false, always: false };
 
-/// The place of a [`Message`] in [`MESSAGES`](crate::MESSAGES).
+/// The index of a [`Message`] in [`MESSAGES`](crate::MESSAGES).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub(crate) u16);
 
 impl Message {
-    /// The last word of its name: of a kind, what it says in `kind`.
+    /// Returns the last segment of the name, which for a kind is the value of `kind`.
     pub fn kind(&self) -> &'static str {
         self.name.rsplit_once('.').map_or(self.name, |(_, kind)| kind)
     }
 
-    /// The part with a number.
+    /// Returns the field with a number.
     pub fn part(&self, number: u64) -> Option<&'static Part> {
-        let place = self.parts.binary_search_by(|part| u64::from(part.number).cmp(&number)).ok()?;
-        self.parts.get(place)
+        let index = self.parts.binary_search_by(|part| u64::from(part.number).cmp(&number)).ok()?;
+        self.parts.get(index)
     }
 }

@@ -28,7 +28,7 @@ fn render_input(input: &str, types: &Types, version: &str) -> Result<String, Str
         let column = column(name, kind, description, types)?;
         let head = format!("const {}: Column = ", name.to_uppercase());
         let text = column.render(0, head.len(), 1);
-        usual.extend(["/// A usual column.\n", &head, &text, ";\n\n"]);
+        usual.extend(["/// A column that most tables have.\n", &head, &text, ";\n\n"]);
     }
     let tables = tables(input, types)?.into_iter().map(|([group, kind], columns)| {
         let columns = columns.into_iter().map(Expr::word).collect();
@@ -41,13 +41,13 @@ fn render_input(input: &str, types: &Types, version: &str) -> Result<String, Str
     });
     Ok(format!(
         "{GENERATED}\n\
-         //! The columns in which tables of Kubernetes {version} show objects, sorted by group and kind.\n\
+         //! The table columns of Kubernetes {version}, sorted by group and kind.\n\
          \n\
          use crate::shapes::{{COLUMN, Column, Table}};\n\
          \n\
          {usual}\
-         /// The columns of every kind that has its own, sorted by group and kind. `default` is for the other built-in kinds, `custom` for\n\
-         /// custom kinds whose definition names none.\n\
+         /// The columns of every kind that has its own, sorted by group and kind. `default` applies to other built-in\n\
+         /// kinds, `custom` to custom kinds whose definition has no columns.\n\
          pub static TABLES: &[Table] = {};\n",
         Expr::Slice(tables.collect()).render(0, 0, 1)
     ))

@@ -117,11 +117,11 @@ impl<'a> Messages<'a> {
         }
         Ok(format!(
             "{GENERATED}\n\
-             //! The messages of Kubernetes {version} with their fields, sorted by name. Lists of objects are among them.\n\
+             //! The messages of Kubernetes {version} with their fields, sorted by name, including lists of objects.\n\
              \n\
              use crate::wire::{{MESSAGE, Message, MessageId, PART, Part, Wire}};\n\
              \n\
-             /// Every message of Kubernetes {version} that travels as a kind or inside of one, sorted by name.\n\
+             /// Every message of Kubernetes {version} that is a kind or part of one, sorted by name.\n\
              pub static MESSAGES: &[Message] = {};\n",
             Expr::Slice(rows).render(0, "pub static MESSAGES: &[Message] = ".len(), 1)
         ))

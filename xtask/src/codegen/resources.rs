@@ -19,15 +19,15 @@ pub(super) fn render(documents: &[Value], types: &Types, version: &str) -> Resul
     let groups = groups_of(groups.ok_or("no document lists the groups")?);
     Ok(format!(
         "{GENERATED}\n\
-         //! What Kubernetes {version} serves: groups in the order of preference, resources sorted by group, version and plural.\n\
+         //! The groups (in order of preference) and resources (by group, version, plural) of Kubernetes {version}.\n\
          \n\
          use crate::fields::TypeId;\n\
          use crate::shapes::{{Group, Resource, Subresource}};\n\
          \n\
-         /// Every group of Kubernetes {version}, the core group first, the others as the server prefers them.\n\
+         /// Every group of Kubernetes {version}: the core group, then the others in the order of preference.\n\
          pub static GROUPS: &[Group] = {};\n\
          \n\
-         /// Every resource of Kubernetes {version}, versions that are off by default included. Sorted by group, version and plural.\n\
+         /// Every resource of Kubernetes {version}, including disabled versions, sorted by group, version and plural.\n\
          pub static RESOURCES: &[Resource] = {};\n",
         groups.render(0, "pub static GROUPS: &[Group] = ".len(), 1),
         Expr::Slice(rows.into_values().collect()).render(0, 0, 1)

@@ -11,8 +11,8 @@ use super::{GENERATED, MAX_WIDTH};
 pub(super) fn render(kinds: &[Kind]) -> String {
     let mut text = format!(
         "{GENERATED}\n\
-         //! Every kind that Kubernetes {ALL} can list, sorted by group, version and plural. Once each; not which\n\
-         //! version has it.\n\
+         //! Every kind that Kubernetes {ALL} can list, sorted by group, version and plural. Each is\n\
+         //! listed once, without the versions that have it.\n\
          \n\
          use crate::shapes::Kind;\n\
          \n\

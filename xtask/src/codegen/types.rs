@@ -105,7 +105,7 @@ impl Types {
         }
         Ok(format!(
             "{GENERATED}\n\
-             //! The types of Kubernetes {version} with their fields, sorted by name. Lists of objects are not among them.\n\
+             //! The types of Kubernetes {version} with their fields, sorted by name, without lists of objects.\n\
              \n\
              use crate::fields::{{FIELD, Field, ListType, MapType, Patch, Shape, TYPE, Type, TypeId}};\n\
              \n\
