@@ -1,12 +1,15 @@
-//! What Kubernetes objects mean on a server: how they are read and written, defaulted, validated, patched, owned and shown.
+//! The server-side semantics of Kubernetes objects: decoding, encoding, defaulting, validation, patches,
+//! field management and tables.
 //!
-//! This crate is an implementation detail of the `informer` crates: anything may change in any version, and nothing else may count on it.
+//! This crate is an implementation detail of the `informer` crates: anything may change in any version, and
+//! other crates must not rely on it.
 //!
-//! Pure functions: objects, patches and the time in; objects, texts or a refusal ([`Status`]) out. The measure is a kube-apiserver 1.36, to the
-//! word. Nothing here knows storage, history, users, requests, HTTP or a clock.
+//! Pure functions: the input is objects, patches and the time, the output is objects, texts or an error
+//! ([`Status`]). The reference is kube-apiserver 1.36, including the exact texts. Nothing here knows storage,
+//! history, users, requests, HTTP or a clock.
 //!
-//! A module uses modules of lower layers only: `text`, `status` and `schema`; then `builtin`, `definition`, `managed` and `patch`; then
-//! `protobuf` and `tables`; then `body`.
+//! A module uses modules of lower layers only: `text`, `status` and `schema`; then `builtin`, `definition`,
+//! `field_management` and `patch`; then `protobuf` and `tables`; then `body`.
 
 pub mod body;
 pub mod builtin;

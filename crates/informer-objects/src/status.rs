@@ -1,11 +1,11 @@
-//! `Status` answers: what the server says when it refuses, and when a deletion leaves nothing to show.
+//! `Status` responses: errors, and the success that answers a completed deletion.
 //!
-//! The texts are those of a kube-apiserver 1.36, word for word, since clients match on some of them. A status
-//! does not know how it travels: headers and frames are made elsewhere.
+//! The texts are those of kube-apiserver 1.36, word for word, because clients match on some of them. A status
+//! does not know how it is transferred: headers and frames are produced elsewhere.
 
 use serde::Serialize;
 
-/// Why a request was refused, as Kubernetes puts it.
+/// An error response in the form of a Kubernetes `Status`.
 ///
 /// ```
 /// use informer_objects::Status;
@@ -20,17 +20,17 @@ use serde::Serialize;
 pub struct Status {
     /// The HTTP status code.
     pub code: u16,
-    /// The machine-readable reason; empty for some internal errors, as on a real server.
+    /// The machine-readable reason; empty for some internal errors, as in kube-apiserver.
     pub reason: String,
-    /// The text for people.
+    /// The human-readable message.
     pub message: String,
-    /// What it is about.
+    /// The object and the causes.
     pub details: Option<Box<StatusDetails>>,
-    /// A token with which an expired list may go on, inconsistently.
+    /// A token with which an expired list may be continued inconsistently.
     pub continue_token: Option<String>,
 }
 
-/// What a [`Status`] is about.
+/// The object and the causes a [`Status`] refers to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -41,35 +41,35 @@ pub struct StatusDetails {
     /// The API group.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
-    /// The plural, or in some answers the kind.
+    /// The plural name or, in some responses, the kind.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
     /// The object's uid.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// What is wrong, field by field.
+    /// The invalid fields.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<StatusCause>,
-    /// After how many seconds a client may try again.
+    /// The number of seconds after which a client may retry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u32>,
 }
 
-/// One thing that is wrong.
+/// One cause of an error, usually an invalid field.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct StatusCause {
     /// The machine-readable reason.
     pub reason: String,
-    /// The text for people.
+    /// The human-readable message.
     pub message: String,
-    /// The field it is about.
+    /// The path of the field.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub field: String,
 }
 
 impl Status {
-    /// A refusal with nothing but code, reason and message.
+    /// Creates an error with code, reason and message only.
     pub fn new(code: u16, reason: &str, message: impl Into<String>) -> Self {
         Status {
             code,
@@ -80,18 +80,18 @@ impl Status {
         }
     }
 
-    /// 404: there is no such object.
+    /// Returns 404: the object does not exist.
     pub fn not_found(group: &str, plural: &str, name: &str) -> Self {
         let message = format!("{} \"{name}\" not found", qualified(group, plural));
         Status::new(404, "NotFound", message).about(group, plural, name)
     }
 
-    /// 400.
+    /// Returns 400.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Status::new(400, "BadRequest", message)
     }
 
-    /// The status as JSON, as a body or inside an ERROR frame.
+    /// Returns the status as JSON, for a body or an ERROR frame.
     pub fn to_json(&self) -> Vec<u8> {
         let wire = Wire {
             kind: "Status",
@@ -106,28 +106,28 @@ impl Status {
         serde_json::to_vec(&wire).unwrap_or_default()
     }
 
-    /// 409: there is such an object; `terminating` if it is being deleted.
+    /// Returns 409: the object exists already; `terminating` if it is being deleted.
     pub fn already_exists(group: &str, plural: &str, name: &str, terminating: bool) -> Self {
         let being_deleted = if terminating { "object is being deleted: " } else { "" };
         let message = format!("{being_deleted}{} \"{name}\" already exists", qualified(group, plural));
         Status::new(409, "AlreadyExists", message).about(group, plural, name)
     }
 
-    /// 409: the object is not what the request counts on.
+    /// Returns 409: the object differs from what the request requires.
     pub fn conflict(group: &str, plural: &str, name: &str, why: &str) -> Self {
         let message =
             format!("Operation cannot be fulfilled on {} \"{name}\": {why}", qualified(group, plural));
         Status::new(409, "Conflict", message).about(group, plural, name)
     }
 
-    /// 403.
+    /// Returns 403.
     pub fn forbidden(group: &str, plural: &str, name: &str, why: &str) -> Self {
         let named = if name.is_empty() { String::new() } else { format!(" \"{name}\"") };
         let message = format!("{}{named} is forbidden: {why}", qualified(group, plural));
         Status::new(403, "Forbidden", message).about(group, plural, name)
     }
 
-    /// 422, with one or several causes; `kind` is a kind here, not a plural.
+    /// Returns 422 with one or several causes; `kind` is a kind, not a plural name.
     pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<StatusCause>) -> Self {
         let mut texts: Vec<String> = Vec::new();
         for text in causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)) {
@@ -144,12 +144,13 @@ impl Status {
         status
     }
 
-    /// 410 for a list at a version, or a page of one, that is forgotten.
+    /// Returns 410 for a list, or a page of one, at a version that was compacted.
     pub fn list_expired() -> Self {
         Status::new(410, "Expired", "The resourceVersion for the provided list is too old.")
     }
 
-    /// 410 for a continue token, with the token that goes on behind the same key at the newest version.
+    /// Returns 410 for a continue token, with a new token that continues after the same key at the newest
+    /// version.
     pub fn token_expired(fresh: String) -> Self {
         let message = "The provided continue parameter is too old to display a consistent list result. You \
                        can start a new list without the continue parameter, or use the continue token in \
@@ -159,17 +160,17 @@ impl Status {
         Status { continue_token: Some(fresh), ..Status::new(410, "Expired", message) }
     }
 
-    /// 410 for a watch.
+    /// Returns 410 for a watch.
     pub fn watch_expired(from: u64, oldest: u64) -> Self {
         Status::new(410, "Expired", format!("too old resource version: {from} ({oldest})"))
     }
 
-    /// 410 for a watch of what the server does not cache.
+    /// Returns 410 for a watch of a resource that the server does not cache.
     pub fn uncached_watch_expired() -> Self {
         Status::new(410, "Expired", "The resourceVersion for the provided watch is too old.")
     }
 
-    /// 504: nobody has seen this version yet.
+    /// Returns 504: the server has not reached this version yet.
     pub fn version_too_large(wanted: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
         let cause = StatusCause {
@@ -182,29 +183,29 @@ impl Status {
         Status { details: Some(Box::new(details)), ..Status::new(504, "Timeout", message) }
     }
 
-    /// 404 for a path inside a group that is served.
+    /// Returns 404 for an unknown path in a group that is served.
     pub fn no_such_resource() -> Self {
         let message = "the server could not find the requested resource";
         Status { details: Some(Box::default()), ..Status::new(404, "NotFound", message) }
     }
 
-    /// 405.
+    /// Returns 405.
     pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
         Status { details: Some(Box::default()), ..Status::new(405, "MethodNotAllowed", message) }
     }
 
-    /// 500 without a reason, as the real server answers what its storage could not read.
+    /// Returns 500 without a reason, as kube-apiserver does when its storage cannot read an object.
     pub fn internal(message: impl Into<String>) -> Self {
         Status::new(500, "", message)
     }
 
-    /// After how many seconds a client may try again.
+    /// Returns the number of seconds after which a client may retry.
     pub fn retry_after(&self) -> Option<u32> {
         self.details.as_ref().and_then(|details| details.retry_after_seconds)
     }
 
-    /// The same refusal, about an object.
+    /// Adds the group, kind and name of the object the error refers to.
     #[must_use]
     pub fn about(mut self, group: &str, kind: &str, name: &str) -> Self {
         self.details = Some(Box::new(StatusDetails {
@@ -218,13 +219,13 @@ impl Status {
 }
 
 impl StatusCause {
-    /// One thing that is wrong with a field.
+    /// Creates a cause for a field.
     pub fn new(reason: &str, field: &str, message: impl Into<String>) -> Self {
         StatusCause { reason: reason.to_owned(), message: message.into(), field: field.to_owned() }
     }
 }
 
-/// The answer to a deletion that leaves nothing: a success without a code.
+/// Returns the response to a deletion that removed the object: a success without a code.
 pub fn deleted(group: &str, plural: &str, name: &str, uid: &str) -> Vec<u8> {
     let details = StatusDetails {
         name: name.to_owned(),
@@ -246,7 +247,7 @@ pub fn deleted(group: &str, plural: &str, name: &str, uid: &str) -> Vec<u8> {
     serde_json::to_vec(&wire).unwrap_or_default()
 }
 
-/// `deployments.apps`, and plain `pods` in the core group.
+/// Returns `deployments.apps`, or just `pods` in the core group.
 pub(crate) fn qualified(group: &str, name: &str) -> String {
     if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
 }
@@ -279,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bodies_are_those_of_a_real_server() {
+    fn bodies_equal_those_of_kube_apiserver() {
         let missing = Status::not_found("apps", "deployments", "missing");
         assert_eq!(
             String::from_utf8(missing.to_json()).unwrap(),
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn several_causes_stand_in_brackets() {
+    fn several_causes_are_written_in_brackets() {
         let causes = vec![StatusCause::new("A", "x", "one"), StatusCause::new("B", "y", "two")];
         let status = Status::invalid("meta.k8s.io", "ListOptions", "", causes);
         assert_eq!(status.message, r#"ListOptions.meta.k8s.io "" is invalid: [x: one, y: two]"#);

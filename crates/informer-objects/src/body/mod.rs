@@ -1,7 +1,7 @@
-//! Bodies of requests: JSON, YAML or protobuf in, an object out, with what a strict reader has to say about it.
+//! Decoding of request bodies: JSON, YAML or protobuf in, an object and the findings of strict decoding out.
 //!
-//! Refusals are worded as the real server words them, summaries of the bytes included. Whether the object is what its kind asks for
-//! is found out later.
+//! Error texts are those of kube-apiserver, including its summaries of the bytes. Whether the object is valid
+//! for its kind is checked later.
 
 use serde_json::Value;
 
@@ -9,31 +9,31 @@ use crate::protobuf;
 use crate::status::Status;
 use crate::text::{self, Duplicates, YamlRead};
 
-/// How large a body may be.
-pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
+/// The maximum size of a body.
+pub(crate) const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
 
-/// What a body holds.
+/// A decoded body.
 #[derive(Debug, Clone)]
 pub struct Body {
-    /// The object; `null` if the body says so, which built-in kinds take for an empty one.
+    /// The object; `null` if the body is `null`, which built-in kinds treat as an empty object.
     pub object: Value,
-    /// Paths of fields that came more than once, in the order in which Go reports them.
+    /// The paths of duplicate fields, in the order in which Go reports them.
     pub(crate) duplicates: Vec<String>,
-    /// Whether nothing is known about the types of fields.
+    /// Whether the object is of a custom kind, so that the types of its fields are unknown.
     custom: bool,
     source: Source,
 }
 
-/// What a body was read from.
+/// The format a body was decoded from.
 #[derive(Debug, Clone)]
 enum Source {
-    /// Kept for the order of its fields, if it has something to report.
+    /// The bytes, stored because problems are reported in the order of their fields.
     Json(Vec<u8>),
-    /// What was said about keys that came twice.
+    /// The error text about duplicate keys, if there are any.
     Yaml(Option<String>),
 }
 
-/// Reads the body of a create or an update of a kind.
+/// Decodes the body of a create or an update of a kind.
 pub fn read(
     content_type: Option<&str>,
     bytes: &[u8],
@@ -76,35 +76,35 @@ pub fn read(
     Ok(Body { object, duplicates, custom, source })
 }
 
-/// Reads a protobuf body. Such a body has no field twice, and none that nobody knows.
+/// Decodes a protobuf body, which cannot contain duplicate or unknown fields.
 fn read_protobuf(bytes: &[u8], expected: (&str, &str)) -> Result<Body, Status> {
     let kind = expected.1;
-    let arrived = protobuf::decode(bytes, expected).map_err(|misread| match misread.of {
+    let decoded = protobuf::decode(bytes, expected).map_err(|error| match error.of {
         None => Status::bad_request(format!(
             "the object provided is unrecognized (must be of type {kind}): {} ({})",
-            misread.why,
+            error.why,
             summary(bytes)
         )),
         Some((api_version, of)) => {
             let version = api_version.rsplit('/').next().unwrap_or_default();
             Status::bad_request(format!(
                 "{of} in version \"{version}\" cannot be handled as a {kind}: {}",
-                misread.why
+                error.why
             ))
         }
     })?;
-    Ok(Body { object: arrived.object, duplicates: Vec::new(), custom: false, source: Source::Yaml(None) })
+    Ok(Body { object: decoded.object, duplicates: Vec::new(), custom: false, source: Source::Yaml(None) })
 }
 
-/// Reads the options of a deletion.
+/// Decodes the options of a deletion.
 pub fn read_options(content_type: &str, bytes: &[u8]) -> Result<Value, Status> {
     check_size(bytes.len())?;
     let unreadable =
         |what: String| Status::bad_request(format!("couldn't get version/kind; json parse error: {what}"));
     let options = match format_of(Some(content_type), false)? {
         Format::Protobuf => {
-            let arrived = protobuf::decode(bytes, ("v1", "DeleteOptions"));
-            arrived.map_err(|misread| Status::bad_request(misread.why))?.object
+            let decoded = protobuf::decode(bytes, ("v1", "DeleteOptions"));
+            decoded.map_err(|error| Status::bad_request(error.why))?.object
         }
         Format::Json => text::read(bytes, Duplicates::Replace).map_err(unreadable)?.value,
         Format::Yaml => text::read_yaml(bytes).map_err(unreadable)?.value,
@@ -113,63 +113,66 @@ pub fn read_options(content_type: &str, bytes: &[u8]) -> Result<Value, Status> {
     Ok(options)
 }
 
-/// 413 for a body that is too large, whatever it says.
+/// Returns 413 if a body is too large, whatever its contents.
 pub fn check_size(length: usize) -> Result<(), Status> {
-    if length <= MAX_BODY {
+    if length <= MAX_BODY_BYTES {
         return Ok(());
     }
-    let message = format!("Request entity too large: limit is {MAX_BODY}");
+    let message = format!("Request entity too large: limit is {MAX_BODY_BYTES}");
     Err(Status::new(413, "RequestEntityTooLarge", message))
 }
 
 impl Body {
-    /// What a strict reader says, in its order: about fields that the kind does not have, given as paths, and about those that
-    /// came twice.
+    /// Returns the findings of strict decoding in the order of kube-apiserver: the fields that the kind does
+    /// not have, given as paths, and duplicate fields.
     pub fn problems(&self, unknown: &[String]) -> Vec<String> {
-        let say = |what: &str, path: &String| format!("{what} field {}", text::quoted(path));
-        let told = |what: &'static str| move |path: &String| say(what, path);
+        let message = |what: &str, path: &String| format!("{what} field {}", text::quoted(path));
+        let message_about = |what: &'static str| move |path: &String| message(what, path);
         match &self.source {
             Source::Yaml(duplicates) => {
                 let duplicates =
                     duplicates.iter().map(|what| format!("error converting YAML to JSON: {what}"));
-                duplicates.chain(unknown.iter().map(told("unknown"))).collect()
+                duplicates.chain(unknown.iter().map(message_about("unknown"))).collect()
             }
             Source::Json(_) if self.custom => {
-                let duplicates = self.duplicates.iter().map(told("duplicate"));
-                duplicates.chain(unknown.iter().map(told("unknown"))).collect()
+                let duplicates = self.duplicates.iter().map(message_about("duplicate"));
+                duplicates.chain(unknown.iter().map(message_about("unknown"))).collect()
             }
             Source::Json(_) if unknown.len() + self.duplicates.len() < 2 => {
-                let duplicates = self.duplicates.iter().map(told("duplicate"));
-                duplicates.chain(unknown.iter().map(told("unknown"))).collect()
+                let duplicates = self.duplicates.iter().map(message_about("duplicate"));
+                duplicates.chain(unknown.iter().map(message_about("unknown"))).collect()
             }
             Source::Json(bytes) => text::order(bytes, unknown)
                 .iter()
                 .filter(|field| !(field.again && is_inside(&field.path, unknown)))
-                .map(|field| say(if field.again { "duplicate" } else { "unknown" }, &field.path))
+                .map(|field| message(if field.again { "duplicate" } else { "unknown" }, &field.path))
                 .collect(),
         }
     }
 }
 
-/// Whether a path leads into one of some fields: a reader that skips a field does not look for duplicates in it.
+/// Whether a path leads into one of some fields: a decoder that skips a field does not look for duplicates in
+/// it.
 fn is_inside(path: &str, fields: &[String]) -> bool {
     fields
         .iter()
         .any(|field| path.strip_prefix(field.as_str()).is_some_and(|rest| rest.starts_with(['.', '['])))
 }
 
-/// `fieldValidation`: what is done about fields that are unknown or came twice.
+/// `fieldValidation`: the treatment of unknown and duplicate fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldValidation {
-    /// Nothing is said.
+    /// Problems are ignored.
     Ignore,
     /// Each problem is a warning.
     Warn,
-    /// A problem is a refusal.
+    /// A problem rejects the request.
     Strict,
 }
 
-/// What becomes of a body with problems: nothing, warnings, or the text of a refusal, which patches word differently.
+/// Applies field validation to the problems of a body.
+///
+/// Returns the warnings, or the text of the error, which patches embed differently.
 pub fn enforce_field_validation(mode: FieldValidation, problems: &[String]) -> Result<Vec<String>, String> {
     match mode {
         FieldValidation::Strict if !problems.is_empty() => {
@@ -180,28 +183,32 @@ pub fn enforce_field_validation(mode: FieldValidation, problems: &[String]) -> R
     }
 }
 
-/// How many characters of warnings an answer carries before each is cut.
-const MAX_WARNINGS: usize = 4096;
+/// The number of characters of all warnings of a response above which each warning is truncated.
+const MAX_WARNINGS_CHARS: usize = 4096;
 
-/// What is left of each warning then.
-const MAX_WARNING: usize = 256;
+/// The number of characters to which a warning is truncated then.
+const MAX_WARNING_CHARS: usize = 256;
 
-/// The values of the `Warning` headers for some texts. Repetitions and texts that no header can carry are left out.
+/// Returns the values of the `Warning` headers for some texts.
+///
+/// Duplicates and texts that a header cannot carry are omitted.
 pub fn warning_headers(texts: &[String]) -> Vec<String> {
-    let mut kept: Vec<&String> = Vec::new();
+    let mut unique: Vec<&String> = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
-    kept.extend(texts.iter().filter(|text| !text.is_empty() && seen.insert(text.as_str())));
+    unique.extend(texts.iter().filter(|text| !text.is_empty() && seen.insert(text.as_str())));
     let length = |text: &str| text.chars().count();
-    let total: usize = kept.iter().map(|text| length(text)).sum();
+    let total: usize = unique.iter().map(|text| length(text)).sum();
     let mut written = 0;
     let mut headers = Vec::new();
-    for text in kept {
-        let cut: String =
-            text.chars().take(if total > MAX_WARNINGS { MAX_WARNING } else { usize::MAX }).collect();
+    for text in unique {
+        let cut: String = text
+            .chars()
+            .take(if total > MAX_WARNINGS_CHARS { MAX_WARNING_CHARS } else { usize::MAX })
+            .collect();
         if cut.chars().any(char::is_control) {
             continue;
         }
-        if total > MAX_WARNINGS && written >= MAX_WARNINGS {
+        if total > MAX_WARNINGS_CHARS && written >= MAX_WARNINGS_CHARS {
             break;
         }
         written += length(&cut);
@@ -216,7 +223,7 @@ enum Format {
     Protobuf,
 }
 
-/// The format of a body; those that do not say are JSON.
+/// Returns the format of a body; without a content type it is JSON.
 fn format_of(content_type: Option<&str>, custom: bool) -> Result<Format, Status> {
     let media = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
     match media.to_ascii_lowercase().as_str() {
@@ -231,7 +238,7 @@ fn format_of(content_type: Option<&str>, custom: bool) -> Result<Format, Status>
     }
 }
 
-/// Checks that a body says in text what it is, if it does.
+/// Checks that `apiVersion` and `kind`, if present, are strings and that the former has at most one slash.
 pub fn check_type_meta(object: &Value) -> Result<(), String> {
     const FIELDS: &str = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; \
                           Kind string \"json:\\\"kind,omitempty\\\"\" }";
@@ -256,7 +263,7 @@ pub fn check_type_meta(object: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The beginning of a body: as it is if it looks like an object, else as hexadecimal digits.
+/// Returns the beginning of a body: unchanged if it looks like a JSON object, else in hexadecimal.
 fn summary(bytes: &[u8]) -> String {
     const MAX: usize = 30;
     let start = bytes.get(..MAX).unwrap_or(bytes);

@@ -1,11 +1,11 @@
-//! The bodies that were recorded, and the words with which they were refused.
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+//! Recorded request bodies, and the errors with which kube-apiserver rejected them.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use serde_json::{Value, json};
 
 use super::*;
 
-/// Reads a body of a kind of version `v1`.
+/// Decodes a body of a kind of version `v1`.
 fn read(content_type: Option<&str>, bytes: &[u8], kind: &str, custom: bool) -> Result<Body, Status> {
     super::read(content_type, bytes, ("v1", kind), custom)
 }
@@ -20,7 +20,9 @@ fn step(file: &str, name: &str) -> Value {
     steps(file).into_iter().find(|step| step["name"] == name).unwrap()
 }
 
-/// The bytes that a step sent. The recorder sends objects as Python writes them, with a blank behind commas and colons.
+/// The bytes that a step sent.
+///
+/// The recorder sends objects as Python writes them, with a blank after commas and colons.
 fn sent(step: &Value) -> Vec<u8> {
     match (step["request"].get("body"), step["request"]["body_text"].as_str()) {
         (_, Some(text)) => text.as_bytes().to_vec(),
@@ -38,7 +40,7 @@ fn wire(status: &Status) -> Value {
 }
 
 #[test]
-fn refused_in_the_recorded_words() {
+fn rejected_bodies_return_the_recorded_status() {
     for name in [
         "create-malformed-json",
         "create-not-json",
@@ -48,34 +50,34 @@ fn refused_in_the_recorded_words() {
         "create-patch-content-type",
     ] {
         let step = step("crud", name);
-        let refused = read_step(&step, "ConfigMap", false).unwrap_err();
-        assert_eq!(wire(&refused), step["response"]["body"], "{name}");
+        let status = read_step(&step, "ConfigMap", false).unwrap_err();
+        assert_eq!(wire(&status), step["response"]["body"], "{name}");
     }
     let step = step("delete", "delete-text-options");
-    let refused = read_step(&step, "DeleteOptions", false).unwrap_err();
-    assert_eq!(wire(&refused), step["response"]["body"]);
+    let status = read_step(&step, "DeleteOptions", false).unwrap_err();
+    assert_eq!(wire(&status), step["response"]["body"]);
 }
 
 #[test]
-fn custom_objects_say_what_they_are() {
+fn custom_object_without_kind_is_rejected() {
     let step = step("crd", "bad-no-type");
     let bytes = br#"{"metadata": {"name": "k"}, "spec": {"size": 1}}"#;
-    let refused = read(None, bytes, "Widget", true).unwrap_err();
-    assert_eq!(wire(&refused), step["response"]["body"]);
+    let status = read(None, bytes, "Widget", true).unwrap_err();
+    assert_eq!(wire(&status), step["response"]["body"]);
 }
 
 #[test]
-fn over_large_bodies_are_refused_before_they_are_read() {
+fn too_large_body_is_rejected_before_it_is_decoded() {
     for name in ["create-over-large", "over-large-put"] {
         let step = step("crud", name);
-        let refused = read(None, &vec![b'x'; MAX_BODY + 1], "ConfigMap", false).unwrap_err();
-        assert_eq!(wire(&refused), step["response"]["body"], "{name}");
+        let status = read(None, &vec![b'x'; MAX_BODY_BYTES + 1], "ConfigMap", false).unwrap_err();
+        assert_eq!(wire(&status), step["response"]["body"], "{name}");
     }
-    assert!(check_size(MAX_BODY).is_ok());
+    assert!(check_size(MAX_BODY_BYTES).is_ok());
 }
 
 #[test]
-fn accepted_bodies() {
+fn valid_bodies_are_accepted() {
     for (name, data) in [("create-charset", json!({"a": "b"})), ("create-yaml", json!({"false": "1"}))] {
         let step = step("crud", name);
         let body = read_step(&step, "ConfigMap", false).unwrap();
@@ -91,7 +93,7 @@ fn accepted_bodies() {
 }
 
 #[test]
-fn numbers_of_custom_objects() {
+fn numbers_of_custom_objects_are_normalized() {
     let step = step("crd", "create-rich");
     let text =
         r#"{"kind": "Widget", "n": 1.0, "big": 12345678901234567890, "ratio": 1.5, "e": 1e3, "s": -0.5}"#;
@@ -101,43 +103,43 @@ fn numbers_of_custom_objects() {
     assert_eq!(body.object["big"].to_string(), expected["big"].to_string());
     assert_eq!(body.object["e"].to_string(), "1000");
     assert_eq!(body.object["ratio"].to_string(), "1.5");
-    // Where types are known, the decoder wants to see what was written.
+    // Where types are known, the decoder needs the number as it was written.
     let body = read(None, text.as_bytes(), "Pod", false).unwrap();
     assert_eq!(body.object["n"].to_string(), "1.0");
 }
 
 #[test]
-fn duplicates_inside_unknown_fields_are_not_told() {
+fn duplicates_inside_unknown_fields_are_not_reported() {
     let text = r#"{"extra":{"a":1,"a":2},"extra":3,"data":{"k":"1","k":"2"}}"#;
     let body = read(None, text.as_bytes(), "ConfigMap", false).unwrap();
     let problems = body.problems(&["extra".to_owned()]);
     assert_eq!(problems, [r#"unknown field "extra""#, r#"duplicate field "data.k""#]);
-    // A struct's field that comes twice is read into what is there.
+    // The second occurrence of a field of a struct is merged into the first.
     let merged = read(None, br#"{"data":{"a":"1"},"data":{"b":"2"}}"#, "ConfigMap", false).unwrap();
     assert_eq!(merged.object["data"], json!({"a": "1", "b": "2"}));
 }
 
 #[test]
-fn yaml_says_duplicates_all_at_once() {
+fn yaml_reports_duplicates_in_one_message() {
     let body = read(Some("application/yaml"), b"data:\n  a: x\n  a: y\n", "ConfigMap", false).unwrap();
-    let said = r#"error converting YAML to JSON: yaml: unmarshal errors:
+    let expected = r#"error converting YAML to JSON: yaml: unmarshal errors:
   line 3: key "a" already set in map"#;
-    assert_eq!(body.problems(&[]), [said]);
-    // No header can carry a line break.
+    assert_eq!(body.problems(&[]), [expected]);
+    // A header cannot contain a line break.
     assert!(warning_headers(&body.problems(&[])).is_empty());
 }
 
 #[test]
-fn many_warnings_are_cut() {
+fn too_many_warnings_are_truncated() {
     let long: Vec<String> = (0..40).map(|index| format!("{index:03}{}", "x".repeat(400))).collect();
     let headers = warning_headers(&long);
     assert_eq!(headers.len(), 16);
-    assert!(headers.iter().all(|header| header.len() == MAX_WARNING + "299 - \"\"".len()));
+    assert!(headers.iter().all(|header| header.len() == MAX_WARNING_CHARS + "299 - \"\"".len()));
     assert_eq!(warning_headers(&["a \"b\"".to_owned()]), [r#"299 - "a \"b\"""#]);
 }
 
 #[test]
-fn yaml_answers_are_byte_for_byte_the_recorded_ones() {
+fn yaml_responses_equal_the_recorded_bytes() {
     let mut seen = 0;
     for file in ["crud", "list", "crd", "discovery"] {
         for step in steps(file) {

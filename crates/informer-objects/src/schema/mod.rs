@@ -1,6 +1,7 @@
-//! What the server knows about the fields of objects: one view of built-in tables and of definitions' schemas.
+//! The fields of objects as the server knows them: one view of the built-in tables and of the schemas of
+//! definitions.
 //!
-//! Pure. It knows no objects, no storage and no HTTP. Whoever walks an object walks a [`Node`] beside it.
+//! Pure: nothing here knows objects, storage or HTTP. Code that walks an object walks a [`Node`] in parallel.
 
 mod structural;
 
@@ -9,44 +10,44 @@ use informer_schema::{Shape, TypeId};
 pub use structural::Structural;
 pub(crate) use structural::{MAX_DEPTH as STRUCTURAL_DEPTH, Rule, StructuralType};
 
-/// A place in a schema.
+/// A position in a schema.
 #[derive(Debug, Clone, Copy)]
 pub enum Node<'a> {
-    /// In a built-in object.
+    /// A position in a built-in object.
     BuiltIn(Shape),
-    /// In a custom object.
+    /// A position in a custom object.
     Custom(&'a Structural),
-    /// Nothing is known: fields are granular, lists atomic.
+    /// A position without a schema: fields are granular, lists atomic.
     Unknown,
 }
 
-/// What stands at a place, as far as ownership and merging go.
+/// The shape of the value at a position, as far as ownership and merging need it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Form<'a> {
-    /// A plain value, or something that is never looked into.
+    /// A scalar, or a value whose contents are never examined.
     Leaf,
-    /// An object whose fields are known by name, and perhaps others.
+    /// An object with known fields, and possibly others.
     Object { atomic: bool },
-    /// An object with free keys.
+    /// An object with arbitrary keys.
     Map { atomic: bool },
     /// A list.
     List { of: Entries<'a>, items: Node<'a> },
-    /// Whatever the value turns out to be.
+    /// An unknown shape: the value decides.
     Unknown,
 }
 
-/// What makes an entry of a list the same entry.
+/// The identity of an entry of a list.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Entries<'a> {
-    /// The list is owned as a whole.
+    /// Entries have no identity: the list is owned as a whole.
     Atomic,
-    /// Its value.
+    /// An entry is identified by its value.
     Set,
-    /// The values of these fields.
+    /// An entry is identified by the values of these fields.
     Map(Keys<'a>),
 }
 
-/// Names of key fields.
+/// The names of key fields.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Keys<'a> {
     BuiltIn(&'static [&'static str]),
@@ -55,16 +56,16 @@ pub(crate) enum Keys<'a> {
 
 impl<'a> Keys<'a> {
     pub(crate) fn iter(self) -> impl Iterator<Item = &'a str> {
-        let (fixed, custom): (&'static [&'static str], &'a [String]) = match self {
+        let (built_in, custom): (&'static [&'static str], &'a [String]) = match self {
             Keys::BuiltIn(names) => (names, &[]),
             Keys::Custom(names) => (&[], names),
         };
-        fixed.iter().copied().chain(custom.iter().map(String::as_str))
+        built_in.iter().copied().chain(custom.iter().map(String::as_str))
     }
 }
 
 impl<'a> Node<'a> {
-    /// The root of a built-in type.
+    /// Returns the root of a built-in type.
     pub fn of(id: TypeId) -> Self {
         Node::BuiltIn(Shape::Object(id))
     }
@@ -91,7 +92,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The place of a field; none if the schema does not know it. For maps, the place of any value.
+    /// Returns the position of a field, or of any value of a map; `None` if the schema does not know the
+    /// field.
     pub fn field(self, name: &str) -> Option<Node<'a>> {
         match self {
             Node::Unknown | Node::BuiltIn(Shape::Any) => Some(Node::Unknown),
@@ -102,7 +104,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The default of a field, as JSON text where the schema has one.
+    /// Returns the default of a field, if the schema has one.
     pub(crate) fn default_of(self, name: &str) -> Option<serde_json::Value> {
         match self {
             Node::BuiltIn(Shape::Object(id)) => {

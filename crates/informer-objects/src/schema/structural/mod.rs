@@ -1,8 +1,9 @@
 //! The schema of a definition, read once when the definition is stored.
 //!
-//! It is the `openAPIV3Schema` of one version as a tree. `metadata`, `apiVersion` and `kind` at the root, and inside embedded
-//! resources, follow the rules of all objects, whatever the schema says of them. Reading never fails: whether a schema may
-//! be used at all is decided where definitions are checked. What lies deeper than [`MAX_DEPTH`] levels is not known.
+//! It is the `openAPIV3Schema` of one version as a tree. `metadata`, `apiVersion` and `kind` at the root and
+//! in embedded resources follow the rules common to all objects, whatever the schema contains for them.
+//! Reading never fails: whether a schema is allowed is decided where definitions are checked. Levels below
+//! [`MAX_DEPTH`] are unknown.
 
 mod read;
 
@@ -14,18 +15,20 @@ use serde_json::Value;
 
 use super::{Entries, Form, Keys, Node};
 
-/// How deep a schema is read: every walk along a schema ends here, however deep the object is.
+/// The maximum depth to which a schema is read.
+///
+/// It also bounds every walk along a schema, however deep the object is.
 pub(crate) const MAX_DEPTH: usize = 64;
 
 /// One level of a definition's schema.
 #[derive(Debug, Clone, Default)]
-#[allow(clippy::struct_excessive_bools, reason = "they are the words of a schema, each by itself")]
+#[allow(clippy::struct_excessive_bools, reason = "each is an independent keyword of a schema")]
 pub struct Structural {
     pub(crate) kind: StructuralType,
     pub(crate) properties: BTreeMap<String, Structural>,
-    /// The schema of keys that are not named.
+    /// The schema of keys that are not in `properties`.
     pub(crate) additional: Option<Box<Structural>>,
-    /// `additionalProperties` as a plain `true` or `false`.
+    /// The value of `additionalProperties` if it is a boolean.
     pub(crate) open: Option<bool>,
     pub(crate) items: Option<Box<Structural>>,
     pub(crate) nullable: bool,
@@ -34,7 +37,8 @@ pub struct Structural {
     pub(crate) preserve: bool,
     /// `x-kubernetes-embedded-resource`.
     pub(crate) embedded: bool,
-    /// Whether an object with `apiVersion`, `kind` and `metadata` stands here: the root, or an embedded resource.
+    /// Whether this level is an object with `apiVersion`, `kind` and `metadata`: the root or an embedded
+    /// resource.
     pub(crate) resource: bool,
     /// `x-kubernetes-list-type`: `atomic`, `set` or `map`.
     pub(crate) list_type: Option<String>,
@@ -57,15 +61,15 @@ pub(crate) enum StructuralType {
     Boolean,
     /// `x-kubernetes-int-or-string`.
     IntOrString,
-    /// None was given.
+    /// No type is given.
     #[default]
     Any,
 }
 
-/// What a value has to be besides its type.
+/// The constraints on a value besides its type.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Checks {
-    /// Only formats that are looked at for this type.
+    /// The format, if it is checked for this type.
     pub(crate) format: Option<String>,
     pub(crate) maximum: Option<f64>,
     pub(crate) exclusive_maximum: bool,
@@ -85,11 +89,11 @@ pub(crate) struct Checks {
     pub(crate) any_of: Vec<Structural>,
     pub(crate) all_of: Vec<Structural>,
     pub(crate) not: Option<Box<Structural>>,
-    /// `enum`; empty if everything is allowed.
+    /// `enum`; empty if every value is allowed.
     pub(crate) values: Vec<Value>,
 }
 
-/// A regular expression, compiled if it can be.
+/// A regular expression, or the error of compiling it.
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern {
     pub(crate) text: String,
@@ -102,14 +106,14 @@ pub(crate) struct Rule {
     pub(crate) text: String,
     pub(crate) message: String,
     pub(crate) message_expression: String,
-    /// `FieldValueInvalid` unless it says otherwise.
+    /// The reason; `FieldValueInvalid` if absent.
     pub(crate) reason: Option<String>,
     pub(crate) field_path: String,
     pub(crate) optional_old_self: Option<bool>,
 }
 
 impl StructuralType {
-    /// The word for it in a schema; empty for none.
+    /// Returns the keyword in a schema; empty if there is none.
     pub(crate) fn name(self) -> &'static str {
         match self {
             StructuralType::Object => "object",
@@ -124,17 +128,17 @@ impl StructuralType {
 }
 
 impl Structural {
-    /// The schema of a named field, or of any other key.
+    /// Returns the schema of a property, or of additional keys.
     pub(crate) fn child(&self, name: &str) -> Option<&Structural> {
         self.properties.get(name).or(self.additional.as_deref())
     }
 
-    /// Whether keys that are not named may stand here, whatever their values.
+    /// Whether `additionalProperties` is given, as a schema or as a boolean.
     pub(crate) fn has_additional(&self) -> bool {
         self.additional.is_some() || self.open.is_some()
     }
 
-    /// Whether any rule stands here or below.
+    /// Whether this level or one below it has rules.
     pub(crate) fn has_rules(&self) -> bool {
         !self.rules.is_empty()
             || self.items.as_deref().is_some_and(Structural::has_rules)

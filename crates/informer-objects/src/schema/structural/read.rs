@@ -1,7 +1,7 @@
-//! Reading a schema as it was written.
+//! Reading of a schema from its JSON.
 //!
-//! Words of the wrong type are passed over: a definition is decoded before it comes here. Formats that are not looked at
-//! for a type are dropped, so that whoever checks values need not know which those are.
+//! Keywords of the wrong type are ignored: a definition is decoded before it is read here. Formats that are
+//! not checked for a type are dropped, so that the code that checks values need not know them.
 
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -9,31 +9,31 @@ use serde_json::{Map, Value};
 use super::{Checks, MAX_DEPTH, Pattern, Rule, Structural, StructuralType};
 
 impl Structural {
-    /// The schema of a version, from its `openAPIV3Schema`.
+    /// Reads the schema of a version from its `openAPIV3Schema`.
     pub fn read(schema: &Value) -> Structural {
         let mut root = Structural::part(schema);
         root.resource = true;
         root
     }
 
-    /// A part of a schema that is no root.
+    /// Reads a part of a schema that is not its root.
     pub fn part(schema: &Value) -> Structural {
         level(schema, MAX_DEPTH)
     }
 }
 
 fn level(schema: &Value, depth: usize) -> Structural {
-    let (Some(words), Some(depth)) = (schema.as_object(), depth.checked_sub(1)) else {
+    let (Some(keywords), Some(depth)) = (schema.as_object(), depth.checked_sub(1)) else {
         return Structural { preserve: true, ..Structural::default() };
     };
-    let flag = |name: &str| words.get(name).and_then(Value::as_bool).unwrap_or_default();
-    let below = |name: &str| words.get(name).filter(|part| part.is_object());
+    let flag = |name: &str| keywords.get(name).and_then(Value::as_bool).unwrap_or_default();
+    let below = |name: &str| keywords.get(name).filter(|part| part.is_object());
     let kind = if flag("x-kubernetes-int-or-string") {
         StructuralType::IntOrString
     } else {
-        kind(text(words, "type"))
+        kind(text(keywords, "type"))
     };
-    let properties = words.get("properties").and_then(Value::as_object);
+    let properties = keywords.get("properties").and_then(Value::as_object);
     Structural {
         kind,
         properties: properties
@@ -42,30 +42,30 @@ fn level(schema: &Value, depth: usize) -> Structural {
             .map(|(name, schema)| (name.clone(), level(schema, depth)))
             .collect(),
         additional: below("additionalProperties").map(|schema| Box::new(level(schema, depth))),
-        open: words.get("additionalProperties").and_then(Value::as_bool),
+        open: keywords.get("additionalProperties").and_then(Value::as_bool),
         items: below("items").map(|schema| Box::new(level(schema, depth))),
         nullable: flag("nullable"),
-        default: words.get("default").filter(|default| !default.is_null()).cloned(),
+        default: keywords.get("default").filter(|default| !default.is_null()).cloned(),
         preserve: flag("x-kubernetes-preserve-unknown-fields"),
         embedded: flag("x-kubernetes-embedded-resource"),
         resource: flag("x-kubernetes-embedded-resource"),
-        list_type: words.get("x-kubernetes-list-type").and_then(Value::as_str).map(str::to_owned),
-        list_keys: strings(words, "x-kubernetes-list-map-keys"),
-        atomic_map: text(words, "x-kubernetes-map-type") == "atomic",
-        checks: checks(words, kind, depth),
-        rules: list(words, "x-kubernetes-validations").map(rule).collect(),
+        list_type: keywords.get("x-kubernetes-list-type").and_then(Value::as_str).map(str::to_owned),
+        list_keys: strings(keywords, "x-kubernetes-list-map-keys"),
+        atomic_map: text(keywords, "x-kubernetes-map-type") == "atomic",
+        checks: checks(keywords, kind, depth),
+        rules: list(keywords, "x-kubernetes-validations").map(rule).collect(),
     }
 }
 
-fn checks(words: &Map<String, Value>, kind: StructuralType, depth: usize) -> Checks {
-    let flag = |name: &str| words.get(name).and_then(Value::as_bool).unwrap_or_default();
-    let number = |name: &str| words.get(name).and_then(Value::as_f64);
-    let count = |name: &str| words.get(name).and_then(Value::as_i64);
-    let levels = |name: &str| list(words, name).map(|schema| level(schema, depth)).collect();
-    let format = text(words, "format");
-    let pattern = text(words, "pattern");
+fn checks(keywords: &Map<String, Value>, kind: StructuralType, depth: usize) -> Checks {
+    let flag = |name: &str| keywords.get(name).and_then(Value::as_bool).unwrap_or_default();
+    let number = |name: &str| keywords.get(name).and_then(Value::as_f64);
+    let count = |name: &str| keywords.get(name).and_then(Value::as_i64);
+    let levels = |name: &str| list(keywords, name).map(|schema| level(schema, depth)).collect();
+    let format = text(keywords, "format");
+    let pattern = text(keywords, "pattern");
     Checks {
-        format: is_looked_at(kind, format).then(|| format.to_owned()),
+        format: is_checked_format(kind, format).then(|| format.to_owned()),
         maximum: number("maximum"),
         exclusive_maximum: flag("exclusiveMaximum"),
         minimum: number("minimum"),
@@ -80,27 +80,27 @@ fn checks(words: &Map<String, Value>, kind: StructuralType, depth: usize) -> Che
         unique_items: flag("uniqueItems"),
         max_properties: count("maxProperties"),
         min_properties: count("minProperties"),
-        required: strings(words, "required"),
+        required: strings(keywords, "required"),
         one_of: levels("oneOf"),
         any_of: levels("anyOf"),
         all_of: levels("allOf"),
-        not: words
+        not: keywords
             .get("not")
             .filter(|schema| schema.is_object())
             .map(|schema| Box::new(level(schema, depth))),
-        values: list(words, "enum").cloned().collect(),
+        values: list(keywords, "enum").cloned().collect(),
     }
 }
 
-fn rule(written: &Value) -> Rule {
-    let text = |name: &str| written.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+fn rule(source: &Value) -> Rule {
+    let text = |name: &str| source.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     Rule {
         text: text("rule"),
         message: text("message"),
         message_expression: text("messageExpression"),
-        reason: written.get("reason").and_then(Value::as_str).map(str::to_owned),
+        reason: source.get("reason").and_then(Value::as_str).map(str::to_owned),
         field_path: text("fieldPath"),
-        optional_old_self: written.get("optionalOldSelf").and_then(Value::as_bool),
+        optional_old_self: source.get("optionalOldSelf").and_then(Value::as_bool),
     }
 }
 
@@ -116,8 +116,8 @@ fn kind(name: &str) -> StructuralType {
     }
 }
 
-/// Whether values of a type are held to a format. Others are only written into the schema.
-pub(crate) fn is_looked_at(kind: StructuralType, format: &str) -> bool {
+/// Whether a format is checked for values of a type; other formats are annotations only.
+pub(crate) fn is_checked_format(kind: StructuralType, format: &str) -> bool {
     match kind {
         StructuralType::String | StructuralType::IntOrString | StructuralType::Any => {
             FORMATS.contains(&format.replace('-', "").as_str())
@@ -128,7 +128,7 @@ pub(crate) fn is_looked_at(kind: StructuralType, format: &str) -> bool {
     }
 }
 
-/// Formats of strings, with the dashes taken out, as they are compared.
+/// The formats of strings without dashes, as they are compared.
 const FORMATS: &[&str] = &[
     "bsonobjectid",
     "uri",
@@ -158,14 +158,14 @@ const FORMATS: &[&str] = &[
     "k8slongname",
 ];
 
-fn text<'a>(words: &'a Map<String, Value>, name: &str) -> &'a str {
-    words.get(name).and_then(Value::as_str).unwrap_or_default()
+fn text<'a>(keywords: &'a Map<String, Value>, name: &str) -> &'a str {
+    keywords.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn list<'a>(words: &'a Map<String, Value>, name: &str) -> impl Iterator<Item = &'a Value> {
-    words.get(name).and_then(Value::as_array).into_iter().flatten()
+fn list<'a>(keywords: &'a Map<String, Value>, name: &str) -> impl Iterator<Item = &'a Value> {
+    keywords.get(name).and_then(Value::as_array).into_iter().flatten()
 }
 
-fn strings(words: &Map<String, Value>, name: &str) -> Vec<String> {
-    list(words, name).filter_map(Value::as_str).map(str::to_owned).collect()
+fn strings(keywords: &Map<String, Value>, name: &str) -> Vec<String> {
+    list(keywords, name).filter_map(Value::as_str).map(str::to_owned).collect()
 }
