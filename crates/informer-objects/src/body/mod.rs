@@ -144,8 +144,8 @@ impl Body {
             }
             Source::Json(bytes) => text::order(bytes, unknown)
                 .iter()
-                .filter(|field| !(field.again && is_inside(&field.path, unknown)))
-                .map(|field| message(if field.again { "duplicate" } else { "unknown" }, &field.path))
+                .filter(|field| !(field.duplicate && is_inside(&field.path, unknown)))
+                .map(|field| message(if field.duplicate { "duplicate" } else { "unknown" }, &field.path))
                 .collect(),
         }
     }

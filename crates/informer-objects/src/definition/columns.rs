@@ -97,7 +97,7 @@ fn age_of(text: &str, now: Timestamp) -> String {
         return "<unknown>".to_owned();
     }
     match text.parse::<Timestamp>() {
-        Ok(then) => times::words(times::between(then, now)),
+        Ok(then) => times::human_duration(times::between(then, now)),
         Err(_) => "<invalid>".to_owned(),
     }
 }

@@ -78,7 +78,7 @@ pub(super) fn problems(patch: &[u8]) -> Vec<String> {
     order
         .iter()
         .map(|field| {
-            let what = if field.again { "duplicate" } else { "unknown" };
+            let what = if field.duplicate { "duplicate" } else { "unknown" };
             format!("json patch {what} field {}", text::quoted(&field.path))
         })
         .collect()

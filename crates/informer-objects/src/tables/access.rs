@@ -1,4 +1,5 @@
-//! What is shown of who may do what, of who serves it, and of shares of the server: bindings of roles, certificates, admission, flows.
+//! Table cells of role bindings, certificate requests, admission policies, API services and API priority and
+//! fairness.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -9,12 +10,12 @@ use crate::text::times;
 const NONE: &str = "<none>";
 const UNSET: &str = "<unset>";
 
-/// `ClusterRole/admin`.
+/// The role of a binding, `ClusterRole/admin`.
 pub(super) fn role(binding: &Value) -> String {
     format!("{}/{}", text(binding, "/roleRef/kind"), text(binding, "/roleRef/name"))
 }
 
-/// Users, groups and service accounts.
+/// Three cells: users, groups and service accounts.
 pub(super) fn subjects(binding: &Value, _now: Timestamp) -> Vec<Value> {
     let named = |kind: &str| -> Value {
         let subjects = list(binding, "/subjects").iter().filter(|subject| text(subject, "/kind") == kind);
@@ -27,15 +28,15 @@ pub(super) fn subjects(binding: &Value, _now: Timestamp) -> Vec<Value> {
     vec![named("User"), named("Group"), named("ServiceAccount")]
 }
 
-/// For how long a certificate is wanted.
-pub(super) fn wanted_duration(request: &Value) -> String {
+/// The requested lifetime of a certificate.
+pub(super) fn requested_duration(request: &Value) -> String {
     match at(request, "/spec/expirationSeconds") {
-        Some(_) => times::words(number(request, "/spec/expirationSeconds")),
+        Some(_) => times::human_duration(number(request, "/spec/expirationSeconds")),
         None => NONE.to_owned(),
     }
 }
 
-/// `Approved,Issued`. A denial beats an approval.
+/// The status of a certificate request, `Approved,Issued`; a denial takes precedence over an approval.
 pub(super) fn request_status(request: &Value) -> String {
     let has = |kind| condition(request, kind).is_some();
     let decided = match (has("Denied"), has("Approved")) {
@@ -48,14 +49,14 @@ pub(super) fn request_status(request: &Value) -> String {
     format!("{decided}{failed}{issued}")
 }
 
-/// The last of its conditions.
+/// The last condition that is known.
 pub(super) fn pod_request_state(request: &Value) -> String {
     let conditions = list(request, "/status/conditions").iter().map(|condition| text(condition, "/type"));
     let last = conditions.rev().find(|kind| matches!(*kind, "Issued" | "Denied" | "Failed"));
     last.unwrap_or("Pending").to_owned()
 }
 
-/// The kind of a policy's parameters.
+/// The kind of the parameters of a policy.
 pub(super) fn parameter_kind(policy: &Value) -> String {
     match at(policy, "/spec/paramKind") {
         Some(kind) => format!("{}/{}", text(kind, "/apiVersion"), text(kind, "/kind")),
@@ -63,17 +64,17 @@ pub(super) fn parameter_kind(policy: &Value) -> String {
     }
 }
 
-/// The parameters that a binding gives its policy.
+/// The parameters of a policy binding.
 pub(super) fn parameters(binding: &Value) -> String {
     let reference = "/spec/paramRef";
     if let Some(name) = filled(binding, &format!("{reference}/name")) {
-        // Whether they are in a namespace cannot be seen here.
+        // Whether the parameters are namespaced is unknown here.
         return format!("{}/{name}", filled(binding, &format!("{reference}/namespace")).unwrap_or("*"));
     }
-    at(binding, &format!("{reference}/selector")).map_or_else(|| UNSET.to_owned(), as_go_writes)
+    at(binding, &format!("{reference}/selector")).map_or_else(|| UNSET.to_owned(), go_string)
 }
 
-/// Whether the priority level of a flow is missing.
+/// Whether the priority level of a flow schema is missing.
 pub(super) fn dangling(flow: &Value) -> String {
     condition(flow, "Dangling").map_or("?", |condition| text(condition, "/status")).to_owned()
 }
@@ -82,10 +83,10 @@ pub(super) fn distinguisher(flow: &Value) -> String {
     at(flow, "/spec/distinguisherMethod").map_or(NONE, |method| text(method, "/type")).to_owned()
 }
 
-/// Shares, queues, hand size and length of queues of a priority level.
+/// Four cells of a priority level: shares, queues, hand size and queue length.
 pub(super) fn shares(level: &Value, _now: Timestamp) -> Vec<Value> {
-    let number_in = |place: &str, name: &str| match at(level, place) {
-        Some(limits) => json!(number(limits, name)),
+    let number_in = |pointer: &str, name: &str| match at(level, pointer) {
+        Some(object) => json!(number(object, name)),
         None => json!(NONE),
     };
     let queuing = "/spec/limited/limitResponse/queuing";
@@ -97,7 +98,7 @@ pub(super) fn shares(level: &Value, _now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// Whether the aggregator reaches a service that serves a part of the API.
+/// Whether the aggregator reaches the service of an API.
 pub(super) fn available(service: &Value) -> String {
     let Some(condition) = condition(service, "Available") else { return "Unknown".to_owned() };
     match (text(condition, "/status"), filled(condition, "/reason")) {
@@ -106,16 +107,16 @@ pub(super) fn available(service: &Value) -> String {
     }
 }
 
-/// Who serves a part of the API.
+/// The service that serves an API.
 pub(super) fn served_by(service: &Value) -> String {
     match at(service, "/spec/service") {
-        Some(place) => format!("{}/{}", text(place, "/namespace"), text(place, "/name")),
+        Some(service) => format!("{}/{}", text(service, "/namespace"), text(service, "/name")),
         None => "Local".to_owned(),
     }
 }
 
-/// A selector in the form of Go's generated code.
-fn as_go_writes(selector: &Value) -> String {
+/// Returns a selector in the form of the `String` method generated for Go.
+fn go_string(selector: &Value) -> String {
     let labels: Vec<String> = entries(selector, "/matchLabels")
         .map(|(key, value)| format!("{key}: {},", value.as_str().unwrap_or_default()))
         .collect();

@@ -1,22 +1,22 @@
-//! How long ago something was.
+//! Ages of timestamps in objects.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::fields::given;
-use crate::text::times::{between, words};
+use crate::text::times::{between, human_duration};
 
-/// What is said where there is no time.
+/// The text for a missing time.
 pub(super) const UNKNOWN: &str = "<unknown>";
 
-/// How long before `now` the time at a place was.
-pub(super) fn since(object: &Value, place: &str, now: Timestamp) -> String {
-    time(object, place).map_or_else(|| UNKNOWN.to_owned(), |time| words(between(time, now)))
+/// Returns the age of the time at a JSON pointer.
+pub(super) fn since(object: &Value, pointer: &str, now: Timestamp) -> String {
+    time(object, pointer).map_or_else(|| UNKNOWN.to_owned(), |time| human_duration(between(time, now)))
 }
 
-/// The time at a place. The zero of Go's times counts as none.
-pub(super) fn time(object: &Value, place: &str) -> Option<Timestamp> {
-    let text = given(object, place)?;
+/// Returns the time at a JSON pointer; Go's zero time counts as absent.
+pub(super) fn time(object: &Value, pointer: &str) -> Option<Timestamp> {
+    let text = given(object, pointer)?;
     text.parse().ok().filter(|_| text != "0001-01-01T00:00:00Z")
 }
 
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_that_is_none_is_unknown() {
+    fn missing_and_zero_times_are_unknown() {
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         for object in [json!({}), json!({"t": null}), json!({"t": "x"}), json!({"t": "0001-01-01T00:00:00Z"})]
         {

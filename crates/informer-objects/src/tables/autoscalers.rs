@@ -1,19 +1,20 @@
-//! What is shown of autoscalers: what they scale, and each metric with its target.
+//! Table cells of autoscalers: the scaled object, and each metric with its target.
 //!
-//! Version 1 knows one metric, and keeps others in annotations in words of its own; both are understood.
+//! `autoscaling/v1` has one metric and stores others in annotations with field names of its own; both are
+//! supported.
 
 use serde_json::{Value, json};
 
 use super::age::UNKNOWN;
 use super::fields::{annotation, at, given, list, number, shortened, text};
 
-/// How many metrics are shown.
+/// The maximum number of metrics shown.
 const MAX_METRICS: usize = 2;
 
-/// What version 1 aims at where nothing is said, in percent of the requested CPU.
-const CPU: i64 = 80;
+/// The default target of version 1, in percent of the requested CPU.
+const DEFAULT_CPU_PERCENT: i64 = 80;
 
-/// `Deployment/web`.
+/// The scaled object, `Deployment/web`.
 pub(super) fn reference(scaler: &Value) -> String {
     format!("{}/{}", text(scaler, "/spec/scaleTargetRef/kind"), text(scaler, "/spec/scaleTargetRef/name"))
 }
@@ -25,19 +26,19 @@ pub(super) fn min_replicas(scaler: &Value) -> String {
     }
 }
 
-/// `cpu: 50%/80%`.
+/// The metrics with their targets, `cpu: 50%/80%`.
 pub(super) fn targets(scaler: &Value) -> String {
     let (specs, statuses) = metrics(scaler);
     if specs.is_empty() {
         return "<none>".to_owned();
     }
-    let shown = specs.iter().enumerate().map(|(place, spec)| metric(spec, statuses.get(place)));
+    let shown = specs.iter().enumerate().map(|(index, spec)| metric(spec, statuses.get(index)));
     shortened(&shown.collect::<Vec<_>>(), MAX_METRICS, ", ")
 }
 
-/// Metrics and their status, in the words of whichever version.
+/// Returns metrics and their status, with the field names of either version.
 fn metrics(scaler: &Value) -> (Vec<Value>, Vec<Value>) {
-    // Version 2 always has metrics, and what is not there at all is of no version.
+    // Version 2 always has metrics. An object without a spec belongs to neither version.
     if at(scaler, "/spec/metrics").is_some() || at(scaler, "/spec").is_none() {
         return (list(scaler, "/spec/metrics").to_vec(), list(scaler, "/status/currentMetrics").to_vec());
     }
@@ -49,7 +50,7 @@ fn metrics(scaler: &Value) -> (Vec<Value>, Vec<Value>) {
         specs.push(cpu("targetAverageUtilization", percent));
     }
     if specs.is_empty() {
-        specs.push(cpu("targetAverageUtilization", &json!(CPU)));
+        specs.push(cpu("targetAverageUtilization", &json!(DEFAULT_CPU_PERCENT)));
     }
     let statuses = annotated("autoscaling.alpha.kubernetes.io/current-metrics").unwrap_or_else(|| {
         let percent = at(scaler, "/status/currentCPUUtilizationPercentage");
@@ -58,7 +59,7 @@ fn metrics(scaler: &Value) -> (Vec<Value>, Vec<Value>) {
     (specs, statuses)
 }
 
-/// One metric, with how it stands.
+/// Returns one metric with its current value and target.
 fn metric(spec: &Value, status: Option<&Value>) -> String {
     let kind = text(spec, "/type");
     let Some(source) = source(kind) else { return "<unknown type>".to_owned() };
@@ -78,7 +79,7 @@ fn metric(spec: &Value, status: Option<&Value>) -> String {
     }
 }
 
-/// Where version 2 has a metric of a type.
+/// Returns the field in which version 2 stores a metric of a type.
 fn source(kind: &str) -> Option<&'static str> {
     match kind {
         "External" => Some("external"),
@@ -90,13 +91,13 @@ fn source(kind: &str) -> Option<&'static str> {
     }
 }
 
-/// Where version 1 has what version 2 has in `target` and `current`.
+/// Fields of version 1 for the values that version 2 has in `target` and `current`.
 const TARGET_AVERAGE: &[&str] = &["/targetAverageValue", "/averageValue"];
 const CURRENT_AVERAGE: &[&str] = &["/currentAverageValue", "/averageValue"];
 const TARGET_PERCENT: &[&str] = &["/targetAverageUtilization"];
 const CURRENT_PERCENT: &[&str] = &["/currentAverageUtilization"];
 
-/// A metric of what pods request: an amount, or a share in percent.
+/// Returns a metric of a requested resource: a quantity or a percentage.
 fn resource(target: &Value, current: Option<&Value>) -> String {
     if find(target, "/averageValue", TARGET_AVERAGE).is_some() {
         let current = current.map_or(UNKNOWN, |current| amount(current, "/averageValue", CURRENT_AVERAGE));
@@ -110,7 +111,7 @@ fn resource(target: &Value, current: Option<&Value>) -> String {
     format!("{}/{}", current.as_deref().unwrap_or(UNKNOWN), target.as_deref().unwrap_or("<auto>"))
 }
 
-/// A metric of something else: a value, or one for each pod.
+/// Returns any other metric: a value, or an average per pod.
 fn other(target: &Value, current: Option<&Value>) -> String {
     if find(target, "/averageValue", TARGET_AVERAGE).is_some() {
         let current = current.and_then(|current| find(current, "/averageValue", CURRENT_AVERAGE));
@@ -121,13 +122,13 @@ fn other(target: &Value, current: Option<&Value>) -> String {
     format!("{current}/{}", amount(target, "/value", &["/targetValue"]))
 }
 
-/// An amount, or the word for none.
+/// Returns a quantity, or `<nil>`.
 fn amount<'a>(of: &'a Value, name: &str, old: &[&str]) -> &'a str {
     find(of, name, old).and_then(|value| given(value, "")).unwrap_or("<nil>")
 }
 
-/// What a target or a status says under a name.
+/// Returns the value of a name in a target or a status.
 fn find<'a>(of: &'a Value, name: &str, old: &[&str]) -> Option<&'a Value> {
-    let here = ["/target", "/current"].iter().find_map(|part| at(of, part)?.pointer(name));
-    here.or_else(|| old.iter().find_map(|place| at(of, place)))
+    let found = ["/target", "/current"].iter().find_map(|part| at(of, part)?.pointer(name));
+    found.or_else(|| old.iter().find_map(|pointer| at(of, pointer)))
 }

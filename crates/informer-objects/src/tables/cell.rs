@@ -1,4 +1,4 @@
-//! How a cell is filled: by looking a field up, or by a function where that does not do.
+//! Filling of cells: by a lookup of a field, or by a function where a lookup is not enough.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -9,59 +9,59 @@ use super::selectors::{labels, selector};
 
 const UNSET: &str = "<unset>";
 
-/// How many endpoints, ports and hosts are shown.
+/// The maximum number of endpoints, ports and hosts shown.
 pub(super) const MAX_SHOWN: usize = 3;
 
-/// How one cell of a row is filled; a few fill several. Places are JSON pointers.
+/// The source of a cell of a row; some fill several cells. Locations are JSON pointers.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Cell {
     /// The object's name.
     Name,
-    /// How long ago it was created.
+    /// The age of the object.
     Age,
-    /// When it was created.
+    /// The creation timestamp.
     Created,
-    /// The text at a place; empty if there is none.
+    /// The string at a pointer; empty if absent.
     Text(&'static str),
-    /// The text at a place, or this where it is missing.
+    /// The string at a pointer, or a fallback if absent.
     Given(&'static str, &'static str),
-    /// The text at a place, or this where it is missing or empty.
+    /// The string at a pointer, or a fallback if absent or empty.
     Filled(&'static str, &'static str),
-    /// The number at a place; zero if there is none.
+    /// The number at a pointer; zero if absent.
     Number(&'static str),
-    /// Whether it is so at a place, or this where that is not said.
+    /// The boolean at a pointer, or a fallback if absent.
     Flag(&'static str, bool),
-    /// How many entries there are at these places.
+    /// The number of entries at these pointers.
     Count(&'static [&'static str]),
-    /// The amount at a place; zero if there is none.
+    /// The quantity at a pointer; zero if absent.
     Amount(&'static str),
-    /// The texts of a list, or this where there are none.
+    /// The strings of a list, or a fallback if there are none.
     Joined(&'static str, &'static str),
-    /// `ready/wanted`.
+    /// Two numbers, as `ready/wanted`.
     Of(&'static str, &'static str),
-    /// How long ago the time at a place was, or this where there is none.
+    /// The age of the time at a pointer, or a fallback if absent.
     Since(&'static str, &'static str),
-    /// The labels at a place.
+    /// The labels at a pointer.
     Labels(&'static str),
-    /// The label selector at a place.
+    /// The label selector at a pointer.
     Selector(&'static str),
-    /// The names of the containers at a place, and their images: two cells.
+    /// Two cells: the names and the images of the containers at a pointer.
     Containers(&'static str),
-    /// What a function says.
+    /// The result of a function.
     By(fn(&Value) -> String),
-    /// What a function says at a time.
+    /// The result of a function of object and time.
     ByTime(fn(&Value, Timestamp) -> String),
-    /// Several cells.
+    /// Several cells, from a function.
     Several(fn(&Value, Timestamp) -> Vec<Value>),
 }
 
-/// The cells of an object.
+/// Returns the cells of an object.
 pub(super) fn fill(row: &[Cell], object: &Value, now: Timestamp) -> Vec<Value> {
     let mut cells = Vec::with_capacity(row.len());
     for cell in row {
         match *cell {
-            Cell::Containers(place) => {
-                let containers = list(object, place);
+            Cell::Containers(pointer) => {
+                let containers = list(object, pointer);
                 cells.push(json!(each(containers, "/name").join(",")));
                 cells.push(json!(each(containers, "/image").join(",")));
             }
@@ -79,31 +79,33 @@ fn one(cell: Cell, object: &Value, now: Timestamp) -> Value {
         Cell::Created => {
             json!(given(object, "/metadata/creationTimestamp").unwrap_or("0001-01-01T00:00:00Z"))
         }
-        Cell::Text(place) => json!(text(object, place)),
-        Cell::Given(place, otherwise) => json!(given(object, place).unwrap_or(otherwise)),
-        Cell::Filled(place, otherwise) => json!(filled(object, place).unwrap_or(otherwise)),
-        Cell::Number(place) => json!(number(object, place)),
-        Cell::Flag(place, otherwise) => json!(at(object, place).map_or(otherwise, |_| flag(object, place))),
-        Cell::Count(places) => json!(places.iter().map(|place| count(object, place)).sum::<usize>()),
-        Cell::Amount(place) => json!(amount(object, place)),
-        Cell::Joined(place, otherwise) => match texts(object, place).join(",") {
-            joined if joined.is_empty() => json!(otherwise),
+        Cell::Text(pointer) => json!(text(object, pointer)),
+        Cell::Given(pointer, fallback) => json!(given(object, pointer).unwrap_or(fallback)),
+        Cell::Filled(pointer, fallback) => json!(filled(object, pointer).unwrap_or(fallback)),
+        Cell::Number(pointer) => json!(number(object, pointer)),
+        Cell::Flag(pointer, fallback) => {
+            json!(at(object, pointer).map_or(fallback, |_| flag(object, pointer)))
+        }
+        Cell::Count(pointers) => json!(pointers.iter().map(|pointer| count(object, pointer)).sum::<usize>()),
+        Cell::Amount(pointer) => json!(amount(object, pointer)),
+        Cell::Joined(pointer, fallback) => match texts(object, pointer).join(",") {
+            joined if joined.is_empty() => json!(fallback),
             joined => json!(joined),
         },
         Cell::Of(ready, wanted) => json!(format!("{}/{}", number(object, ready), number(object, wanted))),
-        Cell::Since(place, otherwise) => match at(object, place) {
-            Some(_) => json!(since(object, place, now)),
-            None => json!(otherwise),
+        Cell::Since(pointer, fallback) => match at(object, pointer) {
+            Some(_) => json!(since(object, pointer, now)),
+            None => json!(fallback),
         },
-        Cell::Labels(place) => json!(labels(object, place)),
-        Cell::Selector(place) => json!(selector(object, place)),
-        Cell::By(say) => json!(say(object)),
-        Cell::ByTime(say) => json!(say(object, now)),
+        Cell::Labels(pointer) => json!(labels(object, pointer)),
+        Cell::Selector(pointer) => json!(selector(object, pointer)),
+        Cell::By(function) => json!(function(object)),
+        Cell::ByTime(function) => json!(function(object, now)),
         Cell::Containers(_) | Cell::Several(_) => Value::Null,
     }
 }
 
-/// A few texts, or that there are none.
+/// Returns a shortened list of texts, or `<unset>` if there are none.
 pub(super) fn set_or_unset(texts: &[impl AsRef<str>]) -> String {
     match shortened(texts, MAX_SHOWN, ",") {
         shown if shown.is_empty() => UNSET.to_owned(),

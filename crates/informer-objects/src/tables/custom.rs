@@ -1,4 +1,4 @@
-//! What is shown of custom objects: the name, and then what their definition says, or their age if it says nothing.
+//! Table cells of custom objects: the name, then the columns of the definition, or the age if it has none.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -7,10 +7,10 @@ use super::cell::{self, Cell};
 use super::{columns_of, definition};
 use crate::definition::{self as definitions, Version};
 
-/// The columns of a custom kind in one of its versions.
-pub(super) fn columns(of: &Version) -> Vec<Value> {
+/// Returns the columns of a custom kind in one of its versions.
+pub(super) fn columns(version: &Version) -> Vec<Value> {
     let name = columns_of("", "custom").iter().take(1).map(definition);
-    let others = of.columns.iter().map(|column| {
+    let others = version.columns.iter().map(|column| {
         json!({
             "name": column.name, "type": column.kind, "format": column.format,
             "description": column.description, "priority": column.priority,
@@ -19,9 +19,9 @@ pub(super) fn columns(of: &Version) -> Vec<Value> {
     name.chain(others).collect()
 }
 
-/// The cells of a custom object, one for each column.
-pub(super) fn cells(of: &Version, object: &Value, now: Timestamp) -> Vec<Value> {
+/// Returns the cells of a custom object, one for each column.
+pub(super) fn cells(version: &Version, object: &Value, now: Timestamp) -> Vec<Value> {
     let mut cells = cell::fill(&[Cell::Name], object, now);
-    cells.extend(definitions::cells(&of.columns, object, now));
+    cells.extend(definitions::cells(&version.columns, object, now));
     cells
 }

@@ -1,27 +1,29 @@
-//! What is shown of devices and of claims to them.
+//! Table cells of devices and resource claims.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::age;
-use super::fields::{at, is_leaving, list, number, text};
+use super::fields::{at, is_terminating, list, number, text};
 
-/// `allocated,reserved`.
+/// The state of a resource claim, `allocated,reserved`.
 pub(super) fn claim_state(claim: &Value) -> String {
-    let leaving = is_leaving(claim);
+    let terminating = is_terminating(claim);
     let allocated = at(claim, "/status/allocation").is_some();
     let reserved = allocated && !list(claim, "/status/reservedFor").is_empty();
-    let words = [
-        (leaving, "deleted"),
-        (!allocated && !leaving, "pending"),
+    let states = [
+        (terminating, "deleted"),
+        (!allocated && !terminating, "pending"),
         (allocated, "allocated"),
         (reserved, "reserved"),
     ];
-    let said: Vec<&str> = words.into_iter().filter(|(is_so, _)| *is_so).map(|(_, word)| word).collect();
-    said.join(",")
+    let active: Vec<&str> =
+        states.into_iter().filter(|(is_active, _)| *is_active).map(|(_, name)| name).collect();
+    active.join(",")
 }
 
-/// Devices of all pools (all, available, allocated, unavailable), wrong pools, pools, status and when it was complete.
+/// Eight cells: devices of all pools (total, available, allocated, unavailable), invalid pools, pools, status
+/// and the age of the completion.
 pub(super) fn pool_status(request: &Value, now: Timestamp) -> Vec<Value> {
     let pools = list(request, "/status/pools");
     let count = number(request, "/status/poolCount");
@@ -39,17 +41,17 @@ pub(super) fn pool_status(request: &Value, now: Timestamp) -> Vec<Value> {
         _ => "<none>".to_owned(),
     };
     let is_known = at(request, "/status").is_some() && kind != "Failed";
-    let sum = |place: &str| {
-        let devices = pools.iter().fold(0_i64, |sum, pool| sum.saturating_add(number(pool, place)));
+    let sum = |pointer: &str| {
+        let devices = pools.iter().fold(0_i64, |sum, pool| sum.saturating_add(number(pool, pointer)));
         json!(if is_known { devices.to_string() } else { "-".to_owned() })
     };
-    let wrong = pools.iter().filter(|pool| at(pool, "/validationError").is_some()).count();
+    let invalid = pools.iter().filter(|pool| at(pool, "/validationError").is_some()).count();
     vec![
         sum("/totalDevices"),
         sum("/availableDevices"),
         sum("/allocatedDevices"),
         sum("/unavailableDevices"),
-        json!(if is_known { wrong.to_string() } else { "-".to_owned() }),
+        json!(if is_known { invalid.to_string() } else { "-".to_owned() }),
         json!(count),
         json!(status),
         json!(completed),

@@ -1,4 +1,4 @@
-//! What is shown of events, by the names that the fields have in either of the two groups with events.
+//! Table cells of events, with the field names of both API groups that have events.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::age::{UNKNOWN, since, time};
 use super::fields::{at, filled, number, text};
 
-/// All cells of an event.
+/// Returns all cells of an event.
 pub(super) fn cells(event: &Value, now: Timestamp) -> Vec<Value> {
     let about = at(event, "/involvedObject").or_else(|| at(event, "/regarding")).unwrap_or(&Value::Null);
     let first = first_of(event, &["/firstTimestamp", "/deprecatedFirstTimestamp", "/eventTime"], now);
@@ -33,13 +33,13 @@ pub(super) fn cells(event: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// How long ago the first of these times was that is there.
-fn first_of(event: &Value, places: &[&str], now: Timestamp) -> Option<String> {
-    let place = places.iter().find(|place| time(event, place).is_some())?;
-    Some(since(event, place, now))
+/// Returns the age of the first of these times that is present.
+fn first_of(event: &Value, pointers: &[&str], now: Timestamp) -> Option<String> {
+    let pointer = pointers.iter().find(|pointer| time(event, pointer).is_some())?;
+    Some(since(event, pointer, now))
 }
 
-/// `pod/web-0`.
+/// The object of an event, `pod/web-0`.
 fn target(about: &Value) -> String {
     let kind = text(about, "/kind").to_lowercase();
     match filled(about, "/name") {
@@ -48,9 +48,10 @@ fn target(about: &Value) -> String {
     }
 }
 
-/// Who said it, and where: `kubelet, node-1`.
+/// The component and the instance that reported an event, `kubelet, node-1`.
 fn source(event: &Value) -> String {
-    let first = |places: &[&str]| places.iter().find_map(|place| filled(event, place)).unwrap_or_default();
+    let first =
+        |pointers: &[&str]| pointers.iter().find_map(|pointer| filled(event, pointer)).unwrap_or_default();
     let component = first(&[
         "/source/component",
         "/deprecatedSource/component",

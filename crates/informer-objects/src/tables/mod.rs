@@ -1,8 +1,9 @@
-//! Rows of tables: what `kubectl get` shows of an object, kind by kind.
+//! Table rows: the cells that `kubectl get` shows of an object, by kind.
 //!
-//! [`informer_schema::TABLES`] has the columns, `rows` says how a kind fills them, `cell` fills one, and a file per topic has what takes
-//! more than looking a field up. Pure: an object and the time in, cells out. What is not there counts as empty, as it would in a typed
-//! object. How a table travels is not known here.
+//! [`informer_schema::TABLES`] contains the columns, `rows` the cells of each kind, `cell` fills one cell,
+//! and one file per topic contains the cells that need more than a lookup. Pure: the input is an object and
+//! the time, the output is cells. An absent field counts as empty, as in a typed object. Nothing here knows
+//! how a table is encoded.
 
 mod access;
 mod age;
@@ -29,18 +30,18 @@ use serde_json::{Value, json};
 
 use crate::definition::Version;
 
-/// What a table is about.
+/// The kind that a table shows.
 #[derive(Debug, Clone, Copy)]
 pub struct Of<'a> {
     /// The API group; empty for the core group.
     pub group: &'a str,
     /// The kind.
     pub kind: &'a str,
-    /// What a definition says about a custom kind; none for built-in ones.
+    /// The version of the definition of a custom kind; `None` for built-in kinds.
     pub custom: Option<&'a Version>,
 }
 
-/// The columns of a kind, as a table defines them.
+/// Returns the column definitions of a kind.
 pub fn columns(of: Of<'_>) -> Vec<Value> {
     match of.custom {
         Some(version) => custom::columns(version),
@@ -48,7 +49,7 @@ pub fn columns(of: Of<'_>) -> Vec<Value> {
     }
 }
 
-/// The cells of an object, one for each column.
+/// Returns the cells of an object, one for each column.
 pub fn cells(of: Of<'_>, object: &Value, now: Timestamp) -> Vec<Value> {
     match of.custom {
         Some(version) => custom::cells(version, object, now),
@@ -56,14 +57,14 @@ pub fn cells(of: Of<'_>, object: &Value, now: Timestamp) -> Vec<Value> {
     }
 }
 
-/// The columns and the cells of a scale, whatever it scales.
+/// Returns the columns and the cells of a scale, whatever it scales.
 pub fn scale(scale: &Value, now: Timestamp) -> (Vec<Value>, Vec<Value>) {
     let (group, kind) = ("autoscaling", "Scale");
     let columns = columns_of(group, kind).iter().map(definition).collect();
     (columns, cell::fill(rows::of(group, kind), scale, now))
 }
 
-/// What is said about a whole row; nothing about most.
+/// Returns the conditions of a row; `None` for most.
 pub fn conditions(of: Of<'_>, object: &Value) -> Option<Value> {
     if (of.group, of.kind) != ("", "Pod") {
         return None;
@@ -76,7 +77,7 @@ pub fn conditions(of: Of<'_>, object: &Value) -> Option<Value> {
     Some(json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}]))
 }
 
-/// Where a row stands in a list; rows with the same place keep the order of their names.
+/// Returns the sort key of a row in a list; rows with equal keys stay sorted by name.
 pub fn place(of: Of<'_>, object: &Value) -> i64 {
     match (of.group, of.kind) {
         ("flowcontrol.apiserver.k8s.io", "FlowSchema") => fields::number(object, "/spec/matchingPrecedence"),
@@ -84,13 +85,13 @@ pub fn place(of: Of<'_>, object: &Value) -> i64 {
     }
 }
 
-/// The columns of a built-in kind.
+/// Returns the columns of a built-in kind.
 fn columns_of(group: &str, kind: &str) -> &'static [Column] {
     let find = |group: &str, kind: &str| {
         TABLES.binary_search_by(|table| (table.group, table.kind).cmp(&(group, kind))).ok()
     };
-    let place = find(group, kind).or_else(|| find("", "default"));
-    place.and_then(|place| TABLES.get(place)).map_or(&[], |table| table.columns)
+    let index = find(group, kind).or_else(|| find("", "default"));
+    index.and_then(|index| TABLES.get(index)).map_or(&[], |table| table.columns)
 }
 
 fn definition(column: &Column) -> Value {

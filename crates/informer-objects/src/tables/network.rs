@@ -1,4 +1,4 @@
-//! What is shown of services, endpoints, ingresses and addresses.
+//! Table cells of services, endpoints, ingresses and IP addresses.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub(super) fn cluster_address(service: &Value) -> String {
         .to_owned()
 }
 
-/// Where the world reaches a service.
+/// The addresses at which a service is reachable from outside.
 pub(super) fn external_address(service: &Value) -> String {
     let external = texts(service, "/spec/externalIPs").join(",");
     match text(service, "/spec/type") {
@@ -33,13 +33,13 @@ pub(super) fn external_address(service: &Value) -> String {
     }
 }
 
-/// `80/TCP,443:30443/TCP`.
+/// The ports of a service, `80/TCP,443:30443/TCP`.
 pub(super) fn service_ports(service: &Value) -> String {
     let ports = list(service, "/spec/ports").iter().map(|port| {
-        let (own, protocol) = (number(port, "/port"), text(port, "/protocol"));
+        let (port_number, protocol) = (number(port, "/port"), text(port, "/protocol"));
         match number(port, "/nodePort") {
-            node @ 1.. => format!("{own}:{node}/{protocol}"),
-            _ => format!("{own}/{protocol}"),
+            node @ 1.. => format!("{port_number}:{node}/{protocol}"),
+            _ => format!("{port_number}/{protocol}"),
         }
     });
     let ports: Vec<String> = ports.collect();
@@ -54,7 +54,7 @@ pub(super) fn load_balancer(object: &Value) -> String {
     points.into_iter().collect::<Vec<_>>().join(",")
 }
 
-/// Every address with every port of its subset, and how many there are more.
+/// Every address with every port of its subset, up to the maximum, and the number of the others.
 pub(super) fn endpoints(endpoints: &Value) -> String {
     let subsets = list(endpoints, "/subsets");
     if subsets.is_empty() {
@@ -92,13 +92,15 @@ pub(super) fn slice_endpoints(slice: &Value) -> String {
     set_or_unset(&endpoints.flat_map(|endpoint| texts(endpoint, "/addresses")).collect::<Vec<_>>())
 }
 
-/// The hosts of an ingress. Rules without one count among those that are not shown, but only after the last that is.
+/// The hosts of an ingress.
+///
+/// Rules without a host count among those not shown, but only after the last host that is shown.
 pub(super) fn hosts(ingress: &Value) -> String {
     let rules = list(ingress, "/spec/rules");
     let mut hosts = Vec::new();
-    for (place, rule) in rules.iter().enumerate() {
+    for (index, rule) in rules.iter().enumerate() {
         hosts.extend(filled(rule, "/host"));
-        if hosts.len() == MAX_SHOWN && place + 1 < rules.len() {
+        if hosts.len() == MAX_SHOWN && index + 1 < rules.len() {
             return format!("{} + {} more...", hosts.join(","), rules.len() - MAX_SHOWN);
         }
     }
@@ -109,12 +111,12 @@ pub(super) fn ingress_ports(ingress: &Value) -> String {
     if list(ingress, "/spec/tls").is_empty() { "80" } else { "80, 443" }.to_owned()
 }
 
-/// The name, and whether it is the class of ingresses that name none.
+/// The name, and whether it is the default ingress class.
 pub(super) fn class_name(class: &Value) -> String {
     super::storage::named_default(class, &["ingressclass.kubernetes.io/is-default-class"])
 }
 
-/// `Kind.group/name`.
+/// The parameters of an ingress class, `Kind.group/name`.
 pub(super) fn class_parameters(class: &Value) -> String {
     let Some(parameters) = at(class, "/spec/parameters") else { return NONE.to_owned() };
     let (kind, name) = (text(parameters, "/kind"), text(parameters, "/name"));
@@ -124,7 +126,7 @@ pub(super) fn class_parameters(class: &Value) -> String {
     }
 }
 
-/// What an address belongs to, `services/default/kubernetes`.
+/// The owner of an IP address, `services/default/kubernetes`.
 pub(super) fn parent(address: &Value) -> String {
     let Some(parent) = at(address, "/spec/parentRef") else { return NONE.to_owned() };
     let resource = match filled(parent, "/group") {

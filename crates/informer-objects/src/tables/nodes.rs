@@ -1,4 +1,4 @@
-//! What is shown of nodes and of the control plane's components.
+//! Table cells of nodes and component statuses.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +10,9 @@ use super::fields::{entries, filled, flag, list, text};
 
 const NONE: &str = "<none>";
 
-/// `Ready,SchedulingDisabled`.
+/// The status of a node, `Ready,SchedulingDisabled`.
 pub(super) fn status(node: &Value) -> String {
-    // Of several conditions of a type, the last counts.
+    // If there are several conditions of a type, the last one is used.
     let conditions = list(node, "/status/conditions").iter();
     let ready = conditions.rev().find(|condition| text(condition, "/type") == "Ready");
     let status = match ready.map(|condition| text(condition, "/status")) {
@@ -24,7 +24,7 @@ pub(super) fn status(node: &Value) -> String {
     format!("{status}{disabled}")
 }
 
-/// What its labels say it is for.
+/// The roles in the labels of a node.
 pub(super) fn roles(node: &Value) -> String {
     let roles: BTreeSet<&str> = entries(node, "/metadata/labels")
         .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
@@ -45,7 +45,7 @@ pub(super) fn external_address(node: &Value) -> String {
     address(node, "ExternalIP")
 }
 
-/// The kernel with the machine it is for.
+/// The kernel version with the architecture.
 pub(super) fn kernel(node: &Value) -> String {
     let kernel = filled(node, "/status/nodeInfo/kernelVersion").unwrap_or(UNKNOWN);
     match filled(node, "/status/nodeInfo/architecture") {
@@ -54,7 +54,7 @@ pub(super) fn kernel(node: &Value) -> String {
     }
 }
 
-/// Status, message and error of a component.
+/// Three cells: status, message and error of a component.
 pub(super) fn component(component: &Value, _now: Timestamp) -> Vec<Value> {
     let mut conditions = list(component, "/conditions").iter();
     let healthy = conditions.find(|condition| text(condition, "/type") == "Healthy");
@@ -63,8 +63,8 @@ pub(super) fn component(component: &Value, _now: Timestamp) -> Vec<Value> {
         Some(_) => "Unhealthy",
         None => "Unknown",
     };
-    let said = |place| healthy.map_or("", |condition| text(condition, place));
-    vec![json!(status), json!(said("/message")), json!(said("/error"))]
+    let field = |pointer| healthy.map_or("", |condition| text(condition, pointer));
+    vec![json!(status), json!(field("/message")), json!(field("/error"))]
 }
 
 fn address(node: &Value, kind: &str) -> String {

@@ -1,7 +1,8 @@
-//! What is shown of pods: which of their containers are ready, what keeps them from running, and how often they restarted.
+//! Table cells of pods: ready containers, status and restarts.
 //!
-//! The status is a summary: the phase, unless the pod says a reason; then what an init container waits or failed for; then what a
-//! container waits or ended for; and leaving beats it all.
+//! The status is a summary, each of the following overriding the previous: the phase; the reason of the pod;
+//! what an init container is waiting for or failed with; what a container is waiting for or ended with; the
+//! deletion of the pod.
 
 use std::collections::BTreeMap;
 
@@ -9,36 +10,36 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::age;
-use super::fields::{at, filled, flag, has_condition, is_leaving, list, number, text};
+use super::fields::{at, filled, flag, has_condition, is_terminating, list, number, text};
 use crate::text::times;
 
 const NONE: &str = "<none>";
 
-/// Ready, status and restarts.
+/// Three cells: ready containers, status and restarts.
 pub(super) fn state(pod: &Value, now: Timestamp) -> Vec<Value> {
     let summary = Summary::of(pod);
     let restarts = match summary.restarts.last {
         Some(last) if summary.restarts.count != 0 => {
-            format!("{} ({} ago)", summary.restarts.count, times::words(times::between(last, now)))
+            format!("{} ({} ago)", summary.restarts.count, times::human_duration(times::between(last, now)))
         }
         _ => summary.restarts.count.to_string(),
     };
     vec![json!(format!("{}/{}", summary.ready, summary.containers)), json!(summary.status), json!(restarts)]
 }
 
-/// The first address.
+/// The first IP address of a pod.
 pub(super) fn address(pod: &Value) -> String {
     let address = filled(pod, "/status/podIP").or_else(|| filled(pod, "/status/podIPs/0/ip"));
     address.unwrap_or(NONE).to_owned()
 }
 
-/// How many of the conditions that the pod waits for are true.
+/// The number of readiness gates whose condition is true, and of all.
 pub(super) fn readiness_gates(pod: &Value) -> String {
     let gates = list(pod, "/spec/readinessGates");
     if gates.is_empty() {
         return NONE.to_owned();
     }
-    // The first condition of a type is the one that counts.
+    // If there are several conditions of a type, the first one is used.
     let mut conditions = BTreeMap::new();
     for condition in list(pod, "/status/conditions") {
         conditions.entry(text(condition, "/type")).or_insert(text(condition, "/status"));
@@ -47,7 +48,7 @@ pub(super) fn readiness_gates(pod: &Value) -> String {
     format!("{}/{}", open.count(), gates.len())
 }
 
-/// A pod in short.
+/// The summary of a pod.
 struct Summary {
     ready: usize,
     containers: usize,
@@ -55,7 +56,7 @@ struct Summary {
     restarts: Restarts,
 }
 
-/// How often containers were restarted, and when the last of them was.
+/// The number of restarts and the time of the last one.
 #[derive(Default, Clone, Copy)]
 struct Restarts {
     count: i64,
@@ -83,64 +84,66 @@ impl Summary {
             status: status.to_owned(),
             restarts: Restarts::default(),
         };
-        let (initializing, of_lasting) = summary.initialize(pod);
+        let (initializing, sidecar_restarts) = summary.initialize(pod);
         if !initializing || has_condition(pod, "Initialized") {
-            summary.restarts = of_lasting;
+            summary.restarts = sidecar_restarts;
             summary.run(pod);
         }
-        if is_leaving(pod) && text(pod, "/status/reason") == "NodeLost" {
+        if is_terminating(pod) && text(pod, "/status/reason") == "NodeLost" {
             "Unknown".clone_into(&mut summary.status);
-        } else if is_leaving(pod) && !matches!(phase, "Succeeded" | "Failed") {
+        } else if is_terminating(pod) && !matches!(phase, "Succeeded" | "Failed") {
             "Terminating".clone_into(&mut summary.status);
         }
         summary
     }
 
-    /// Looks at the init containers up to the first that is not done: whether there is one, and the restarts of those that go on to run
-    /// beside the containers.
+    /// Examines the init containers up to the first that has not finished.
+    ///
+    /// Returns whether there is one, and the restarts of the sidecars, which continue to run beside the
+    /// containers.
     fn initialize(&mut self, pod: &Value) -> (bool, Restarts) {
         let init = list(pod, "/spec/initContainers");
-        let lasting: BTreeMap<&str, bool> = init
+        let sidecars: BTreeMap<&str, bool> = init
             .iter()
             .map(|container| (text(container, "/name"), text(container, "/restartPolicy") == "Always"))
             .collect();
-        let lasts = |container: &Value| lasting.get(text(container, "/name")) == Some(&true);
+        let is_sidecar = |container: &Value| sidecars.get(text(container, "/name")) == Some(&true);
         self.containers +=
             init.iter().filter(|container| text(container, "/restartPolicy") == "Always").count();
-        let mut of_lasting = Restarts::default();
-        for (place, container) in list(pod, "/status/initContainerStatuses").iter().enumerate() {
+        let mut sidecar_restarts = Restarts::default();
+        for (index, container) in list(pod, "/status/initContainerStatuses").iter().enumerate() {
             self.restarts.add(container);
-            if lasts(container) {
-                of_lasting.add(container);
+            if is_sidecar(container) {
+                sidecar_restarts.add(container);
             }
             let terminated = at(container, "/state/terminated");
             if terminated.is_some_and(|terminated| number(terminated, "/exitCode") == 0) {
                 continue;
             }
-            if lasts(container) && flag(container, "/started") {
+            if is_sidecar(container) && flag(container, "/started") {
                 self.ready += usize::from(flag(container, "/ready"));
                 continue;
             }
-            self.status = match (terminated, waits_for(container)) {
-                (Some(terminated), _) => format!("Init:{}", ended_by(terminated)),
+            self.status = match (terminated, waiting_reason(container)) {
+                (Some(terminated), _) => format!("Init:{}", termination_reason(terminated)),
                 (None, Some(reason)) if reason != "PodInitializing" => format!("Init:{reason}"),
-                _ => format!("Init:{place}/{}", init.len()),
+                _ => format!("Init:{index}/{}", init.len()),
             };
-            return (true, of_lasting);
+            return (true, sidecar_restarts);
         }
-        (false, of_lasting)
+        (false, sidecar_restarts)
     }
 
-    /// Looks at the containers, from the last to the first.
+    /// Examines the containers, from the last to the first.
     fn run(&mut self, pod: &Value) {
         let mut running = false;
         let mut error = None;
         for container in list(pod, "/status/containerStatuses").iter().rev() {
             self.restarts.add(container);
-            if let Some(reason) = waits_for(container) {
+            if let Some(reason) = waiting_reason(container) {
                 reason.clone_into(&mut self.status);
             } else if let Some(terminated) = at(container, "/state/terminated") {
-                self.status = ended_by(terminated);
+                self.status = termination_reason(terminated);
                 if number(terminated, "/exitCode") != 0 {
                     error = Some(self.status.clone());
                 }
@@ -149,7 +152,7 @@ impl Summary {
                 self.ready += 1;
             }
         }
-        // A pod is not done while one of its containers runs.
+        // A pod has not completed while one of its containers runs.
         if self.status == "Completed" {
             let is_ready = list(pod, "/status/conditions")
                 .iter()
@@ -164,12 +167,12 @@ impl Summary {
     }
 }
 
-fn waits_for(container: &Value) -> Option<&str> {
+fn waiting_reason(container: &Value) -> Option<&str> {
     filled(container, "/state/waiting/reason")
 }
 
-/// `OOMKilled`, `Signal:9`, `ExitCode:1`.
-fn ended_by(terminated: &Value) -> String {
+/// Returns the reason of a termination: `OOMKilled`, `Signal:9`, `ExitCode:1`.
+fn termination_reason(terminated: &Value) -> String {
     match (filled(terminated, "/reason"), number(terminated, "/signal")) {
         (Some(reason), _) => reason.to_owned(),
         (None, 0) => format!("ExitCode:{}", number(terminated, "/exitCode")),

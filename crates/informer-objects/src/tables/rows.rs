@@ -1,7 +1,7 @@
-//! How every kind fills its cells, in the order of its columns.
+//! The cells of every kind, in the order of its columns.
 //!
-//! A row has as many cells as [`informer_schema::TABLES`] has columns for the kind, but for addresses: they show an age that no column is
-//! there for, as a kube-apiserver does.
+//! A row has as many cells as [`informer_schema::TABLES`] has columns for the kind, with one exception: an
+//! `IPAddress` has an age without a column, as in kube-apiserver.
 
 use super::cell::Cell::{
     self, Age, Amount, By, ByTime, Containers, Count, Created, Filled, Flag, Given, Joined, Labels, Name,
@@ -9,7 +9,7 @@ use super::cell::Cell::{
 };
 use super::{access, autoscalers, devices, events, network, nodes, pods, selectors, storage, workloads};
 
-/// What is shown of built-in objects that nothing particular is known about.
+/// The cells of built-in kinds without specific columns.
 const DEFAULT: &[Cell] = &[Name, Created];
 
 const NONE: &str = "<none>";
@@ -51,7 +51,7 @@ const CLAIM: &[Cell] = &[
     Given("/spec/volumeMode", UNSET),
 ];
 
-/// The cells of a built-in kind.
+/// Returns the cells of a built-in kind.
 pub(super) fn of(group: &str, kind: &str) -> &'static [Cell] {
     match group {
         "" => core(kind),
@@ -255,7 +255,7 @@ fn accessing(kind: &str) -> &'static [Cell] {
             Age,
             Filled("/spec/signerName", NONE),
             Text("/spec/username"),
-            By(access::wanted_duration),
+            By(access::requested_duration),
             By(access::request_status),
         ],
         "ClusterRoleBinding" | "RoleBinding" => ROLE_BINDING,

@@ -1,4 +1,4 @@
-//! Labels and label selectors as text.
+//! Texts of labels and label selectors.
 
 use serde_json::Value;
 
@@ -6,32 +6,32 @@ use super::fields::{at, entries, list, text, texts};
 
 const NONE: &str = "<none>";
 
-/// `a=1,b=2`.
-pub(super) fn labels(object: &Value, place: &str) -> String {
-    let mut labels: Vec<String> = entries(object, place)
+/// Returns the labels at a pointer, `a=1,b=2`.
+pub(super) fn labels(object: &Value, pointer: &str) -> String {
+    let mut labels: Vec<String> = entries(object, pointer)
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
         .collect();
     labels.sort();
     if labels.is_empty() { NONE.to_owned() } else { labels.join(",") }
 }
 
-/// The selector at a place, `a=1,b in (2,3)`.
-pub(super) fn selector(object: &Value, place: &str) -> String {
-    match expressed(object, place) {
+/// Returns the selector at a pointer, `a=1,b in (2,3)`.
+pub(super) fn selector(object: &Value, pointer: &str) -> String {
+    match requirements_text(object, pointer) {
         Some(text) if text.is_empty() => NONE.to_owned(),
         Some(text) => text,
         None => "<error>".to_owned(),
     }
 }
 
-/// The same as a deployment shows it: with nothing for no selector.
+/// Returns the selector of a deployment, which shows an absent selector as empty.
 pub(super) fn selector_of_deployment(object: &Value) -> String {
-    expressed(object, "/spec/selector").unwrap_or_else(|| "<invalid>".to_owned())
+    requirements_text(object, "/spec/selector").unwrap_or_else(|| "<invalid>".to_owned())
 }
 
-/// The requirements sorted by key; nothing if one of them has no meaning.
-fn expressed(object: &Value, place: &str) -> Option<String> {
-    let Some(selector) = at(object, place) else { return Some(String::new()) };
+/// Returns the requirements sorted by key; `None` if one of them is invalid.
+fn requirements_text(object: &Value, pointer: &str) -> Option<String> {
+    let Some(selector) = at(object, pointer) else { return Some(String::new()) };
     let mut requirements: Vec<(&str, String)> = entries(selector, "/matchLabels")
         .map(|(key, value)| (key, format!("{key}={}", value.as_str().unwrap_or_default())))
         .collect();
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn selectors_are_sorted_by_key() {
-        let given = json!({"spec": {"selector": {
+        let object = json!({"spec": {"selector": {
             "matchLabels": {"c": "3", "a": "1"},
             "matchExpressions": [
                 {"key": "b", "operator": "In", "values": ["y", "x"]},
@@ -75,19 +75,18 @@ mod tests {
             ],
         }}});
         let expected = "a=1,b in (x,y),c=3,d notin (z),e,!f";
-        assert_eq!(selector(&given, "/spec/selector"), expected);
-        assert_eq!(selector_of_deployment(&given), expected);
+        assert_eq!(selector(&object, "/spec/selector"), expected);
+        assert_eq!(selector_of_deployment(&object), expected);
     }
 
     #[test]
-    fn none_and_nonsense_have_words() {
+    fn absent_and_invalid_selectors_show_placeholders() {
         let none = json!({});
-        let nonsense =
-            json!({"spec": {"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}});
+        let invalid = json!({"spec": {"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}});
         assert_eq!(selector(&none, "/spec/selector"), "<none>");
         assert_eq!(selector_of_deployment(&none), "");
-        assert_eq!(selector(&nonsense, "/spec/selector"), "<error>");
-        assert_eq!(selector_of_deployment(&nonsense), "<invalid>");
+        assert_eq!(selector(&invalid, "/spec/selector"), "<error>");
+        assert_eq!(selector_of_deployment(&invalid), "<invalid>");
         assert_eq!(labels(&json!({"l": {"b": "2", "a-b": "1", "a": "3"}}), "/l"), "a-b=1,a=3,b=2");
     }
 }

@@ -1,4 +1,5 @@
-//! Tables against what Kubernetes shows: the recorded ones, and what its printers make of objects of every kind.
+//! Tables compared with recorded ones and with the output of the Kubernetes printers for objects of every
+//! kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Kinds that Kubernetes has no printer for, or that it shows without it.
+/// Kinds for which Kubernetes has no printer, or does not use it.
 const WITHOUT_COLUMNS: &[&str] = &[
     "/LimitRange",
     "apiextensions.k8s.io/CustomResourceDefinition",
@@ -30,11 +31,11 @@ fn named<'a>(group: &'a str, kind: &'a str) -> Of<'a> {
     Of { group, kind, custom: None }
 }
 
-/// The kind that a path asks for; none if it is a custom one.
-fn asked(path: &str) -> Option<Of<'static>> {
+/// Returns the built-in kind that a path requests; `None` for custom kinds.
+fn requested_kind(path: &str) -> Option<Of<'static>> {
     let path = path.split('?').next().unwrap_or_default();
-    let words: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-    let (group, version, rest) = match words.as_slice() {
+    let segments: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    let (group, version, rest) = match segments.as_slice() {
         ["api", version, rest @ ..] => ("", *version, rest),
         ["apis", group, version, rest @ ..] => (*group, *version, rest),
         _ => return None,
@@ -45,7 +46,7 @@ fn asked(path: &str) -> Option<Of<'static>> {
     Some(named(row.group, row.kind))
 }
 
-/// Every table in a recorded answer, frames included.
+/// Returns every table in a recorded response, including watch frames.
 fn tables_in(value: &Value) -> Vec<&Value> {
     match value {
         Value::Object(map) if map.get("kind") == Some(&json!("Table")) => vec![value],
@@ -56,12 +57,12 @@ fn tables_in(value: &Value) -> Vec<&Value> {
 }
 
 #[test]
-fn columns_are_those_of_every_recorded_table() {
+fn columns_equal_those_of_recorded_tables() {
     let mut checked = BTreeSet::new();
     for file in RECORDINGS {
         for step in recording(&format!("{file}.json")).as_array().into_iter().flatten() {
             let path = step.pointer("/request/path").and_then(Value::as_str).unwrap_or_default();
-            let Some(resource) = asked(path) else { continue };
+            let Some(resource) = requested_kind(path) else { continue };
             for table in tables_in(&step["response"]) {
                 if !table["columnDefinitions"].is_null() {
                     assert_eq!(table["columnDefinitions"], json!(columns(resource)), "{file}: {path}");
@@ -73,7 +74,7 @@ fn columns_are_those_of_every_recorded_table() {
     assert!(checked.len() >= 11, "{checked:?}");
 }
 
-/// Every whole object that was shown, by uid and version.
+/// Collects every whole object in a recording by uid and version.
 fn objects_in<'a>(value: &'a Value, out: &mut BTreeMap<(&'a str, &'a str), &'a Value>) {
     match value {
         Value::Object(map) if map.get("kind") == Some(&json!("PartialObjectMetadata")) => {}
@@ -91,14 +92,14 @@ fn objects_in<'a>(value: &'a Value, out: &mut BTreeMap<(&'a str, &'a str), &'a V
 }
 
 #[test]
-fn cells_are_those_of_every_recorded_row_whose_object_is_known() {
+fn cells_equal_those_of_recorded_rows() {
     let mut checked = 0;
     for file in RECORDINGS {
         let steps = recording(&format!("{file}.json"));
         let mut known = BTreeMap::new();
         objects_in(&steps, &mut known);
         for step in steps.as_array().into_iter().flatten() {
-            let Some(resource) = asked(fields::text(step, "/request/path")) else { continue };
+            let Some(resource) = requested_kind(fields::text(step, "/request/path")) else { continue };
             for row in tables_in(&step["response"]).iter().flat_map(|table| fields::list(table, "/rows")) {
                 let metadata = &row["object"]["metadata"];
                 let created = fields::given(metadata, "/creationTimestamp");
@@ -109,7 +110,7 @@ fn cells_are_those_of_every_recorded_row_whose_object_is_known() {
                     (None, true) => &bookmark,
                     (None, false) => continue,
                 };
-                // Rows that carry their object were asked for soon after it was created.
+                // Rows that include their object were requested shortly after its creation.
                 let created: Timestamp = created.unwrap_or("2026-11-15T00:00:00Z").parse().unwrap();
                 let shown = [0, 1, 2]
                     .map(|later| json!(cells(resource, object, created + SignedDuration::from_secs(later))));
@@ -122,10 +123,10 @@ fn cells_are_those_of_every_recorded_row_whose_object_is_known() {
 }
 
 #[test]
-fn a_custom_kind_without_columns_shows_name_and_age() {
+fn custom_kind_without_columns_shows_name_and_age() {
     let steps = recording("crd.json");
-    let is_it = |step: &&Value| step["name"] == "cluster-scoped-table-default-columns";
-    let step = steps.as_array().and_then(|steps| steps.iter().find(is_it)).unwrap();
+    let is_match = |step: &&Value| step["name"] == "cluster-scoped-table-default-columns";
+    let step = steps.as_array().and_then(|steps| steps.iter().find(is_match)).unwrap();
     let table = &step["response"]["body"];
     let version = Version::read(&json!({}), &json!({"name": "v1"}));
     let custom = Of { custom: Some(&version), ..named("rec2.example.com", "Gizmo") };
@@ -136,10 +137,10 @@ fn a_custom_kind_without_columns_shows_name_and_age() {
 }
 
 #[test]
-fn objects_are_shown_as_the_printers_of_kubernetes_do() {
+fn cells_equal_the_output_of_the_kubernetes_printers() {
     let printed = recording("tables.json");
     let now = printed["now"].as_str().unwrap().parse().unwrap();
-    let mut wrong = Vec::new();
+    let mut mismatches = Vec::new();
     for case in printed["cases"].as_array().unwrap() {
         let object = match case["file"].as_str() {
             Some(file) => recording(&format!("kinds/{file}")),
@@ -148,12 +149,12 @@ fn objects_are_shown_as_the_printers_of_kubernetes_do() {
         let resource = named(case["group"].as_str().unwrap(), case["kind"].as_str().unwrap());
         let shown = json!(cells(resource, &object, now));
         if shown != case["cells"] {
-            wrong.push(format!("{}\n  theirs {}\n  ours   {shown}", resource.kind, case["cells"]));
+            mismatches.push(format!("{}\n  expected {}\n  actual   {shown}", resource.kind, case["cells"]));
         }
-        let said = conditions(resource, &object).unwrap_or_default();
-        assert_eq!(said, case["conditions"], "{object}");
+        let actual = conditions(resource, &object).unwrap_or_default();
+        assert_eq!(actual, case["conditions"], "{object}");
     }
-    assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(mismatches.is_empty(), "{} rows:\n{}", mismatches.len(), mismatches.join("\n"));
 }
 
 #[test]
@@ -163,8 +164,8 @@ fn kinds_without_a_printer_show_name_and_creation() {
     for row in RESOURCES.iter().filter(|row| !row.storage_hash.is_empty()) {
         let resource = named(row.group, row.kind);
         let [columns, cells] = [columns(resource), cells(resource, &json!({}), now)].map(|row| row.len());
-        let more = usize::from(row.kind == "IPAddress");
-        assert_eq!(columns + more, cells, "{}", row.kind);
+        let cells_without_column = usize::from(row.kind == "IPAddress");
+        assert_eq!(columns + cells_without_column, cells, "{}", row.kind);
         if columns_of(row.group, row.kind) == columns_of("", "default") {
             plain.insert(format!("{}/{}", row.group, row.kind));
         }
@@ -178,7 +179,7 @@ fn kinds_without_a_printer_show_name_and_creation() {
 }
 
 #[test]
-fn the_service_behind_a_part_of_the_api_is_shown() {
+fn api_service_shows_its_service_and_availability() {
     let now = "2026-01-01T00:00:00Z".parse().unwrap();
     let services = named("apiregistration.k8s.io", "APIService");
     let shown = |spec: Value, conditions: Value| {
@@ -195,54 +196,54 @@ fn the_service_behind_a_part_of_the_api_is_shown() {
 }
 
 #[test]
-fn flows_are_listed_by_precedence() {
+fn flow_schemas_are_sorted_by_precedence() {
     let flow = json!({"spec": {"matchingPrecedence": 7}});
     assert_eq!(place(named("flowcontrol.apiserver.k8s.io", "FlowSchema"), &flow), 7);
     assert_eq!(place(named("", "Pod"), &flow), 0);
 }
 
-/// Objects in which one place has something of another type.
-fn broken(object: &Value) -> Vec<Value> {
-    let mut places = Vec::new();
-    pointers(object, String::new(), &mut places);
+/// Returns copies of an object in which one value has another type.
+fn with_wrong_types(object: &Value) -> Vec<Value> {
+    let mut all = Vec::new();
+    pointers(object, String::new(), &mut all);
     let others = [json!(null), json!([]), json!([{}]), json!({}), json!("x"), json!(-1), json!(i64::MAX)];
     let mut out = Vec::new();
-    for place in places {
+    for pointer in all {
         for other in &others {
             let mut copy = object.clone();
-            *copy.pointer_mut(&place).unwrap() = other.clone();
+            *copy.pointer_mut(&pointer).unwrap() = other.clone();
             out.push(copy);
         }
     }
     out
 }
 
-fn pointers(value: &Value, here: String, out: &mut Vec<String>) {
+fn pointers(value: &Value, current: String, out: &mut Vec<String>) {
     match value {
         Value::Object(map) => {
             for (key, value) in map {
-                pointers(value, format!("{here}/{}", key.replace('~', "~0").replace('/', "~1")), out);
+                pointers(value, format!("{current}/{}", key.replace('~', "~0").replace('/', "~1")), out);
             }
         }
         Value::Array(list) => {
-            for (place, value) in list.iter().enumerate() {
-                pointers(value, format!("{here}/{place}"), out);
+            for (index, value) in list.iter().enumerate() {
+                pointers(value, format!("{current}/{index}"), out);
             }
         }
         _ => {}
     }
-    out.push(here);
+    out.push(current);
 }
 
 #[test]
-fn no_object_is_too_strange() {
+fn values_of_wrong_types_do_not_change_the_number_of_cells() {
     let now = "2026-01-01T00:00:00Z".parse().unwrap();
     let printed = recording("tables.json");
     for case in printed["cases"].as_array().unwrap() {
         let resource = named(case["group"].as_str().unwrap(), case["kind"].as_str().unwrap());
-        let many = case["cells"].as_array().unwrap().len();
-        for object in broken(&case["object"]) {
-            assert_eq!(cells(resource, &object, now).len(), many, "{object}");
+        let expected = case["cells"].as_array().unwrap().len();
+        for object in with_wrong_types(&case["object"]) {
+            assert_eq!(cells(resource, &object, now).len(), expected, "{object}");
         }
     }
 }

@@ -1,26 +1,28 @@
-//! What is shown of what runs pods, and of the groups they are scheduled in.
+//! Table cells of workloads, quotas, disruption budgets, pod groups and storage migrations.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::age;
-use super::fields::{at, entries, filled, flag, given, has_condition, is_leaving, list, number, text};
+use super::fields::{at, entries, filled, flag, given, has_condition, is_terminating, list, number, text};
 use crate::text::times;
 
 const NONE: &str = "<none>";
 
-/// What a job is called by its conditions, the first that is true.
+/// The conditions that determine the status of a job: the first that is true.
+///
+/// The deletion of the job comes between the two lists.
 const JOB: &[&str] = &["Complete", "Failed"];
-const JOB_AFTER_LEAVING: &[&str] = &["Suspended", "FailureTarget", "SuccessCriteriaMet"];
+const JOB_AFTER_TERMINATING: &[&str] = &["Suspended", "FailureTarget", "SuccessCriteriaMet"];
 
 pub(super) fn job_status(job: &Value) -> String {
     let first = |kinds: &[&'static str]| kinds.iter().copied().find(|kind| has_condition(job, kind));
-    let leaving = || is_leaving(job).then_some("Terminating");
-    let status = first(JOB).or_else(leaving).or_else(|| first(JOB_AFTER_LEAVING));
+    let terminating = || is_terminating(job).then_some("Terminating");
+    let status = first(JOB).or_else(terminating).or_else(|| first(JOB_AFTER_TERMINATING));
     status.unwrap_or("Running").to_owned()
 }
 
-/// How many pods succeeded, of how many.
+/// The number of succeeded pods, and of required ones.
 pub(super) fn job_completions(job: &Value) -> String {
     let succeeded = number(job, "/status/succeeded");
     match (at(job, "/spec/completions"), number(job, "/spec/parallelism")) {
@@ -30,10 +32,10 @@ pub(super) fn job_completions(job: &Value) -> String {
     }
 }
 
-/// How long it took, or takes.
+/// The duration of a job, up to now while it runs.
 pub(super) fn job_duration(job: &Value, now: Timestamp) -> String {
     let Some(start) = age::time(job, "/status/startTime") else { return String::new() };
-    times::words(times::between(start, age::time(job, "/status/completionTime").unwrap_or(now)))
+    times::human_duration(times::between(start, age::time(job, "/status/completionTime").unwrap_or(now)))
 }
 
 pub(super) fn suspended(job: &Value) -> String {
@@ -59,16 +61,16 @@ pub(super) fn controller(revision: &Value) -> String {
     }
 }
 
-/// How many pods of a budget must be there.
+/// The minimum number of available pods of a disruption budget.
 pub(super) fn min_available(budget: &Value) -> String {
-    number_or_share(budget, "/spec/minAvailable")
+    number_or_percent(budget, "/spec/minAvailable")
 }
 
 pub(super) fn max_unavailable(budget: &Value) -> String {
-    number_or_share(budget, "/spec/maxUnavailable")
+    number_or_percent(budget, "/spec/maxUnavailable")
 }
 
-/// What is used of what is granted, besides limits.
+/// The used and granted quantities, except limits.
 pub(super) fn quota_requests(quota: &Value) -> String {
     quota_amounts(quota, false)
 }
@@ -89,7 +91,7 @@ pub(super) fn group_workload(group: &Value) -> String {
 }
 
 pub(super) fn group_status(group: &Value) -> String {
-    // Of several conditions of a type, the last counts.
+    // If there are several conditions of a type, the last one is used.
     let last = |kind: &str| {
         list(group, "/status/conditions").iter().rev().find(|condition| text(condition, "/type") == kind)
     };
@@ -104,7 +106,7 @@ pub(super) fn group_status(group: &Value) -> String {
     .to_owned()
 }
 
-/// Whose storage a migration rewrites, `deployments.apps`.
+/// The resource whose storage is migrated, `deployments.apps`.
 pub(super) fn migrated(migration: &Value) -> String {
     let resource = text(migration, "/spec/resource/resource");
     match filled(migration, "/spec/resource/group") {
@@ -113,7 +115,7 @@ pub(super) fn migrated(migration: &Value) -> String {
     }
 }
 
-/// The last of its conditions that is true.
+/// The last condition that is true.
 pub(super) fn migration_status(migration: &Value) -> String {
     let conditions = list(migration, "/status/conditions").iter();
     let true_ones = conditions.filter(|condition| text(condition, "/status") == "True");
@@ -122,10 +124,10 @@ pub(super) fn migration_status(migration: &Value) -> String {
     last.unwrap_or("Unknown").to_owned()
 }
 
-/// `1`, `50%`.
-fn number_or_share(object: &Value, place: &str) -> String {
-    match at(object, place) {
-        Some(Value::String(share)) => share.clone(),
+/// Returns `1`, `50%` or `N/A`.
+fn number_or_percent(object: &Value, pointer: &str) -> String {
+    match at(object, pointer) {
+        Some(Value::String(percent)) => percent.clone(),
         Some(Value::Number(number)) => number.to_string(),
         _ => "N/A".to_owned(),
     }

@@ -1,4 +1,4 @@
-//! How Go prints things: quoted text, values in messages, numbers in JSON and YAML.
+//! Text as Go prints it: quoted strings, values in messages, numbers in JSON and YAML.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use serde_json::{Number, Value};
 
 use super::number::number_of;
 
-/// A byte in a message about syntax, `'x'`.
+/// Returns a byte as shown in a syntax error, `'x'`.
 pub(super) fn quoted_char(byte: u8) -> String {
     match byte {
         b'\'' => r"'\''".to_owned(),
@@ -18,7 +18,7 @@ pub(super) fn quoted_char(byte: u8) -> String {
     }
 }
 
-/// Text as `%q` prints it.
+/// Returns text as `%q` prints it.
 pub fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -46,7 +46,7 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
-/// A value as `%v` prints it: `map[a:1 b:[x y]]`.
+/// Returns a value as `%v` prints it: `map[a:1 b:[x y]]`.
 pub(crate) fn shown(value: &Value) -> String {
     let joined = |items: Vec<String>| items.join(" ");
     match value {
@@ -66,7 +66,7 @@ pub(crate) fn shown(value: &Value) -> String {
     }
 }
 
-/// How deep a value nests; plain values do not.
+/// Returns the nesting depth of a value; zero for scalars.
 pub(crate) fn depth_of(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth_of).max().unwrap_or(0),
@@ -75,7 +75,7 @@ pub(crate) fn depth_of(value: &Value) -> usize {
     }
 }
 
-/// What JSON readers call a value that does not fit.
+/// Returns the name that Go's JSON decoder uses for the type of a value.
 pub(crate) fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -87,7 +87,7 @@ pub(crate) fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// A value as compact JSON, with the characters escaped that Go escapes.
+/// Returns a value as compact JSON with the characters escaped that Go escapes.
 pub(crate) fn compact(value: &Value) -> String {
     match value {
         Value::Number(number) => number_json(number),
@@ -106,8 +106,8 @@ pub(crate) fn compact(value: &Value) -> String {
     }
 }
 
-/// Makes of numbers what Go makes of them where no type is known: 64-bit integers, or floats, which lose digits and their
-/// `.0`.
+/// Converts numbers to those that Go decodes without a type: 64-bit integers, or floats, which lose digits
+/// and their `.0`.
 pub(crate) fn as_untyped(value: &mut Value) {
     match value {
         Value::Number(number) if number.as_i64().is_none() => {
@@ -145,7 +145,7 @@ pub(super) fn number_json(number: &Number) -> String {
     }
 }
 
-/// A float as Go writes it in JSON: plain digits unless it is very small or very large.
+/// Returns a float as Go writes it in JSON: without an exponent unless it is very small or very large.
 fn float_json(float: f64) -> String {
     let size = float.abs();
     if size != 0.0 && !(1e-6..1e21).contains(&size) {
@@ -157,13 +157,13 @@ fn float_json(float: f64) -> String {
     if text == "-0" { "0".to_owned() } else { text }
 }
 
-/// A float as `%v` and YAML print it.
+/// Returns a float as `%v` and YAML print it.
 pub(super) fn float_g(float: f64) -> String {
     let size = float.abs();
     if size != 0.0 && !(1e-4..1e6).contains(&size) { exponential(float) } else { format!("{float}") }
 }
 
-/// `1.5e+21`: the shortest digits, a sign, and two digits of exponent at least.
+/// Returns `1.5e+21`: the shortest digits, a sign, and at least two digits of exponent.
 fn exponential(float: f64) -> String {
     let text = format!("{float:e}");
     let Some((digits, exponent)) = text.split_once('e') else { return text };

@@ -1,7 +1,8 @@
-//! A JSON reader that says what is wrong in Go's words and tells which fields came twice.
+//! A JSON reader with the error texts of Go that reports duplicate fields.
 //!
-//! Bytes that are no UTF-8 and halves of surrogate pairs become U+FFFD, as in Go. Syntax comes first: a number that is too
-//! large is only reported when the whole text is well-formed. Which fields exist is not known here.
+//! Invalid UTF-8 and unpaired surrogates become U+FFFD, as in Go. Syntax errors take precedence: a number
+//! that is too large is reported only if the whole text is well-formed. Nothing here knows which fields
+//! exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -12,63 +13,64 @@ use super::MAX_DEPTH;
 use super::go::quoted_char;
 use super::number::number_of;
 
-/// What was read.
+/// A decoded text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Read {
     pub(crate) value: Value,
-    /// Paths of fields that came more than once, each once, in the order of the text.
+    /// The paths of duplicate fields, each once, in the order of the text.
     pub(crate) duplicates: Vec<String>,
 }
 
-/// What becomes of the values of a field that comes twice.
+/// The treatment of duplicate fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Duplicates {
-    /// Objects are merged, anything else is replaced: Go reading into a struct.
+    /// Objects are merged, other values are replaced: Go decoding into a struct.
     Merge,
-    /// The last one counts: Go reading into a map.
+    /// The last value is used: Go decoding into a map.
     Replace,
 }
 
-/// Where in a text some fields stand, and which came again.
+/// Fields in the order of the text, with the information whether each is a duplicate.
 pub(crate) type Order = Vec<Found>;
 
 /// A field in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) path: String,
-    pub(crate) again: bool,
+    pub(crate) duplicate: bool,
 }
 
-/// How many duplicates Go tells about.
+/// The maximum number of duplicates that Go reports.
 const MAX_REPORTED_FIELDS: usize = 100;
 
 /// Reads a text.
 pub(crate) fn read(bytes: &[u8], duplicates: Duplicates) -> Result<Read, String> {
-    let (mut told, mut seen) = (Vec::new(), BTreeSet::new());
-    let value = Reader::new(bytes, duplicates, |path, again| {
-        if again && told.len() < MAX_REPORTED_FIELDS && seen.insert(path.hash) {
-            told.push(path.text());
+    let (mut reported, mut seen) = (Vec::new(), BTreeSet::new());
+    let value = Reader::new(bytes, duplicates, |path, duplicate| {
+        if duplicate && reported.len() < MAX_REPORTED_FIELDS && seen.insert(path.hash) {
+            reported.push(path.text());
         }
     })
     .read()?;
-    Ok(Read { value, duplicates: told })
+    Ok(Read { value, duplicates: reported })
 }
 
-/// The given fields, and all that came again, in the order of the text. A text that cannot be read has none.
+/// Returns the given fields and all duplicates in the order of the text; empty if the text is invalid.
 pub(crate) fn order(bytes: &[u8], fields: &[String]) -> Order {
     let mut found: Order = Vec::new();
-    let mut wanted: BTreeMap<u64, bool> = fields.iter().map(|field| (hashed(START, field), true)).collect();
-    let mut told = BTreeSet::new();
-    let read = Reader::new(bytes, Duplicates::Replace, |path, again| {
+    let mut wanted: BTreeMap<u64, bool> =
+        fields.iter().map(|field| (hashed(EMPTY_HASH, field), true)).collect();
+    let mut reported = BTreeSet::new();
+    let read = Reader::new(bytes, Duplicates::Replace, |path, duplicate| {
         if found.len() >= MAX_REPORTED_FIELDS {
             return;
         }
         if let Some(wanted) = wanted.get_mut(&path.hash) {
             if std::mem::take(wanted) {
-                found.push(Found { path: path.text(), again: false });
+                found.push(Found { path: path.text(), duplicate: false });
             }
-        } else if again && told.insert(path.hash) {
-            found.push(Found { path: path.text(), again: true });
+        } else if duplicate && reported.insert(path.hash) {
+            found.push(Found { path: path.text(), duplicate: true });
         }
     })
     .read();
@@ -78,11 +80,14 @@ pub(crate) fn order(bytes: &[u8], fields: &[String]) -> Order {
     found
 }
 
-/// A way to a field, cheap to keep while reading: its text is only made for what is told, since ways may be as long as the body.
+/// The path of a field.
+///
+/// Cheap to create while reading: the text is built only for reported fields, because paths may be as long as
+/// the body.
 struct Path<'a> {
-    above: Option<&'a Path<'a>>,
+    parent: Option<&'a Path<'a>>,
     step: Step<'a>,
-    /// Of the text.
+    /// The hash of the text.
     hash: u64,
 }
 
@@ -95,23 +100,23 @@ enum Step<'a> {
 
 impl<'a> Path<'a> {
     fn root() -> Self {
-        Path { above: None, step: Step::Root, hash: START }
+        Path { parent: None, step: Step::Root, hash: EMPTY_HASH }
     }
 
-    fn field(above: &'a Path<'a>, name: &'a str) -> Self {
-        let dot = if above.hash == START { "" } else { "." };
-        let hash = hashed(hashed(above.hash, dot), name);
-        Path { above: Some(above), step: Step::Field(name), hash }
+    fn field(parent: &'a Path<'a>, name: &'a str) -> Self {
+        let dot = if parent.hash == EMPTY_HASH { "" } else { "." };
+        let hash = hashed(hashed(parent.hash, dot), name);
+        Path { parent: Some(parent), step: Step::Field(name), hash }
     }
 
-    fn index(above: &'a Path<'a>, index: usize) -> Self {
-        let hash = hashed(above.hash, &format!("[{index}]"));
-        Path { above: Some(above), step: Step::Index(index), hash }
+    fn index(parent: &'a Path<'a>, index: usize) -> Self {
+        let hash = hashed(parent.hash, &format!("[{index}]"));
+        Path { parent: Some(parent), step: Step::Index(index), hash }
     }
 
-    /// `spec.containers[0].name`
+    /// Returns the text, `spec.containers[0].name`.
     fn text(&self) -> String {
-        let mut text = self.above.map(Path::text).unwrap_or_default();
+        let mut text = self.parent.map(Path::text).unwrap_or_default();
         match self.step {
             Step::Root => {}
             Step::Field(name) => {
@@ -128,12 +133,12 @@ impl<'a> Path<'a> {
     }
 }
 
-/// The hash of no text (FNV-1a).
-const START: u64 = 0xcbf2_9ce4_8422_2325;
+/// The FNV-1a hash of the empty text.
+const EMPTY_HASH: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// The hash of a text that goes on.
-fn hashed(hash: u64, more: &str) -> u64 {
-    more.bytes().fold(hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+/// Extends the hash of a text.
+fn hashed(hash: u64, suffix: &str) -> u64 {
+    suffix.bytes().fold(hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 struct Reader<'a, F> {
@@ -141,9 +146,9 @@ struct Reader<'a, F> {
     at: usize,
     depth: usize,
     duplicates: Duplicates,
-    /// Told of every field that matters: with its way, and whether its object had one of that name before.
+    /// Called for every field with its path and whether its object already had a field of that name.
     on_field: F,
-    /// The first number that no float can hold.
+    /// The first number that exceeds the range of floats.
     too_large: Option<String>,
 }
 
@@ -206,11 +211,11 @@ impl<'a, F: FnMut(&Path<'_>, bool)> Reader<'a, F> {
             if !self.take(b':') {
                 return Err(self.unexpected("after object key"));
             }
-            let here = Path::field(path, &name);
-            (self.on_field)(&here, fields.contains_key(&name));
-            let value = self.value(&here)?;
+            let child = Path::field(path, &name);
+            (self.on_field)(&child, fields.contains_key(&name));
+            let value = self.value(&child)?;
             match fields.get_mut(&name) {
-                Some(there) if self.duplicates == Duplicates::Merge => lay_over(there, value),
+                Some(existing) if self.duplicates == Duplicates::Merge => merge_value(existing, value),
                 _ => drop(fields.insert(name, value)),
             }
             self.skip_blanks();
@@ -230,8 +235,8 @@ impl<'a, F: FnMut(&Path<'_>, bool)> Reader<'a, F> {
             return Ok(Value::Array(items));
         }
         loop {
-            let here = Path::index(path, items.len());
-            items.push(self.value(&here)?);
+            let child = Path::index(path, items.len());
+            items.push(self.value(&child)?);
             self.skip_blanks();
             if self.take(b']') {
                 return Ok(Value::Array(items));
@@ -267,7 +272,7 @@ impl<'a, F: FnMut(&Path<'_>, bool)> Reader<'a, F> {
         })
     }
 
-    /// The character of an escape, behind its backslash.
+    /// Reads an escape after its backslash.
     fn escape(&mut self) -> Result<char, String> {
         let plain = match self.peek() {
             Some(b'u') => {
@@ -289,14 +294,14 @@ impl<'a, F: FnMut(&Path<'_>, bool)> Reader<'a, F> {
     fn unicode(&mut self) -> Result<char, String> {
         let first = self.hex()?;
         if (0xD800..0xDC00).contains(&first) && self.bytes.get(self.at..self.at + 2) == Some(b"\\u") {
-            let back = self.at;
+            let after_first = self.at;
             self.at += 2;
             let second = self.hex()?;
             if (0xDC00..0xE000).contains(&second) {
                 let code = 0x1_0000 + ((first - 0xD800) << 10) + (second - 0xDC00);
                 return Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
             }
-            self.at = back;
+            self.at = after_first;
         }
         Ok(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER))
     }
@@ -335,9 +340,9 @@ impl<'a, F: FnMut(&Path<'_>, bool)> Reader<'a, F> {
         })))
     }
 
-    fn digits(&mut self, place: &str) -> Result<(), String> {
+    fn digits(&mut self, context: &str) -> Result<(), String> {
         if !matches!(self.peek(), Some(b'0'..=b'9')) {
-            return Err(self.unexpected_inside(place));
+            return Err(self.unexpected_inside(context));
         }
         while matches!(self.peek(), Some(b'0'..=b'9')) {
             self.at += 1;
@@ -348,8 +353,8 @@ impl<'a, F: FnMut(&Path<'_>, bool)> Reader<'a, F> {
     fn literal(&mut self, word: &str, value: Value) -> Result<Value, String> {
         for expected in word.bytes() {
             if !self.take(expected) {
-                let place = format!("in literal {word} (expecting '{}')", char::from(expected));
-                return Err(self.unexpected_inside(&place));
+                let context = format!("in literal {word} (expecting '{}')", char::from(expected));
+                return Err(self.unexpected_inside(&context));
             }
         }
         Ok(value)
@@ -366,40 +371,40 @@ impl<'a, F: FnMut(&Path<'_>, bool)> Reader<'a, F> {
     }
 
     fn take(&mut self, byte: u8) -> bool {
-        let there = self.peek() == Some(byte);
-        self.at += usize::from(there);
-        there
+        let matches = self.peek() == Some(byte);
+        self.at += usize::from(matches);
+        matches
     }
 
-    fn unexpected(&self, place: &str) -> String {
+    fn unexpected(&self, context: &str) -> String {
         match self.peek() {
             None => "unexpected end of JSON input".to_owned(),
-            Some(byte) => format!("invalid character {} {place}", quoted_char(byte)),
+            Some(byte) => format!("invalid character {} {context}", quoted_char(byte)),
         }
     }
 
-    /// The same where no blank may stand: to Go, the end of the text is one more blank.
-    fn unexpected_inside(&self, place: &str) -> String {
-        format!("invalid character {} {place}", quoted_char(self.peek().unwrap_or(b' ')))
+    /// Like `unexpected`, inside a token: Go treats the end of the text as a blank there.
+    fn unexpected_inside(&self, context: &str) -> String {
+        format!("invalid character {} {context}", quoted_char(self.peek().unwrap_or(b' ')))
     }
 }
 
-/// Reads a second value of a field into the first, as Go does with structs and maps.
-fn lay_over(there: &mut Value, value: Value) {
-    match (there, value) {
+/// Merges a second value of a field into the first, as Go does with structs and maps.
+fn merge_value(existing: &mut Value, value: Value) {
+    match (existing, value) {
         (Value::Object(fields), Value::Object(new)) => {
             for (name, value) in new {
                 match fields.get_mut(&name) {
-                    Some(there) => lay_over(there, value),
+                    Some(existing) => merge_value(existing, value),
                     None => drop(fields.insert(name, value)),
                 }
             }
         }
-        (there, value) => *there = value,
+        (existing, value) => *existing = value,
     }
 }
 
-/// Each byte that is no UTF-8 becomes a replacement character of its own, as in Go.
+/// Replaces each invalid byte by a replacement character of its own, as Go does.
 fn replaced(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

@@ -1,7 +1,7 @@
-//! JSON and YAML as the real server reads and writes them: Go's words for what is wrong, Go's numbers, Go's YAML. And the
-//! forms of short texts that every room needs: names, times, durations.
+//! JSON and YAML as kube-apiserver reads and writes them (Go's error texts, numbers and YAML), and the
+//! formats of short texts that other modules need: names, times, durations.
 //!
-//! Pure: text in, values out, and back. It knows no objects, no schemas and no HTTP. Nothing here recurses deeper than
+//! Pure: text in, values out, and back. Nothing here knows objects, schemas or HTTP, or recurses deeper than
 //! `MAX_DEPTH`.
 
 pub mod formats;
@@ -25,5 +25,7 @@ pub(crate) use quantity::Quantity;
 pub use yaml_read::{YamlRead, read_yaml};
 pub use yaml_write::to_yaml;
 
-/// How deep a text may nest. Go allows 10,000; what is stored here is read again by readers that stop at 128.
+/// The maximum nesting depth of a text.
+///
+/// Go allows 10,000, but stored objects are read again by parsers with a limit of 128.
 pub(crate) const MAX_DEPTH: usize = 120;

@@ -1,10 +1,11 @@
-//! Numbers of JSON: text in, a number out.
+//! Parsing of JSON numbers.
 //!
-//! A number is the smallest type that holds it exactly. What stands around it in a text is not known here.
+//! The result has the smallest type that represents the number exactly. Nothing here knows the text around
+//! the number.
 
 use serde_json::Number;
 
-/// The number that a text is, if it is one and a float can hold it.
+/// Returns the number of a text, if the text is one and fits a float.
 pub(super) fn number_of(text: &str) -> Option<Number> {
     if let Ok(whole) = text.parse::<i64>() {
         return Some(Number::from(whole));

@@ -1,26 +1,26 @@
-//! What a YAML scalar without quotes means: YAML 1.1 as go-yaml has it, where `n` is false and `0o17` is fifteen.
+//! Resolution of unquoted YAML scalars: YAML 1.1 as in go-yaml, where `n` is false and `0o17` is fifteen.
 
 use serde_json::{Number, Value};
 
 use super::number::number_of;
 
-/// The meaning of a scalar.
+/// A resolved scalar.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Scalar {
     Null,
     Bool(bool),
     Number(Number),
-    /// Infinite, or not a number: JSON has nothing for it.
+    /// Infinite or not a number, which JSON cannot represent.
     NotFinite(&'static str),
-    /// A date or a time, which stays text in JSON but has to be quoted as text in YAML.
+    /// A date or a time, which is a string in JSON; a string of this form must be quoted in YAML.
     Time,
-    /// `<<`
+    /// The merge key `<<`.
     Merge,
     Text,
 }
 
 impl Scalar {
-    /// What it is in JSON.
+    /// Returns the JSON value.
     pub(super) fn value(self, text: &str) -> Value {
         match self {
             Scalar::Null => Value::Null,
@@ -31,7 +31,7 @@ impl Scalar {
     }
 }
 
-/// What a scalar without quotes and without a tag means.
+/// Resolves a scalar without quotes and without a tag.
 pub(super) fn resolve(text: &str) -> Scalar {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Scalar::Null,
@@ -60,7 +60,7 @@ pub(super) fn resolve(text: &str) -> Scalar {
     }
 }
 
-/// Whether older readers would take a text for a number in base 60, `12:30`.
+/// Whether older parsers would read a text as a base-60 number, `12:30`.
 pub(super) fn is_base_60(text: &str) -> bool {
     let digits = text.trim_start_matches(['+', '-']);
     if text.len() - digits.len() > 1 || !digits.starts_with(|first: char| first.is_ascii_digit()) {
@@ -78,7 +78,7 @@ pub(super) fn is_base_60(text: &str) -> bool {
     first && whole.contains(':') && parts.all(sixtieth) && numeric(fraction)
 }
 
-/// An integer with its base before it: `0x1f`, `0o17`, `017`, `0b11`.
+/// Parses an integer with an optional base prefix: `0x1f`, `0o17`, `017`, `0b11`.
 fn integer(text: &str) -> Option<Number> {
     let (negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, text.get(1..)?),
@@ -98,7 +98,7 @@ fn integer(text: &str) -> Option<Number> {
     }
     let size = u64::from_str_radix(digits, base).ok()?;
     if !negative {
-        // A sign makes it a signed number.
+        // With a sign it must fit a signed integer.
         return (!text.starts_with('+') || i64::try_from(size).is_ok()).then(|| Number::from(size));
     }
     0_i64.checked_sub_unsigned(size).map(Number::from)
@@ -134,7 +134,7 @@ fn float(text: &str) -> Scalar {
     }
 }
 
-/// Whether a text is a date, or a date with a time, in the forms that go-yaml knows.
+/// Whether a text is a date, or a date with a time, in a format known to go-yaml.
 fn is_time(text: &str) -> bool {
     let Some((date, rest)) = split_date(text) else { return false };
     let mut parts = date.split('-').map(str::parse::<u32>);
@@ -166,7 +166,7 @@ fn is_time(text: &str) -> bool {
     }
 }
 
-/// `2024-1-2` and what follows it.
+/// Splits `2024-1-2` from the rest.
 fn split_date(text: &str) -> Option<(&str, &str)> {
     let end = text.find(|character: char| !character.is_ascii_digit() && character != '-');
     let (date, rest) = text.split_at(end.unwrap_or(text.len()));
@@ -175,7 +175,7 @@ fn split_date(text: &str) -> Option<(&str, &str)> {
     sized.then_some((date, rest))
 }
 
-/// `15:4:5.25`
+/// Whether a text is a time of day, `15:4:5.25`.
 fn is_clock(text: &str) -> bool {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let mut parts = whole.split(':');

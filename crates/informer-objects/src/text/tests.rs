@@ -1,12 +1,12 @@
-//! What Go's own readers and writers answered to the same texts.
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+//! Results of Go's own decoders and encoders for the same texts.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use serde_json::{Value, json};
 
 use super::*;
 
 #[test]
-fn syntax_errors_in_go_words() {
+fn syntax_errors_equal_those_of_go() {
     for (text, expected) in [
         ("", "unexpected end of JSON input"),
         ("{\"a\":1", "unexpected end of JSON input"),
@@ -40,44 +40,44 @@ fn syntax_errors_in_go_words() {
 }
 
 #[test]
-fn what_is_read_is_what_serde_reads() {
+fn values_equal_those_of_serde_json() {
     let text = r#" {"a" : [1, -2.5e3, true, null, "x\"\\\/\b\f\n\r\té😀", {}], "": {"b": []}, "n": 18446744073709551615} "#;
-    let ours = read(text.as_bytes(), Duplicates::Merge).unwrap();
-    assert_eq!(ours.value, serde_json::from_str::<Value>(text).unwrap());
-    assert!(ours.duplicates.is_empty());
+    let decoded = read(text.as_bytes(), Duplicates::Merge).unwrap();
+    assert_eq!(decoded.value, serde_json::from_str::<Value>(text).unwrap());
+    assert!(decoded.duplicates.is_empty());
 }
 
 #[test]
-fn bytes_that_are_no_text_are_replaced() {
+fn invalid_utf8_is_replaced() {
     let read = |bytes: &[u8]| read(bytes, Duplicates::Merge).unwrap().value;
     assert_eq!(read(b"\"a\xff\xfeb\""), json!("a\u{fffd}\u{fffd}b"));
     assert_eq!(read(br#""\ud800x\udc00\ud83d\u0041""#), json!("\u{fffd}x\u{fffd}\u{fffd}A"));
 }
 
 #[test]
-fn nesting_ends() {
+fn nesting_depth_is_limited() {
     let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
     assert!(read(nested(MAX_DEPTH).as_bytes(), Duplicates::Merge).is_ok());
     for depth in [MAX_DEPTH + 1, 1_000_000] {
-        let refused = read(nested(depth).as_bytes(), Duplicates::Merge).unwrap_err();
-        assert_eq!(refused, "exceeded max depth");
+        let error = read(nested(depth).as_bytes(), Duplicates::Merge).unwrap_err();
+        assert_eq!(error, "exceeded max depth");
         assert!(read_yaml(nested(depth.min(10_000)).as_bytes()).is_err());
     }
 }
 
 #[test]
-fn duplicates_by_their_paths() {
+fn duplicates_are_reported_by_path() {
     let text = r#"{"a":[{"x":1,"x":{"y":1,"y":2}}],"b":1,"a":[],"b":2,"b":3}"#;
     let replaced = read(text.as_bytes(), Duplicates::Replace).unwrap();
     assert_eq!(replaced.duplicates, ["a[0].x", "a[0].x.y", "a", "b"]);
     assert_eq!(replaced.value, json!({"a": [], "b": 3}));
     let found = order(text.as_bytes(), &["b".to_owned(), "a[0].x".to_owned()]);
-    let found: Vec<(&str, bool)> = found.iter().map(|found| (found.path.as_str(), found.again)).collect();
+    let found: Vec<(&str, bool)> = found.iter().map(|found| (found.path.as_str(), found.duplicate)).collect();
     assert_eq!(found, [("a[0].x", false), ("a[0].x.y", true), ("b", false), ("a", true)]);
 }
 
 #[test]
-fn numbers_without_a_type() {
+fn untyped_numbers_equal_those_of_go() {
     for (text, expected) in [
         ("1.0", "1"),
         ("-1.50", "-1.5"),
@@ -96,16 +96,16 @@ fn numbers_without_a_type() {
 }
 
 #[test]
-fn values_in_messages() {
+fn values_are_printed_as_by_go() {
     let value = json!({"b": [1, 2.5, "x y", null, true], "a": {"c": 1e21, "d": 1_234_567.5}});
     assert_eq!(shown(&value), "map[a:map[c:1e+21 d:1.2345675e+06] b:[1 2.5 x y <nil> true]]");
     assert_eq!(compact(&json!({"k": "<a&b>\u{2028}"})), r#"{"k":"\u003ca\u0026b\u003e\u2028"}"#);
     assert_eq!(quoted("a\"\\\n\u{1}é"), r#""a\"\\\n\x01é""#);
 }
 
-/// What Go's `%q` prints of each control character.
+/// The expected output of Go's `%q` for each control character.
 #[test]
-fn control_characters_are_quoted_as_go_does() {
+fn control_characters_are_quoted_as_by_go() {
     let named = [(7, "a"), (8, "b"), (9, "t"), (10, "n"), (11, "v"), (12, "f"), (13, "r")];
     for character in ('\0'..='\u{a0}').filter(|character| character.is_control()) {
         let number = u32::from(character);
@@ -120,7 +120,7 @@ fn control_characters_are_quoted_as_go_does() {
 }
 
 #[test]
-fn plain_scalars_mean_what_yaml_1_1_says() {
+fn plain_scalars_are_resolved_as_in_yaml_1_1() {
     for (text, expected) in [
         ("y", json!(true)),
         ("Off", json!(false)),
@@ -149,7 +149,7 @@ fn plain_scalars_mean_what_yaml_1_1_says() {
 }
 
 #[test]
-fn yaml_documents() {
+fn yaml_documents_are_decoded_or_rejected_as_by_go() {
     for (text, expected) in [
         ("a: &x {b: 1}\nc: *x\n", json!({"a": {"b": 1}, "c": {"b": 1}})),
         ("a: &x {b: 1, c: 2}\nd:\n  <<: *x\n  c: 3\n", json!({"a": {"b": 1, "c": 2}, "d": {"b": 1, "c": 3}})),
@@ -171,20 +171,21 @@ fn yaml_documents() {
 }
 
 #[test]
-fn aliases_have_a_budget() {
+fn excessive_aliasing_is_rejected() {
     let level = |level: usize| {
         let below = if level == 0 { "x".to_owned() } else { format!("*a{}", level - 1) };
         format!("a{level}: &a{level} [{}]\n", vec![below; 10].join(", "))
     };
     let text: String = (0..12).map(level).collect::<Vec<_>>().concat();
-    let refused = read_yaml(text.as_bytes()).unwrap_err();
-    assert_eq!(refused, "yaml: document contains excessive aliasing");
+    let error = read_yaml(text.as_bytes()).unwrap_err();
+    assert_eq!(error, "yaml: document contains excessive aliasing");
 }
 
-/// A long text counted as one value, so 1 MB of YAML could ask for 100,000 copies of itself and end the process.
+/// A long string used to count as one value, so that 1 MB of YAML could create 100,000 copies of itself and
+/// exhaust the memory of the process.
 #[test]
-fn aliases_of_long_texts_have_a_budget_of_bytes() {
-    let refused = |text: &str| read_yaml(text.as_bytes()).unwrap_err();
+fn copied_aliases_are_limited_in_bytes() {
+    let error = |text: &str| read_yaml(text.as_bytes()).unwrap_err();
     let (long, times) = ("x".repeat(1 << 20), vec!["*a"; 5000].join(", "));
     let bombs = [
         format!("x: &a {long}\nz: [{times}]\n"),
@@ -192,7 +193,7 @@ fn aliases_of_long_texts_have_a_budget_of_bytes() {
         format!("x: &a [{long}]\nz: [&b {{k: *a}}, {}]\n", vec!["*b"; 100].join(", ")),
     ];
     for bomb in bombs {
-        assert_eq!(refused(&bomb), "yaml: document contains excessive aliasing");
+        assert_eq!(error(&bomb), "yaml: document contains excessive aliasing");
     }
     let few = format!("x: &a {long}\nz: [*a, *a, *a]\n");
     assert!(read_yaml(few.as_bytes()).unwrap().value["z"][2] == long.as_str());
@@ -201,7 +202,7 @@ fn aliases_of_long_texts_have_a_budget_of_bytes() {
 }
 
 #[test]
-fn yaml_is_written_as_go_writes_it() {
+fn yaml_is_written_as_by_go() {
     let long = "word ".repeat(30);
     for (value, expected) in [
         (json!({}), "{}\n"),

@@ -1,4 +1,4 @@
-//! Times as objects have them, and durations in the few words that people read.
+//! Formats of timestamps, and durations in the short form shown to users.
 
 use jiff::Timestamp;
 
@@ -7,28 +7,29 @@ const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 const YEAR: i64 = 365 * DAY;
 
-/// The longest duration there is: that many nanoseconds fit 64 bits.
+/// The maximum duration in Go: its nanoseconds fit 64 bits.
 const MAX_DURATION_SECONDS: i64 = i64::MAX / 1_000_000_000;
 
-/// A time as objects have it, `2026-01-01T00:00:00Z`.
+/// Returns a time in the format of most objects, `2026-01-01T00:00:00Z`.
 pub fn written(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// As leases and events have it, `2026-01-01T00:00:00.000000Z`.
+/// Returns a time in the format of leases and events, `2026-01-01T00:00:00.000000Z`.
 pub(crate) fn with_micros(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 
-/// Whole seconds from one time to another.
+/// Returns the whole seconds from one time to another.
 pub(crate) fn between(from: Timestamp, to: Timestamp) -> i64 {
     to.duration_since(from).as_secs().clamp(-MAX_DURATION_SECONDS, MAX_DURATION_SECONDS)
 }
 
-/// A duration in seconds with two or three digits that matter: `90s`, `5m30s`, `2d3h`, `2y317d`.
-pub(crate) fn words(seconds: i64) -> String {
+/// Returns a duration with two or three significant digits, as client-go does: `90s`, `5m30s`, `2d3h`,
+/// `2y317d`.
+pub(crate) fn human_duration(seconds: i64) -> String {
     match seconds {
-        // Clocks differ a little.
+        // Tolerates a small difference between clocks.
         ..-1 => "<invalid>".to_owned(),
         -1 => "0s".to_owned(),
         _ if seconds < 2 * MINUTE => format!("{seconds}s"),
@@ -43,7 +44,7 @@ pub(crate) fn words(seconds: i64) -> String {
     }
 }
 
-/// Two units, the smaller one only if there are some.
+/// Returns two units, omitting the smaller one if it is zero.
 fn two(seconds: i64, large: (i64, &str), small: (i64, &str)) -> String {
     let whole = format!("{}{}", seconds / large.0, large.1);
     match seconds % large.0 / small.0 {
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_as_kubectl_shows_them() {
+    fn durations_equal_those_of_kubectl() {
         let cases = [
             (-2, "<invalid>"),
             (-1, "0s"),
@@ -82,15 +83,15 @@ mod tests {
             (MAX_DURATION_SECONDS, "292y"),
         ];
         for (seconds, expected) in cases {
-            assert_eq!(words(seconds), expected, "{seconds}");
+            assert_eq!(human_duration(seconds), expected, "{seconds}");
         }
     }
 
     #[test]
-    fn seconds_are_cut_and_not_rounded() {
+    fn seconds_are_truncated() {
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
         assert_eq!(between(at("2026-01-01T00:00:00.9Z"), at("2026-01-01T00:00:02Z")), 1);
         assert_eq!(between(at("2026-01-01T00:00:01.9Z"), at("2026-01-01T00:00:00Z")), -1);
-        assert_eq!(words(between(at("0002-01-01T00:00:00Z"), at("2026-01-01T00:00:00Z"))), "292y");
+        assert_eq!(human_duration(between(at("0002-01-01T00:00:00Z"), at("2026-01-01T00:00:00Z"))), "292y");
     }
 }

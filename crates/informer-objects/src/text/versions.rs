@@ -1,13 +1,13 @@
-//! Names of API versions: which group they belong to, and which version the server prefers.
+//! Names of API versions: their group, and the order in which the server prefers them.
 //!
-//! Works on the text alone. Which groups and versions exist is not known here.
+//! Works on the text alone. Nothing here knows which groups and versions exist.
 
-/// `apps/v1` is group `apps`, version `v1`; `v1` is the core group.
+/// Splits an `apiVersion`: `apps/v1` is group `apps` and version `v1`; `v1` belongs to the core group.
 pub fn split_api_version(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
 }
 
-/// Orders versions as Kubernetes prefers them: stable before beta before alpha, newer before older.
+/// Returns the priority of a version: stable before beta before alpha, newer before older.
 pub fn priority(version: &str) -> (u8, u32, u32) {
     let digits = |text: &str| -> Option<(u32, usize)> {
         let length = text.bytes().take_while(u8::is_ascii_digit).count();

@@ -1,7 +1,7 @@
-//! Reads the first document of a YAML text into what JSON can say, as the real server does before it looks at it.
+//! Reads the first document of a YAML text into JSON values, as kube-apiserver does before it decodes them.
 //!
-//! Keys become text by what they mean: `n:` is the field `false`. Aliases are copied in, within a budget of bytes. Which fields exist is
-//! not known here.
+//! Keys become strings after they are resolved: `n:` is the field `false`. Aliases are copied, up to a limit
+//! in bytes. Nothing here knows which fields exist.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,21 @@ use super::MAX_DEPTH;
 use super::go::{depth_of, float_g, quoted};
 use super::scalar::{Scalar, resolve};
 
-/// What was read.
+/// A decoded document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct YamlRead {
-    /// What was read.
+    /// The value.
     pub value: Value,
-    /// What Go's strict reader says about keys that came twice; all in one, since that is how it says it.
+    /// The error of Go's strict decoder about duplicate keys: one text for all of them.
     pub(crate) duplicates: Option<String>,
 }
 
-/// How many bytes aliases may bring in: a few times the longest body.
-const MAX_COPIED: usize = 12 << 20;
-/// What a value takes besides its text.
-const EACH: usize = 100;
+/// The maximum number of bytes copied for aliases: a few times the maximum body.
+const MAX_COPIED_BYTES: usize = 12 << 20;
+/// The memory of a value besides its text.
+const VALUE_OVERHEAD_BYTES: usize = 100;
 
-/// Reads a text; the error is what go-yaml would say, as far as we can tell.
+/// Reads a text; errors are those of go-yaml where they are known.
 pub fn read_yaml(bytes: &[u8]) -> Result<YamlRead, String> {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return Err("yaml: invalid leading UTF-8 octet".to_owned());
@@ -51,7 +51,7 @@ struct Reader<'a> {
     duplicates: Vec<String>,
 }
 
-/// A key before it is text.
+/// A resolved key.
 struct Key {
     text: String,
     merge: bool,
@@ -72,15 +72,15 @@ impl<'a> Reader<'a> {
         match self.parser.next_event() {
             None => Ok((Event::StreamEnd, Span::default())),
             Some(Ok(event)) => Ok(event),
-            Some(Err(error)) => Err(worded(&error)),
+            Some(Err(error)) => Err(go_yaml_message(&error)),
         }
     }
 
     fn value(&mut self, event: Event<'a>) -> Result<Value, String> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
-                let meaning = meaning(&text, style, tag.as_deref())?;
-                if let Scalar::NotFinite(name) = meaning {
+                let scalar = resolve_tagged(&text, style, tag.as_deref())?;
+                if let Scalar::NotFinite(name) = scalar {
                     let name = match name {
                         ".nan" => "NaN",
                         ".inf" => "+Inf",
@@ -88,11 +88,11 @@ impl<'a> Reader<'a> {
                     };
                     return Err(format!("json: unsupported value: {name}"));
                 }
-                let value = meaning.value(&text);
-                self.remember(anchor, &value);
+                let value = scalar.value(&text);
+                self.store_anchor(anchor, &value);
                 Ok(value)
             }
-            Event::Alias(anchor) => self.recall(anchor),
+            Event::Alias(anchor) => self.resolve_alias(anchor),
             Event::SequenceStart(_, anchor, _) => self.nested(anchor, Self::sequence),
             Event::MappingStart(_, anchor, _) => self.nested(anchor, Self::mapping),
             _ => Ok(Value::Null),
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
         self.depth += 1;
         let value = read(self)?;
         self.depth -= 1;
-        self.remember(anchor, &value);
+        self.store_anchor(anchor, &value);
         Ok(value)
     }
 
@@ -157,9 +157,9 @@ impl<'a> Reader<'a> {
         let plain = |text: String| Ok(Key { text, merge: false });
         match event {
             Event::Scalar(text, style, anchor, tag) => {
-                let meaning = meaning(&text, style, tag.as_deref())?;
-                self.remember(anchor, &meaning.clone().value(&text));
-                match meaning {
+                let scalar = resolve_tagged(&text, style, tag.as_deref())?;
+                self.store_anchor(anchor, &scalar.clone().value(&text));
+                match scalar {
                     Scalar::Null => unsupported("%!s(<nil>), key: <nil>"),
                     Scalar::Merge => Ok(Key { text: String::new(), merge: true }),
                     Scalar::Bool(value) => plain(value.to_string()),
@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
                     },
                 }
             }
-            Event::Alias(anchor) => match self.recall(anchor)? {
+            Event::Alias(anchor) => match self.resolve_alias(anchor)? {
                 Value::String(text) => plain(text),
                 Value::Array(_) | Value::Object(_) | Value::Null => unsupported("interface {}"),
                 value => plain(value.to_string()),
@@ -180,23 +180,27 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Keeps what has an anchor. Anchors inside anchors would be counted again at each level, so this draws on the budget too.
-    fn remember(&mut self, anchor: usize, value: &Value) {
-        if anchor == 0 || self.copied > MAX_COPIED {
+    /// Stores a value with an anchor.
+    ///
+    /// Nested anchors would be counted again at each level, so this counts towards the limit too.
+    fn store_anchor(&mut self, anchor: usize, value: &Value) {
+        if anchor == 0 || self.copied > MAX_COPIED_BYTES {
             return;
         }
         let size = size_of(value);
         self.copied += size;
-        if self.copied <= MAX_COPIED {
+        if self.copied <= MAX_COPIED_BYTES {
             self.anchors.insert(anchor, (value.clone(), size));
         }
     }
 
-    /// A copy of what an alias names. Aliases of aliases multiply, so what they bring in is counted, before it is copied.
-    fn recall(&mut self, anchor: usize) -> Result<Value, String> {
+    /// Returns a copy of the value of an alias.
+    ///
+    /// Aliases of aliases multiply, so the size is counted before the value is copied.
+    fn resolve_alias(&mut self, anchor: usize) -> Result<Value, String> {
         let known = self.anchors.get(&anchor);
         self.copied += known.map_or(0, |(_, size)| *size);
-        if self.copied > MAX_COPIED {
+        if self.copied > MAX_COPIED_BYTES {
             return Err("yaml: document contains excessive aliasing".to_owned());
         }
         let Some((value, _)) = known else {
@@ -209,8 +213,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What go-yaml would say: no line for the first one, and nothing about what it was doing.
-fn worded(error: &ScanError) -> String {
+/// Returns the error text of go-yaml: without a line for the first one, and without the parsing context.
+fn go_yaml_message(error: &ScanError) -> String {
     let what = error.kind().to_string();
     let what = match what.split_once(", ") {
         Some((context, what)) if context.starts_with("while ") => what,
@@ -227,8 +231,8 @@ fn worded(error: &ScanError) -> String {
     }
 }
 
-/// What a scalar means, given how it is written.
-fn meaning(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Scalar, String> {
+/// Resolves a scalar, considering its style and tag.
+fn resolve_tagged(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Scalar, String> {
     let wanted = tag.and_then(Tag::core_suffix);
     if style != ScalarStyle::Plain && wanted.is_none() {
         return Ok(Scalar::Text);
@@ -254,7 +258,7 @@ fn meaning(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Scalar, 
     }
 }
 
-/// Takes over what `<<` names: an object, or several, of which the first counts.
+/// Merges the value of `<<`: an object, or several, of which earlier ones take precedence.
 fn merge_in(merged: &mut Map<String, Value>, value: Value) -> Result<(), String> {
     let sources = match value {
         Value::Array(sources) => sources,
@@ -271,13 +275,13 @@ fn merge_in(merged: &mut Map<String, Value>, value: Value) -> Result<(), String>
     Ok(())
 }
 
-/// How many bytes a copy takes, roughly: texts count with their length.
+/// Returns the approximate number of bytes of a copy, including the lengths of strings.
 fn size_of(value: &Value) -> usize {
-    let inside = match value {
+    let contents = match value {
         Value::Array(items) => items.iter().map(size_of).sum(),
         Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + size_of(value)).sum(),
         Value::String(text) => text.len(),
         _ => 0,
     };
-    EACH + inside
+    VALUE_OVERHEAD_BYTES + contents
 }

@@ -1,7 +1,9 @@
-//! Writes YAML as the real server does: keys in natural order, lists not indented, long lines folded after column 80.
+//! Writes YAML as kube-apiserver does: keys in natural order, lists not indented, long lines folded after
+//! column 80.
 //!
-//! Whatever is written reads back as the same value. Styles are chosen by go-yaml's rules: plain where that is safe and means
-//! text, single quotes where it is not safe, double quotes where it would mean something else, a block where there are lines.
+//! The output reads back as the same value. The style of a string follows go-yaml: plain if that is safe and
+//! resolves to a string, single quotes if it is not safe, double quotes if it would resolve to another type,
+//! a block if it has several lines.
 
 use std::cmp::Ordering;
 
@@ -10,7 +12,7 @@ use serde_json::{Map, Value};
 use super::go::{float_g, number_json};
 use super::scalar::{Scalar, is_base_60, resolve};
 
-/// A value as a YAML document.
+/// Returns a value as a YAML document.
 pub fn to_yaml(value: &Value) -> String {
     let mut writer = Writer { out: String::new(), column: 0 };
     match value {
@@ -24,11 +26,11 @@ pub fn to_yaml(value: &Value) -> String {
     writer.out
 }
 
-/// Lines are folded at the first blank behind this column.
-const WIDTH: usize = 80;
+/// Lines are folded at the first blank after this column.
+const FOLD_COLUMN: usize = 80;
 
-/// Longer keys stand on a line of their own, behind a question mark.
-const MAX_KEY: usize = 128;
+/// The maximum length of a key; a longer one is written on its own line after a question mark.
+const MAX_SIMPLE_KEY_BYTES: usize = 128;
 
 struct Writer {
     out: String,
@@ -36,15 +38,15 @@ struct Writer {
 }
 
 impl Writer {
-    /// Fields, one a line; the first on the current line if it is already begun.
-    fn mapping(&mut self, fields: &Map<String, Value>, indent: usize, begun: bool) {
+    /// Writes fields, one per line; the first on the current line if that is `started`.
+    fn mapping(&mut self, fields: &Map<String, Value>, indent: usize, started: bool) {
         let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
         fields.sort_by(|left, right| natural(left.0, right.0));
         for (index, (name, value)) in fields.into_iter().enumerate() {
-            if index > 0 || !begun {
+            if index > 0 || !started {
                 self.start_line(indent);
             }
-            let simple = name.len() <= MAX_KEY && !name.contains(is_break);
+            let simple = name.len() <= MAX_SIMPLE_KEY_BYTES && !name.contains(is_break);
             if simple {
                 self.text(name, indent, true);
             } else {
@@ -64,9 +66,9 @@ impl Writer {
         }
     }
 
-    fn sequence(&mut self, items: &[Value], indent: usize, begun: bool) {
+    fn sequence(&mut self, items: &[Value], indent: usize, started: bool) {
         for (index, item) in items.iter().enumerate() {
-            if index > 0 || !begun {
+            if index > 0 || !started {
                 self.start_line(indent);
             }
             self.put("- ");
@@ -108,7 +110,7 @@ impl Writer {
         }
     }
 
-    /// Plain or single-quoted text: blanks behind the width become line breaks.
+    /// Writes plain or single-quoted text: blanks after the fold column become line breaks.
     fn folded(&mut self, text: &str, indent: usize, key: bool, quoted: bool) {
         let mut after_blank = false;
         let mut after_break = false;
@@ -117,7 +119,7 @@ impl Writer {
             let next = rest.peek().map(|(_, next)| *next);
             if character == ' ' {
                 let inside = !quoted || (at > 0 && next.is_some());
-                if !key && !after_blank && self.column > WIDTH && inside && next != Some(' ') {
+                if !key && !after_blank && self.column > FOLD_COLUMN && inside && next != Some(' ') {
                     self.start_line(indent);
                 } else {
                     self.put(" ");
@@ -150,7 +152,7 @@ impl Writer {
         while let Some((at, character)) = rest.next() {
             let next = rest.peek().map(|(_, next)| *next);
             if character == ' ' {
-                if !key && !after_blank && self.column > WIDTH && at > 0 && next.is_some() {
+                if !key && !after_blank && self.column > FOLD_COLUMN && at > 0 && next.is_some() {
                     self.start_line(indent);
                     if next == Some(' ') {
                         self.put("\\");
@@ -197,7 +199,7 @@ impl Writer {
         }
     }
 
-    /// Goes to a new line, unless it is at the beginning of one.
+    /// Starts a new line, unless the current one is empty.
     fn start_line(&mut self, indent: usize) {
         if self.column > 0 {
             self.line_break();
@@ -240,14 +242,14 @@ enum Style {
     Literal,
 }
 
-/// What stands in the way of a style.
+/// Properties of a text that exclude styles.
 #[derive(Default)]
-#[allow(clippy::struct_excessive_bools, reason = "each may be seen with or without the others")]
+#[allow(clippy::struct_excessive_bools, reason = "the properties are independent")]
 struct Traits {
     indicators: bool,
     breaks: bool,
     special: bool,
-    /// Begins or ends with a blank or a break.
+    /// Starts or ends with a blank or a break.
     ragged: bool,
     trailing_blank: bool,
     break_blank: bool,
@@ -318,13 +320,15 @@ fn is_break(character: char) -> bool {
     matches!(character, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// What may stand in YAML as it is. Nothing beyond the first plane may: go-yaml escapes it.
+/// Whether a character needs no escape.
+///
+/// Characters beyond the basic multilingual plane do: go-yaml escapes them.
 fn is_printable(character: char) -> bool {
     matches!(character, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}')
         && character != '\u{feff}'
 }
 
-/// How double-quoted text writes a character that cannot stand there as it is.
+/// Returns the escape of a character in double-quoted text, if it needs one.
 fn escape(character: char) -> Option<String> {
     if is_printable(character) && !is_break(character) && !matches!(character, '"' | '\\') {
         return None;
@@ -352,27 +356,27 @@ fn escape(character: char) -> Option<String> {
     })
 }
 
-/// The order of keys: letters behind everything else, and numbers by their value.
+/// Compares keys in natural order: letters after everything else, numbers by value.
 fn natural(left: &str, right: &str) -> Ordering {
     let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
     let Some(at) = left.iter().zip(&right).position(|(left, right)| left != right) else {
         return left.len().cmp(&right.len());
     };
-    let (Some(&one), Some(&other)) = (left.get(at), right.get(at)) else { return Ordering::Equal };
-    match (one.is_alphabetic(), other.is_alphabetic()) {
-        (true, true) => return one.cmp(&other),
+    let (Some(&left_char), Some(&right_char)) = (left.get(at), right.get(at)) else { return Ordering::Equal };
+    match (left_char.is_alphabetic(), right_char.is_alphabetic()) {
+        (true, true) => return left_char.cmp(&right_char),
         (true, false) => return Ordering::Greater,
         (false, true) => return Ordering::Less,
         (false, false) => {}
     }
-    // Zeros count inside a number, not at its beginning.
+    // Zeros are significant inside a number, not at its beginning.
     let common = left.get(..at).unwrap_or_default().iter().rev().take_while(|digit| digit.is_ascii_digit());
-    let inside = (one == '0' || other == '0') && common.into_iter().any(|digit| *digit != '0');
+    let inside = (left_char == '0' || right_char == '0') && common.into_iter().any(|digit| *digit != '0');
     let number = |text: &[char]| {
         let digits = text.iter().skip(at).map_while(|digit| digit.to_digit(10));
         digits.fold((i64::from(inside), 0_usize), |(value, count), digit| {
             (value.wrapping_mul(10).wrapping_add(i64::from(digit)), count + 1)
         })
     };
-    number(&left).cmp(&number(&right)).then(one.cmp(&other))
+    number(&left).cmp(&number(&right)).then(left_char.cmp(&right_char))
 }
