@@ -79,17 +79,17 @@ pub fn read(
 /// Decodes a protobuf body, which cannot contain duplicate or unknown fields.
 fn read_protobuf(bytes: &[u8], expected: (&str, &str)) -> Result<Body, Status> {
     let kind = expected.1;
-    let decoded = protobuf::decode(bytes, expected).map_err(|error| match error.of {
+    let decoded = protobuf::decode(bytes, expected).map_err(|error| match error.type_meta {
         None => Status::bad_request(format!(
             "the object provided is unrecognized (must be of type {kind}): {} ({})",
-            error.why,
+            error.message,
             summary(bytes)
         )),
         Some((api_version, of)) => {
             let version = api_version.rsplit('/').next().unwrap_or_default();
             Status::bad_request(format!(
                 "{of} in version \"{version}\" cannot be handled as a {kind}: {}",
-                error.why
+                error.message
             ))
         }
     })?;
@@ -104,7 +104,7 @@ pub fn read_options(content_type: &str, bytes: &[u8]) -> Result<Value, Status> {
     let options = match format_of(Some(content_type), false)? {
         Format::Protobuf => {
             let decoded = protobuf::decode(bytes, ("v1", "DeleteOptions"));
-            decoded.map_err(|error| Status::bad_request(error.why))?.object
+            decoded.map_err(|error| Status::bad_request(error.message))?.object
         }
         Format::Json => text::read(bytes, Duplicates::Replace).map_err(unreadable)?.value,
         Format::Yaml => text::read_yaml(bytes).map_err(unreadable)?.value,

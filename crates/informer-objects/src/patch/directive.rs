@@ -1,6 +1,6 @@
-//! Directives of strategic merge patches, and why such a patch cannot be merged.
+//! Directives of strategic merge patches, and the errors of merging such a patch.
 //!
-//! Looks at one object or one value at a time. Types of fields and the order of lists are not known here.
+//! Works on one object or one value at a time. Nothing here knows types of fields or the order of lists.
 
 use serde_json::{Map, Value};
 
@@ -8,12 +8,12 @@ use super::refusal::rejected;
 use crate::status::Status;
 use crate::text;
 
-/// Why a patch cannot be merged.
+/// The error of merging a patch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// The patch has the wrong form.
+    /// The patch is malformed.
     Form(&'static str),
-    /// Known to the real server as unprocessable; it does not say why.
+    /// kube-apiserver rejects the patch as unprocessable without giving the reason.
     Rejected,
     /// Any other error.
     Other(String),
@@ -38,7 +38,7 @@ pub(super) const BAD_PRIMITIVE_LIST: Failure = Failure::Form("invalid patch form
 pub(super) const BAD_RETAIN_KEYS: Failure = Failure::Form("invalid patch format of retainKeys");
 pub(super) const BAD_SET_ORDER: Failure = Failure::Form("invalid patch format of setElementOrder list");
 
-/// `$retainKeys`: fields that it does not name go, and the patch may name no others.
+/// Applies `$retainKeys`: removes fields that it does not list; the patch may contain no others.
 pub(super) fn retain_keys(
     fields: &mut Map<String, Value>,
     patch: &mut Map<String, Value>,
@@ -46,24 +46,24 @@ pub(super) fn retain_keys(
     let Some(retained) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let Value::Array(retained) = retained else { return Err(BAD_RETAIN_KEYS) };
     let retained: std::collections::BTreeSet<&str> = retained.iter().filter_map(Value::as_str).collect();
-    let strange = patch.iter().any(|(name, value)| {
+    let unlisted = patch.iter().any(|(name, value)| {
         !value.is_null()
             && !name.starts_with(DELETE_FROM)
             && !name.starts_with(SET_ORDER)
             && !retained.contains(name.as_str())
     });
-    if strange {
+    if unlisted {
         return Err(BAD_RETAIN_KEYS);
     }
     fields.retain(|name, _| retained.contains(name.as_str()));
     Ok(())
 }
 
-/// The list that a directive is about.
-pub(super) fn list_of<'a>(directive: &'a str, prefix: &str, otherwise: Failure) -> Result<&'a str, Failure> {
+/// Returns the name of the list that a directive applies to.
+pub(super) fn list_of<'a>(directive: &'a str, prefix: &str, error: Failure) -> Result<&'a str, Failure> {
     match directive.split_once('/') {
         Some((before, name)) if before == prefix => Ok(name),
-        _ => Err(otherwise),
+        _ => Err(error),
     }
 }
 
@@ -97,19 +97,19 @@ pub(super) fn go_type(value: Option<&Value>) -> &'static str {
     }
 }
 
-/// What has to be the same for two values to be of the same type.
+/// Returns the type of a value, for comparisons.
 pub(super) fn kind(value: &Value) -> &'static str {
     go_type(Some(value))
 }
 
-/// A value without what only directs; nothing if it is a directive itself.
+/// Returns a value without directives; `None` if it is a directive itself.
 pub(super) fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
         Value::Object(fields) => {
-            let kept =
+            let fields =
                 fields.into_iter().filter_map(|(name, value)| Some((name, without_directives(value)?)));
-            Some(Value::Object(kept.collect()))
+            Some(Value::Object(fields.collect()))
         }
         Value::Array(items) => Some(Value::Array(items.into_iter().filter_map(without_directives).collect())),
         plain => Some(plain),

@@ -1,5 +1,6 @@
-//! JSON patches (RFC 6902), with the liberties of the Go library that the real server uses: `replace` of a field that is not
-//! there adds it, indexes may count from the end, and whatever stands before the first slash of a path is not looked at.
+//! JSON patches (RFC 6902), with the deviations of the Go library that kube-apiserver uses: `replace` of an
+//! absent field adds it, indexes may count from the end, and the text before the first slash of a path is
+//! ignored.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -9,19 +10,19 @@ use super::refusal::rejected;
 use crate::status::Status;
 use crate::text::{self, Duplicates};
 
-/// How many operations a patch may have.
+/// The maximum number of operations of a patch.
 const MAX_OPERATIONS: usize = 10_000;
 
-/// How many bytes of JSON the copies of one patch may add up to.
-const MAX_COPIED: usize = 3 * 1024 * 1024;
+/// The maximum size of all copies made by one patch, in bytes of JSON.
+const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
 
-/// How deep an object may get on the way to its end, where [`text::MAX_DEPTH`] holds.
-const MAX_DEPTH_MEANWHILE: usize = 1000;
+/// The maximum depth of an object between operations; the result is limited to [`text::MAX_DEPTH`].
+const MAX_INTERMEDIATE_DEPTH: usize = 1000;
 
 /// The fields of an operation.
 const FIELDS: [&str; 4] = ["op", "path", "from", "value"];
 
-/// The object after all operations.
+/// Applies all operations of a patch to an object.
 pub fn json(object: &Value, patch: &[u8]) -> Result<Value, Status> {
     let undecodable = |what: String| Status::bad_request(format!("error decoding patch: {what}"));
     let read = text::read(patch, Duplicates::Replace).map_err(undecodable)?;
@@ -34,42 +35,42 @@ pub fn json(object: &Value, patch: &[u8]) -> Result<Value, Status> {
         );
         return Err(Status::new(413, "RequestEntityTooLarge", message));
     }
-    let texts = values_as_written(patch);
+    let texts = raw_values(patch);
     let mut patched = object.clone();
-    let mut spent = Spent { copied: 0, depth: text::MAX_DEPTH };
+    let mut usage = Usage { copied: 0, depth: text::MAX_DEPTH };
     for (index, operation) in operations.iter().enumerate() {
-        let written = texts.get(index).and_then(|text| text.value);
-        apply(&mut patched, operation, written, &mut spent).ok_or_else(rejected)?;
+        let raw = texts.get(index).and_then(|text| text.value);
+        apply(&mut patched, operation, raw, &mut usage).ok_or_else(rejected)?;
     }
-    if spent.depth > text::MAX_DEPTH && text::depth_of(&patched) > text::MAX_DEPTH {
+    if usage.depth > text::MAX_DEPTH && text::depth_of(&patched) > text::MAX_DEPTH {
         return Err(rejected());
     }
     Ok(patched)
 }
 
-/// What a patch has used of what it may use.
-struct Spent {
+/// The resources used by a patch, which are limited.
+struct Usage {
     copied: usize,
-    /// No part of the object is deeper than this.
+    /// An upper bound of the depth of the object.
     depth: usize,
 }
 
-impl Spent {
-    /// Counts a value that is put somewhere, and refuses what would grow without end.
+impl Usage {
+    /// Records the depth of an inserted value; `None` if the limit is exceeded.
     fn depth(&mut self, depth: usize, path: &str) -> Option<()> {
         self.depth = self.depth.max(steps(path) + depth);
-        (self.depth <= MAX_DEPTH_MEANWHILE).then_some(())
+        (self.depth <= MAX_INTERMEDIATE_DEPTH).then_some(())
     }
 }
 
-/// What a strict reader says about the operations, in the order of the text.
+/// Returns the findings of strict decoding about the operations, in the order of the text.
 pub(super) fn problems(patch: &[u8]) -> Vec<String> {
     let Ok(read) = text::read(patch, Duplicates::Replace) else { return Vec::new() };
     let mut unknown = Vec::new();
     for (index, operation) in read.value.as_array().into_iter().flatten().enumerate() {
         let names = operation.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-        let strange = names.filter(|name| !FIELDS.contains(name));
-        unknown.extend(strange.map(|name| format!("[{index}].{name}")));
+        let others = names.filter(|name| !FIELDS.contains(name));
+        unknown.extend(others.map(|name| format!("[{index}].{name}")));
     }
     if unknown.is_empty() && read.duplicates.is_empty() {
         return Vec::new();
@@ -84,7 +85,7 @@ pub(super) fn problems(patch: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// Checks that a patch is a list of operations whose names and paths are text.
+/// Checks that a patch is a list of operations whose names and paths are strings.
 fn check_operations(patch: &Value) -> Result<(), String> {
     let mismatch = |found: &Value, what: &str| {
         Err(format!("json: cannot unmarshal {} into Go {what}", text::kind_of(found)))
@@ -101,8 +102,8 @@ fn check_operations(patch: &Value) -> Result<(), String> {
             other => return mismatch(other, "value of type handlers.jsonPatchOp"),
         };
         for (name, value) in fields {
-            let text = matches!(name.as_str(), "op" | "path" | "from");
-            if text && !value.is_string() && !value.is_null() {
+            let is_text = matches!(name.as_str(), "op" | "path" | "from");
+            if is_text && !value.is_string() && !value.is_null() {
                 return mismatch(value, &format!("struct field jsonPatchOp.{name} of type string"));
             }
         }
@@ -110,39 +111,39 @@ fn check_operations(patch: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Carries out one operation; `None` if it cannot be done.
-fn apply(object: &mut Value, operation: &Value, written: Option<&RawValue>, spent: &mut Spent) -> Option<()> {
+/// Applies one operation; `None` if it is impossible.
+fn apply(object: &mut Value, operation: &Value, raw: Option<&RawValue>, usage: &mut Usage) -> Option<()> {
     let path = || operation.get("path")?.as_str();
     let from = || operation.get("from")?.as_str();
     let value = || operation.get("value").cloned().unwrap_or_default();
     match operation.get("op")?.as_str()? {
         "add" => {
-            spent.depth(text::MAX_DEPTH, path()?)?;
+            usage.depth(text::MAX_DEPTH, path()?)?;
             add(object, path()?, value())
         }
         "remove" => remove(object, path()?).map(drop),
         "replace" => {
-            spent.depth(text::MAX_DEPTH, path()?)?;
+            usage.depth(text::MAX_DEPTH, path()?)?;
             replace(object, path()?, operation.get("value"), value())
         }
         "move" => {
             let moved = remove(object, from()?)?;
-            spent.depth(spent.depth.saturating_sub(steps(from()?)), path()?)?;
+            usage.depth(usage.depth.saturating_sub(steps(from()?)), path()?)?;
             add(object, path()?, moved)
         }
         "copy" => {
             let copy = get(object, from()?)?.clone();
-            spent.copied += text::compact(&copy).len();
-            spent.depth(spent.depth.saturating_sub(steps(from()?)), path()?)?;
-            (spent.copied <= MAX_COPIED).then(|| add(object, path()?, copy))?
+            usage.copied += text::compact(&copy).len();
+            usage.depth(usage.depth.saturating_sub(steps(from()?)), path()?)?;
+            (usage.copied <= MAX_COPIED_BYTES).then(|| add(object, path()?, copy))?
         }
         "test" => {
             let path = path()?;
-            let there = if path.is_empty() { &*object } else { get(object, path)? };
-            let equal = match (there, written) {
-                (Value::Null, written) => written.is_none_or(|written| written.get() == "null"),
+            let existing = if path.is_empty() { &*object } else { get(object, path)? };
+            let equal = match (existing, raw) {
+                (Value::Null, raw) => raw.is_none_or(|raw| raw.get() == "null"),
                 (_, None) => false,
-                (there, Some(written)) => is_written(there, written),
+                (existing, Some(raw)) => equals_raw(existing, raw),
             };
             equal.then_some(())
         }
@@ -158,8 +159,8 @@ fn add(object: &mut Value, path: &str, value: Value) -> Option<()> {
         }
         Value::Array(items) if key == "-" => items.push(value),
         Value::Array(items) => {
-            let place = index(&key, items.len() + 1)?;
-            items.insert(place, value);
+            let position = index(&key, items.len() + 1)?;
+            items.insert(position, value);
         }
         _ => return None,
     }
@@ -171,8 +172,8 @@ fn remove(object: &mut Value, path: &str) -> Option<Value> {
     match parent {
         Value::Object(fields) => fields.remove(&key),
         Value::Array(items) => {
-            let place = index(&key, items.len())?;
-            Some(items.remove(place))
+            let position = index(&key, items.len())?;
+            Some(items.remove(position))
         }
         _ => None,
     }
@@ -189,15 +190,15 @@ fn replace(object: &mut Value, path: &str, given: Option<&Value>, value: Value) 
             fields.insert(key, value);
         }
         Value::Array(items) => {
-            let place = index(&key, items.len())?;
-            *items.get_mut(place)? = value;
+            let position = index(&key, items.len())?;
+            *items.get_mut(position)? = value;
         }
         _ => return None,
     }
     Some(())
 }
 
-/// What stands at a path; a field that an object does not have is `null`, which is no error.
+/// Returns the value at a path; an absent field of an object is `null`, which is no error.
 fn get<'a>(object: &'a mut Value, path: &str) -> Option<&'a Value> {
     let (parent, key) = parent(object, path)?;
     match &*parent {
@@ -207,7 +208,7 @@ fn get<'a>(object: &'a mut Value, path: &str) -> Option<&'a Value> {
     }
 }
 
-/// What holds the last step of a path, and that step.
+/// Returns the parent of the last step of a path, and that step.
 fn parent<'a>(object: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)> {
     let (_, path) = path.split_once('/')?;
     let mut steps: Vec<&str> = path.split('/').collect();
@@ -218,8 +219,8 @@ fn parent<'a>(object: &'a mut Value, path: &str) -> Option<(&'a mut Value, Strin
         at = match at {
             Value::Object(fields) => fields.get_mut(&step)?,
             Value::Array(items) => {
-                let place = index(&step, items.len())?;
-                items.get_mut(place)?
+                let position = index(&step, items.len())?;
+                items.get_mut(position)?
             }
             _ => return None,
         };
@@ -231,14 +232,14 @@ fn steps(path: &str) -> usize {
     path.bytes().filter(|byte| *byte == b'/').count()
 }
 
-/// A place in a list of some length; negative ones count from its end.
+/// Returns a position in a list of some length; negative indexes count from the end.
 fn index(step: &str, length: usize) -> Option<usize> {
     let index: isize = step.parse().ok()?;
-    let place = if index < 0 { length.checked_sub(index.unsigned_abs())? } else { index.unsigned_abs() };
-    (place < length).then_some(place)
+    let position = if index < 0 { length.checked_sub(index.unsigned_abs())? } else { index.unsigned_abs() };
+    (position < length).then_some(position)
 }
 
-/// `~1` is a slash and `~0` a tilde.
+/// Decodes a step of a path: `~1` is a slash and `~0` a tilde.
 pub(super) fn unescaped(step: &str) -> String {
     let mut out = String::with_capacity(step.len());
     let mut rest = step;
@@ -257,37 +258,34 @@ pub(super) fn unescaped(step: &str) -> String {
     out
 }
 
-/// An operation's value as the client wrote it.
+/// An operation with its value as the client wrote it.
 #[derive(Deserialize)]
-struct Written<'a> {
+struct RawOperation<'a> {
     #[serde(borrow, default)]
     value: Option<&'a RawValue>,
 }
 
-fn values_as_written(patch: &[u8]) -> Vec<Written<'_>> {
+fn raw_values(patch: &[u8]) -> Vec<RawOperation<'_>> {
     serde_json::from_slice(patch).unwrap_or_default()
 }
 
-/// Whether a value is what a client wrote, by the text of its plain values: `1.0` is not `1`, and `<` is not what the server
-/// writes for it.
-fn is_written(value: &Value, written: &RawValue) -> bool {
+/// Whether a value equals the text a client wrote.
+///
+/// Scalars are compared as text: `1.0` is not `1`, and `<` is not the escape that the server writes for it.
+fn equals_raw(value: &Value, raw: &RawValue) -> bool {
     match value {
         Value::Object(fields) => {
-            let Ok(written) =
-                serde_json::from_str::<std::collections::BTreeMap<String, &RawValue>>(written.get())
+            let Ok(raw) = serde_json::from_str::<std::collections::BTreeMap<String, &RawValue>>(raw.get())
             else {
                 return false;
             };
-            fields.len() == written.len()
-                && fields
-                    .iter()
-                    .all(|(name, value)| written.get(name).is_some_and(|written| is_written(value, written)))
+            fields.len() == raw.len()
+                && fields.iter().all(|(name, value)| raw.get(name).is_some_and(|raw| equals_raw(value, raw)))
         }
         Value::Array(items) => {
-            let Ok(written) = serde_json::from_str::<Vec<&RawValue>>(written.get()) else { return false };
-            items.len() == written.len()
-                && items.iter().zip(written).all(|(value, written)| is_written(value, written))
+            let Ok(raw) = serde_json::from_str::<Vec<&RawValue>>(raw.get()) else { return false };
+            items.len() == raw.len() && items.iter().zip(raw).all(|(value, raw)| equals_raw(value, raw))
         }
-        plain => text::compact(plain) == written.get(),
+        plain => text::compact(plain) == raw.get(),
     }
 }

@@ -1,15 +1,15 @@
-//! Merge patches (RFC 7386), as Go's library does them: nulls are dropped also from new lists' entries.
+//! Merge patches (RFC 7386), as in Go's library: nulls are also removed inside the entries of new lists.
 
 use serde_json::{Map, Value};
 
-use super::refusal::{Refused, read_object};
+use super::refusal::{PatchReadError, read_object};
 use crate::status::Status;
 
-/// The object with the patch merged in.
+/// Merges a patch into an object.
 pub fn merge(object: &Value, patch: &[u8]) -> Result<Value, Status> {
-    let patch = read_object(patch).map_err(|refused| match refused {
-        Refused::Unreadable(what) => Status::bad_request(format!("error decoding patch: {what}")),
-        Refused::Null => Status::bad_request("Invalid JSON Patch"),
+    let patch = read_object(patch).map_err(|error| match error {
+        PatchReadError::Unreadable(what) => Status::bad_request(format!("error decoding patch: {what}")),
+        PatchReadError::Null => Status::bad_request("Invalid JSON Patch"),
     })?;
     let mut merged = object.as_object().cloned().unwrap_or_default();
     merge_fields(&mut merged, patch);
@@ -20,9 +20,9 @@ fn merge_fields(fields: &mut Map<String, Value>, patch: Map<String, Value>) {
     for (name, mut new) in patch {
         match (fields.get_mut(&name), new) {
             (_, Value::Null) => drop(fields.remove(&name)),
-            (Some(Value::Object(there)), Value::Object(patch)) => merge_fields(there, patch),
-            // Where an object stood, a list is taken as it is.
-            (Some(there @ Value::Object(_)), other) => *there = other,
+            (Some(Value::Object(existing)), Value::Object(patch)) => merge_fields(existing, patch),
+            // A list that replaces an object is inserted unchanged.
+            (Some(existing @ Value::Object(_)), other) => *existing = other,
             (_, other) => {
                 new = other;
                 prune_nulls(&mut new);
@@ -32,7 +32,7 @@ fn merge_fields(fields: &mut Map<String, Value>, patch: Map<String, Value>) {
     }
 }
 
-/// Drops fields that are null, also inside lists; entries that are null stay.
+/// Removes null fields, also inside lists; null entries of lists remain.
 fn prune_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {

@@ -1,7 +1,8 @@
-//! Patches: what a PATCH makes of an object. JSON patch, merge patch and strategic merge patch; apply has a room of its own.
+//! Patches: JSON patch, merge patch and strategic merge patch. Server-side apply is in `field_management`.
 //!
-//! Pure functions from an object and a patch to another object, or to the status with which the real server refuses. Whether the
-//! result is a good object is not asked here: it is decoded, defaulted and validated afterwards like the body of an update.
+//! Pure functions from an object and a patch to another object, or to the error status of kube-apiserver.
+//! Whether the result is valid is not checked here: it is decoded, defaulted and validated afterwards like
+//! the body of an update.
 
 mod directive;
 mod json;
@@ -20,21 +21,21 @@ use crate::status::{Status, StatusCause};
 use crate::text::{self, Duplicates};
 use refusal::{unsupported, unsupported_for_custom};
 
-/// The kinds of patches.
+/// The type of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchKind {
     /// A list of operations (RFC 6902).
     Json,
-    /// An object that is laid over another (RFC 7386).
+    /// An object that is merged into another (RFC 7386).
     Merge,
-    /// A merge patch that knows the types of built-in kinds.
+    /// A merge patch that uses the merge rules of built-in types.
     Strategic,
     /// Server-side apply.
     Apply,
 }
 
 impl PatchKind {
-    /// The kind that a content type means; its parameters do not count.
+    /// Returns the type of a patch for a content type, ignoring its parameters.
     pub fn of(content_type: &str) -> Option<Self> {
         match content_type.split(';').next().unwrap_or_default().trim_end() {
             "application/json-patch+json" => Some(PatchKind::Json),
@@ -45,7 +46,8 @@ impl PatchKind {
         }
     }
 
-    /// The kind that a content type means where it can be applied; custom objects know no strategic merge.
+    /// Returns the type of a patch for a content type if it is supported; custom objects do not support
+    /// strategic merge.
     pub fn accepted(content_type: &str, custom: bool) -> Result<Self, Status> {
         match PatchKind::of(content_type) {
             Some(PatchKind::Strategic) | None if custom => Err(unsupported_for_custom()),
@@ -55,9 +57,10 @@ impl PatchKind {
     }
 }
 
-/// What Go's strict reader says about a patch itself, in its order: fields that came twice, and those that no operation has.
+/// Returns the findings of strict decoding about a patch itself, in Go's order: duplicate fields, and fields
+/// that operations do not have.
 ///
-/// Nothing for a patch that cannot be read, since that is refused anyway.
+/// Empty for a patch that cannot be decoded, which is rejected anyway.
 pub fn problems(kind: PatchKind, patch: &[u8]) -> Vec<String> {
     match kind {
         PatchKind::Json => json::problems(patch),
@@ -71,9 +74,10 @@ pub fn problems(kind: PatchKind, patch: &[u8]) -> Vec<String> {
     }
 }
 
-/// 422: the patched object cannot be decoded. `why` is what the decoder says, or a strict decoding error.
+/// Returns 422: the patched object cannot be decoded, because of the decoder's error or strict decoding error
+/// `why`.
 ///
-/// The text shows the patched object for JSON and merge patches, and the patch for strategic ones.
+/// The message contains the patched object for JSON and merge patches, and the patch for strategic ones.
 pub fn undecodable(kind: PatchKind, patch: &[u8], patched: &str, why: &str) -> Status {
     let shown = match kind {
         PatchKind::Strategic => {

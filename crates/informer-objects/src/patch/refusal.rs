@@ -1,35 +1,35 @@
-//! Why a patch is refused before or while it is applied, and the reading of patches that have to be objects.
+//! Errors of patches before or while they are applied, and the decoding of patches that must be objects.
 //!
-//! Refusals have the status and the text of a kube-apiserver. How a patch is applied is not known here.
+//! Errors have the status and the text of kube-apiserver. Nothing here knows how a patch is applied.
 
 use serde_json::{Map, Value};
 
 use crate::status::Status;
 use crate::text::{self, Duplicates};
 
-/// Reads a patch that has to be an object.
-pub(super) fn read_object(patch: &[u8]) -> Result<Map<String, Value>, Refused> {
+/// Decodes a patch that must be an object.
+pub(super) fn read_object(patch: &[u8]) -> Result<Map<String, Value>, PatchReadError> {
     match text::read(patch, Duplicates::Replace) {
-        Err(what) => Err(Refused::Unreadable(what)),
+        Err(what) => Err(PatchReadError::Unreadable(what)),
         Ok(read) => match read.value {
             Value::Object(fields) => Ok(fields),
-            Value::Null => Err(Refused::Null),
+            Value::Null => Err(PatchReadError::Null),
             other => {
                 let kind = text::kind_of(&other);
                 let what = "into Go value of type map[string]interface {}";
-                Err(Refused::Unreadable(format!("json: cannot unmarshal {kind} {what}")))
+                Err(PatchReadError::Unreadable(format!("json: cannot unmarshal {kind} {what}")))
             }
         },
     }
 }
 
-/// Why a patch is no object.
-pub(super) enum Refused {
+/// The reason why a patch is not an object.
+pub(super) enum PatchReadError {
     Unreadable(String),
     Null,
 }
 
-/// 422 with no more than that: whatever it was, the server only says so in its log.
+/// Returns 422 without details: kube-apiserver writes the reason to its log only.
 pub(super) fn rejected() -> Status {
     let message = "the server rejected our request due to an error in our request";
     Status { details: Some(Box::default()), ..Status::new(422, "Invalid", message) }

@@ -1,12 +1,15 @@
-//! Strategic merge patches: merging by what the fields of a built-in type say about themselves, and by directives in the patch.
+//! Strategic merge patches: merging by the merge rules of the fields of a built-in type, and by directives in
+//! the patch.
 //!
-//! Directives (`directive.rs`): `$patch` (`replace`, `delete`), `$retainKeys`, `$setElementOrder/LIST`, `$deleteFromPrimitiveList/LIST`. They
-//! never reach the object, except inside new entries of merged lists and inside lists that are replaced, where the real server
-//! leaves them too. A patch is as deep as its reader allows.
+//! Directives (`directive.rs`): `$patch` (`replace`, `delete`), `$retainKeys`, `$setElementOrder/LIST`,
+//! `$deleteFromPrimitiveList/LIST`. They never reach the object, except inside new entries of merged lists
+//! and inside lists that are replaced, where kube-apiserver leaves them too. The depth of a patch is limited
+//! by its decoder.
 //!
-//! Objects hold lists and lists hold objects, so both are merged in this file. The rule of order in lists: entries that the patch names come in
-//! the patch's order, the others in the server's, and where the two meet, the patch's go first unless the server had them the
-//! other way round. So new entries come in front. Everything is found through maps, never by searching a list for each entry of another.
+//! Objects contain lists and lists contain objects, so both are merged in this file. The order in lists:
+//! entries in the patch have the order of the patch, the others the order of the server; where the two meet,
+//! entries of the patch come first unless the server had them in the opposite order. New entries therefore
+//! come first. All lookups use maps, never a search of one list for each entry of another.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,17 +20,17 @@ use super::directive::{
     BAD_PRIMITIVE_LIST, BAD_SET_ORDER, DELETE_FROM, DIRECTIVE, Failure, SET_ORDER, directive_of, kind,
     list_of, not_a_list, not_an_object, retain_keys, unknown_directive, without_directives,
 };
-use super::refusal::{Refused, read_object};
+use super::refusal::{PatchReadError, read_object};
 use crate::status::Status;
 use crate::text;
 
-/// The object with the patch merged in; both are of the given type.
+/// Merges a patch into an object; both are of the given type.
 pub fn strategic(of: TypeId, object: &Value, patch: &[u8]) -> Result<Value, Status> {
     let patch = match read_object(patch) {
         Ok(patch) => patch,
-        // Nothing to merge is nothing to complain about.
-        Err(Refused::Null) => Map::new(),
-        Err(Refused::Unreadable(what)) => return Err(Status::bad_request(what)),
+        // A null patch changes nothing.
+        Err(PatchReadError::Null) => Map::new(),
+        Err(PatchReadError::Unreadable(what)) => return Err(Status::bad_request(what)),
     };
     let fields = object.as_object().cloned().unwrap_or_default();
     Ok(Value::Object(merge_map(fields, patch, Shape::Object(of))?))
@@ -70,27 +73,27 @@ fn merge_field(
         return Ok(());
     }
     match (fields.remove(&name), new) {
-        (Some(Value::Object(there)), Value::Object(patch)) => {
+        (Some(Value::Object(existing)), Value::Object(patch)) => {
             let field = field_of(shape, &name)?;
-            let merged = if field.patch.replace { patch } else { merge_map(there, patch, field.shape)? };
+            let merged = if field.patch.replace { patch } else { merge_map(existing, patch, field.shape)? };
             fields.insert(name, Value::Object(merged));
         }
-        (Some(Value::Array(there)), Value::Array(patch)) => {
+        (Some(Value::Array(existing)), Value::Array(patch)) => {
             let (field, items) = list_field_of(shape, &name)?;
             let merged = if field.patch.merge || deletes {
                 let elements = Elements { key: field.patch.key, shape: items };
-                merge_list(there, patch, elements, deletes)?
+                merge_list(existing, patch, elements, deletes)?
             } else {
                 patch
             };
             fields.insert(name, Value::Array(merged));
         }
-        // Whatever is to be deleted from it, it is no list.
-        (Some(there), _) if deletes => drop(fields.insert(name, there)),
+        // The value is not a list, so nothing can be deleted from it.
+        (Some(existing), _) if deletes => drop(fields.insert(name, existing)),
         (_, _) if deletes => {}
-        (there, other) => {
+        (existing, other) => {
             new = other;
-            if there.as_ref().is_none_or(|there| kind(there) != kind(&new)) {
+            if existing.as_ref().is_none_or(|existing| kind(existing) != kind(&new)) {
                 discard_nulls(&mut new);
             }
             if let Some(value) = without_directives(new) {
@@ -101,7 +104,7 @@ fn merge_field(
     Ok(())
 }
 
-/// Takes lists with a `$setElementOrder` out of the patch and merges them in the order it gives.
+/// Removes lists with a `$setElementOrder` from the patch and merges them in the given order.
 fn merge_ordered_lists(
     fields: &mut Map<String, Value>,
     patch: &mut Map<String, Value>,
@@ -114,20 +117,20 @@ fn merge_ordered_lists(
             other => return Err(not_a_list(other.as_ref())),
         };
         let name = list_of(&directive, SET_ORDER, BAD_SET_ORDER)?;
-        let there = list_at(fields, name)?;
+        let existing = list_at(fields, name)?;
         let new = list_at(patch, name)?;
         let (field, items) = list_field_of(shape, name)?;
         let elements = Elements { key: field.patch.key, shape: items };
         check_order(new.as_deref().unwrap_or_default(), &order, elements)?;
-        let merged = match (there.clone(), new.clone()) {
+        let merged = match (existing.clone(), new.clone()) {
             (None, None) => continue,
-            (Some(there), None) => there,
+            (Some(existing), None) => existing,
             (None, Some(new)) => new.into_iter().filter_map(without_directives).collect(),
-            (Some(there), Some(new)) if field.patch.merge => merge_list(there, new, elements, false)?,
+            (Some(existing), Some(new)) if field.patch.merge => merge_list(existing, new, elements, false)?,
             (Some(_), Some(new)) => new,
         };
-        let server_order = there.unwrap_or_default();
-        check_alike(&server_order, new.as_deref().unwrap_or_default())?;
+        let server_order = existing.unwrap_or_default();
+        check_same_type(&server_order, new.as_deref().unwrap_or_default())?;
         let ordered = arrange(merged, &order, &server_order, elements)?;
         fields.insert(name.to_owned(), Value::Array(ordered));
         patch.remove(name);
@@ -135,7 +138,7 @@ fn merge_ordered_lists(
     Ok(())
 }
 
-/// What a patch says about a field, and what stands there.
+/// Returns the merge rules and the shape of a field.
 fn field_of(shape: Shape, name: &str) -> Result<&'static Field, Failure> {
     let kind = match shape {
         Shape::Object(id) => {
@@ -159,7 +162,7 @@ fn field_of(shape: Shape, name: &str) -> Result<&'static Field, Failure> {
     Err(Failure::Other(format!("merging an object in json but data type is not struct, instead is: {kind}")))
 }
 
-/// The same for a list, with the shape of its entries.
+/// Returns the merge rules of a list field, and the shape of its entries.
 fn list_field_of(shape: Shape, name: &str) -> Result<(&'static Field, Shape), Failure> {
     let field = field_of(shape, name)?;
     match field.shape {
@@ -169,12 +172,12 @@ fn list_field_of(shape: Shape, name: &str) -> Result<(&'static Field, Shape), Fa
     }
 }
 
-fn no_field(of: &str, name: &str) -> Failure {
+fn no_field(type_name: &str, name: &str) -> Failure {
     let name = text::quoted(name);
-    Failure::Other(format!("unable to find api field in struct {of} for the json field {name}"))
+    Failure::Other(format!("unable to find api field in struct {type_name} for the json field {name}"))
 }
 
-/// `PodSpec` of `io.k8s.api.core.v1.PodSpec`.
+/// Returns `PodSpec` for `io.k8s.api.core.v1.PodSpec`.
 fn short(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
 }
@@ -198,58 +201,58 @@ fn discard_nulls(value: &mut Value) {
     }
 }
 
-/// What the entries of a list are.
+/// The description of the entries of a list.
 #[derive(Debug, Clone, Copy)]
 struct Elements {
-    /// The field that tells entries apart; empty where entries are plain values.
+    /// The field that identifies entries; empty if entries are scalars.
     key: &'static str,
     shape: Shape,
 }
 
 /// Merges a list of the patch into one of the object, or deletes its values from it.
 fn merge_list(
-    there: Vec<Value>,
+    existing: Vec<Value>,
     new: Vec<Value>,
     elements: Elements,
     deletes: bool,
 ) -> Result<Vec<Value>, Failure> {
-    if there.is_empty() && new.is_empty() {
-        return Ok(there);
+    if existing.is_empty() && new.is_empty() {
+        return Ok(existing);
     }
-    if check_alike(&there, &new)? == Kind::Plain {
+    if check_same_type(&existing, &new)? == Kind::Scalars {
         if deletes {
-            let gone: BTreeSet<String> = new.iter().map(identity).collect();
-            return Ok(there.into_iter().filter(|value| !gone.contains(&identity(value))).collect());
+            let deleted: BTreeSet<String> = new.iter().map(identity).collect();
+            return Ok(existing.into_iter().filter(|value| !deleted.contains(&identity(value))).collect());
         }
         let mut seen = BTreeSet::new();
-        let all = there.iter().chain(&new);
+        let all = existing.iter().chain(&new);
         let merged = all.filter(|value| seen.insert(identity(value))).cloned().collect();
-        return arrange(merged, &new, &there, elements);
+        return arrange(merged, &new, &existing, elements);
     }
     if elements.key.is_empty() {
         let kind = if matches!(elements.shape, Shape::Map(..)) { "map" } else { "struct" };
         return Err(Failure::Other(format!("cannot merge lists without merge key for {kind}")));
     }
-    let (there, new) = follow_directives(there, new, elements.key)?;
-    let merged = merge_entries(there.clone(), new.clone(), elements)?;
-    arrange(merged, &new, &there, elements)
+    let (existing, new) = apply_directives(existing, new, elements.key)?;
+    let merged = merge_entries(existing.clone(), new.clone(), elements)?;
+    arrange(merged, &new, &existing, elements)
 }
 
-/// Whether entries are objects.
+/// The type of the entries of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Objects,
-    Plain,
+    Scalars,
 }
 
-/// Checks that all entries are of one type, and none is a list.
-fn check_alike(there: &[Value], new: &[Value]) -> Result<Kind, Failure> {
-    let mut all = there.iter().chain(new);
+/// Checks that all entries have the same type and none is a list.
+fn check_same_type(existing: &[Value], new: &[Value]) -> Result<Kind, Failure> {
+    let mut all = existing.iter().chain(new);
     let first = match all.next() {
         None => return Err(Failure::Other("no elements in any of the given slices".to_owned())),
         Some(Value::Array(_)) => return Err(Failure::Rejected),
         Some(Value::Null) => {
-            // The real server trips over it.
+            // kube-apiserver panics here.
             let message = "This request caused apiserver to panic. Look in the logs for details.";
             return Err(Failure::Other(message.to_owned()));
         }
@@ -257,13 +260,13 @@ fn check_alike(there: &[Value], new: &[Value]) -> Result<Kind, Failure> {
     };
     if all.any(|value| kind(value) != kind(first)) {
         let list = |values: &[Value]| text::shown(&Value::from(values.to_vec()));
-        let lists = format!("[{} {}]", list(there), list(new));
+        let lists = format!("[{} {}]", list(existing), list(new));
         return Err(Failure::Other(format!("list element types are not identical: {lists}")));
     }
-    Ok(if first.is_object() { Kind::Objects } else { Kind::Plain })
+    Ok(if first.is_object() { Kind::Objects } else { Kind::Scalars })
 }
 
-/// Checks that a `$setElementOrder` names the patch's entries, in the patch's order.
+/// Checks that a `$setElementOrder` contains the entries of the patch in the order of the patch.
 fn check_order(new: &[Value], order: &[Value], elements: Elements) -> Result<(), Failure> {
     if new.is_empty() || order.is_empty() {
         return Ok(());
@@ -272,9 +275,9 @@ fn check_order(new: &[Value], order: &[Value], elements: Elements) -> Result<(),
         if elements.key.is_empty() { Ok(identity(value)) } else { key_of(value, elements.key) }
     };
     if !elements.key.is_empty()
-        && let Some(strange) = new.iter().find(|value| !value.is_object())
+        && let Some(other) = new.iter().find(|value| !value.is_object())
     {
-        return Err(not_an_object(strange));
+        return Err(not_an_object(other));
     }
     let is_delete = |value: &&Value| directive_of(value).and_then(Value::as_str) == Some("delete");
     let mut rest = new.iter().filter(|value| !is_delete(value)).peekable();
@@ -300,7 +303,7 @@ fn check_order(new: &[Value], order: &[Value], elements: Elements) -> Result<(),
     )))
 }
 
-/// Puts merged entries in order: those that `order` names by it, the others as the server had them.
+/// Sorts merged entries: those in `order` by it, the others in the order of the server.
 fn arrange(
     merged: Vec<Value>,
     order: &[Value],
@@ -337,14 +340,16 @@ fn arrange(
     Ok(arranged)
 }
 
-/// Follows `$patch` in entries: deletes, or begins anew. Returns what is left of both lists.
-fn follow_directives(
-    there: Vec<Value>,
+/// Applies `$patch` in entries: deletes an entry, or replaces the list.
+///
+/// Returns the remaining entries of both lists.
+fn apply_directives(
+    existing: Vec<Value>,
     new: Vec<Value>,
     key: &str,
 ) -> Result<(Vec<Value>, Vec<Value>), Failure> {
     let mut plain = Vec::new();
-    let mut gone = BTreeSet::new();
+    let mut deleted = BTreeSet::new();
     let mut replace = false;
     for entry in new {
         let Some(directive) = directive_of(&entry) else {
@@ -353,7 +358,7 @@ fn follow_directives(
         };
         match directive.as_str() {
             Some("delete") => {
-                gone.insert(key_of(&entry, key)?);
+                deleted.insert(key_of(&entry, key)?);
             }
             Some("replace") => replace = true,
             Some("merge") => {
@@ -369,26 +374,30 @@ fn follow_directives(
     if replace {
         return Ok((plain, Vec::new()));
     }
-    let stays = |entry: &Value| entry.get(key).is_none_or(|value| !gone.contains(&identity(value)));
-    Ok((there.into_iter().filter(stays).collect(), plain))
+    let is_kept = |entry: &Value| entry.get(key).is_none_or(|value| !deleted.contains(&identity(value)));
+    Ok((existing.into_iter().filter(is_kept).collect(), plain))
 }
 
 /// Merges entries with the same key, and appends the others.
-fn merge_entries(mut there: Vec<Value>, new: Vec<Value>, elements: Elements) -> Result<Vec<Value>, Failure> {
-    let mut places: BTreeMap<String, usize> = BTreeMap::new();
-    for (place, entry) in there.iter().enumerate() {
+fn merge_entries(
+    mut existing: Vec<Value>,
+    new: Vec<Value>,
+    elements: Elements,
+) -> Result<Vec<Value>, Failure> {
+    let mut indexes: BTreeMap<String, usize> = BTreeMap::new();
+    for (index, entry) in existing.iter().enumerate() {
         if let Some(value) = entry.get(elements.key) {
-            places.entry(identity(value)).or_insert(place);
+            indexes.entry(identity(value)).or_insert(index);
         }
     }
     for entry in new {
         let key = key_of(&entry, elements.key)?;
-        let (Some(place), Value::Object(patch)) = (places.get(&key), &entry) else {
-            places.insert(key, there.len());
-            there.push(entry);
+        let (Some(index), Value::Object(patch)) = (indexes.get(&key), &entry) else {
+            indexes.insert(key, existing.len());
+            existing.push(entry);
             continue;
         };
-        if let Some(slot) = there.get_mut(*place) {
+        if let Some(slot) = existing.get_mut(*index) {
             let fields = match slot.take() {
                 Value::Object(fields) => fields,
                 _ => Map::new(),
@@ -396,10 +405,10 @@ fn merge_entries(mut there: Vec<Value>, new: Vec<Value>, elements: Elements) -> 
             *slot = Value::Object(merge_map(fields, patch.clone(), elements.shape)?);
         }
     }
-    Ok(there)
+    Ok(existing)
 }
 
-/// Where values stand first in a list.
+/// Returns the first position of each value in a list.
 fn ranks(
     list: &[Value],
     key: &impl Fn(&Value) -> Result<String, Failure>,
@@ -411,7 +420,7 @@ fn ranks(
     Ok(ranks)
 }
 
-/// What tells an entry apart: the value of its key field.
+/// Returns the identity of an entry: the value of its key field.
 fn key_of(entry: &Value, key: &str) -> Result<String, Failure> {
     if !entry.is_object() {
         return Err(not_an_object(entry));
@@ -422,7 +431,7 @@ fn key_of(entry: &Value, key: &str) -> Result<String, Failure> {
     })
 }
 
-/// A value as text that no other value has.
+/// Returns a text that is unique for a value.
 fn identity(value: &Value) -> String {
     value.to_string()
 }

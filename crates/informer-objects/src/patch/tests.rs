@@ -1,5 +1,5 @@
-//! Every patch that was recorded: what it made of the object before it, or the words with which it was refused.
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+//! All recorded patches: their results, or the errors with which kube-apiserver rejected them.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ fn sent(step: &Value) -> Vec<u8> {
     }
 }
 
-/// The type behind a path, if it is a built-in one.
+/// Returns the type of the objects at a path, if it is a built-in one.
 fn type_of(path: &str) -> Option<TypeId> {
     let path = path.split('?').next().unwrap();
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
@@ -40,10 +40,10 @@ fn type_of(path: &str) -> Option<TypeId> {
         [plural, ..] => plural,
         [] => return None,
     };
-    let found = |resource: &&informer_schema::Resource| {
+    let is_match = |resource: &&informer_schema::Resource| {
         resource.group == group && resource.version == version && resource.plural == *plural
     };
-    RESOURCES.iter().find(found).and_then(|resource| resource.of)
+    RESOURCES.iter().find(is_match).and_then(|resource| resource.of)
 }
 
 fn patch(step: &Value, object: &Value) -> Result<Value, Status> {
@@ -58,7 +58,7 @@ fn patch(step: &Value, object: &Value) -> Result<Value, Status> {
     }
 }
 
-/// What a recorded answer and ours may differ in: what the server stamps.
+/// Returns an object without the fields that the server sets and that may differ from the recording.
 fn plain(object: &Value) -> Value {
     let mut object = object.clone();
     for field in ["resourceVersion", "managedFields", "generation"] {
@@ -68,7 +68,7 @@ fn plain(object: &Value) -> Value {
     object
 }
 
-/// Empty lists and maps of optional fields are not stored.
+/// Removes empty lists and maps of optional fields, which are not stored.
 fn drop_empty(value: &mut Value) {
     if let Value::Object(fields) = value {
         for field in ["finalizers", "labels", "annotations"] {
@@ -81,7 +81,8 @@ fn drop_empty(value: &mut Value) {
     }
 }
 
-/// Whether all of one value is in another, which may have more fields; lists have the same entries in the same order.
+/// Whether a value is contained in another, which may have more fields; lists must have the same entries in
+/// the same order.
 fn is_part(part: &Value, whole: &Value) -> bool {
     match (part, whole) {
         (Value::Object(part), Value::Object(whole)) => {
@@ -94,8 +95,8 @@ fn is_part(part: &Value, whole: &Value) -> bool {
     }
 }
 
-/// What defaulting adds or another part of the server changes after the patch.
-const AFTERWARDS: &[(&str, &[&str], &str)] = &[
+/// The fields that defaulting or another part of the server changes after the patch.
+const LATER_CHANGES: &[(&str, &[&str], &str)] = &[
     ("strategic-replace-list", &["/spec/template/spec/containers"], "defaults of a new container"),
     ("strategic-add-container", &["/spec/template/spec/containers"], "defaults of a new container"),
     ("strategic-ports-merge", &["/spec/template/spec/containers"], "the default protocol of a port"),
@@ -116,8 +117,8 @@ const AFTERWARDS: &[(&str, &[&str], &str)] = &[
 ];
 
 #[test]
-fn recorded_patches() {
-    let (mut made, mut refused, mut wrong) = (0, 0, Vec::new());
+fn recorded_patches_have_the_recorded_result() {
+    let (mut succeeded, mut rejected, mut mismatches) = (0, 0, Vec::new());
     for file in ["patch", "crd", "crud", "leases_events", "delete", "namespaces"] {
         let mut objects: BTreeMap<String, Value> = BTreeMap::new();
         for step in steps(file) {
@@ -128,52 +129,54 @@ fn recorded_patches() {
             let status = response["status"].as_u64().unwrap();
             let applies = step["request"]["headers"]["content-type"] == "application/apply-patch+yaml";
             if step["request"]["method"] == "PATCH" && !applies {
-                let ours = objects.get(&object_path).map(|object| patch(&step, object));
-                match ours {
-                    Some(Ok(ours)) if status == 200 && response["body"]["kind"] == ours["kind"] => {
-                        let (mut ours, mut theirs) = (plain(&ours), plain(&response["body"]));
+                let actual = objects.get(&object_path).map(|object| patch(&step, object));
+                match actual {
+                    Some(Ok(actual)) if status == 200 && response["body"]["kind"] == actual["kind"] => {
+                        let (mut actual, mut expected) = (plain(&actual), plain(&response["body"]));
                         let (_, fields, _) =
-                            AFTERWARDS.iter().find(|(step, ..)| *step == name).unwrap_or(&("", &[], ""));
+                            LATER_CHANGES.iter().find(|(step, ..)| *step == name).unwrap_or(&("", &[], ""));
                         for field in *fields {
-                            // Entries get defaults; which there are, and in which order, is the patch's doing.
-                            if let (Some(Value::Array(ours)), Some(Value::Array(theirs))) =
-                                (ours.pointer(field), theirs.pointer(field))
-                                && !is_part(&ours.clone().into(), &theirs.clone().into())
+                            // Entries get defaults, but the patch determines which entries there are and
+                            // their order.
+                            if let (Some(Value::Array(actual)), Some(Value::Array(expected))) =
+                                (actual.pointer(field), expected.pointer(field))
+                                && !is_part(&actual.clone().into(), &expected.clone().into())
                             {
-                                wrong.push(format!("{file}/{name} {field}\n  {ours:?}\n  {theirs:?}"));
+                                mismatches
+                                    .push(format!("{file}/{name} {field}\n  {actual:?}\n  {expected:?}"));
                             }
-                            for object in [&mut ours, &mut theirs] {
+                            for object in [&mut actual, &mut expected] {
                                 let (parent, field) = field.rsplit_once('/').unwrap();
                                 object.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(field);
                             }
                         }
-                        if ours != theirs {
-                            wrong.push(format!("{file}/{name}\n  {ours}\n  {theirs}"));
+                        if actual != expected {
+                            mismatches.push(format!("{file}/{name}\n  {actual}\n  {expected}"));
                         }
-                        made += 1;
+                        succeeded += 1;
                     }
-                    Some(Err(ours)) => {
-                        let ours: Value = serde_json::from_slice(&ours.to_json()).unwrap();
-                        if ours != response["body"] {
-                            wrong.push(format!("{file}/{name}\n  {ours}\n  {}", response["body"]));
+                    Some(Err(actual)) => {
+                        let actual: Value = serde_json::from_slice(&actual.to_json()).unwrap();
+                        if actual != response["body"] {
+                            mismatches.push(format!("{file}/{name}\n  {actual}\n  {}", response["body"]));
                         }
-                        refused += 1;
+                        rejected += 1;
                     }
-                    // Shown as a table, as metadata or in protobuf.
-                    Some(Ok(ours)) if status == 200 => drop(objects.insert(object_path.clone(), ours)),
-                    // Something after the patch refuses, or there is no object.
+                    // The response is a table, metadata or protobuf.
+                    Some(Ok(actual)) if status == 200 => drop(objects.insert(object_path.clone(), actual)),
+                    // The request is rejected after the patch was applied, or there is no object.
                     Some(Ok(_)) | None => {}
                 }
             }
-            learn(&mut objects, &object_path, response);
+            record_object(&mut objects, &object_path, response);
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(made >= 55 && refused >= 18, "{made} {refused}");
+    assert!(mismatches.is_empty(), "{}", mismatches.join("\n"));
+    assert!(succeeded >= 55 && rejected >= 18, "{succeeded} {rejected}");
 }
 
-/// Remembers objects by their paths.
-fn learn(objects: &mut BTreeMap<String, Value>, path: &str, response: &Value) {
+/// Records an object by its path.
+fn record_object(objects: &mut BTreeMap<String, Value>, path: &str, response: &Value) {
     let body = &response["body"];
     let Some(name) = body["metadata"]["name"].as_str() else { return };
     if body["kind"] == "PartialObjectMetadata" || body["kind"] == "Scale" {
@@ -184,23 +187,23 @@ fn learn(objects: &mut BTreeMap<String, Value>, path: &str, response: &Value) {
 }
 
 #[test]
-fn content_types() {
+fn content_types_determine_the_patch_kind() {
     assert_eq!(PatchKind::of("application/merge-patch+json; charset=utf-8"), Some(PatchKind::Merge));
     assert_eq!(PatchKind::of("application/json"), None);
     assert_eq!(PatchKind::of("application/apply-patch+cbor"), None);
     assert!(PatchKind::accepted("application/strategic-merge-patch+json", true).is_err());
 }
 
-/// Answers of Go's libraries to the same objects and patches; a refusal is `null`.
+/// Results of Go's libraries for the same objects and patches; an error is `null`.
 #[test]
-fn json_patches() {
+fn json_patches_equal_those_of_go() {
     for (object, operations, expected) in [
         (json!({"a": [1, 2]}), json!([{"op": "add", "path": "/a/1", "value": 9}]), json!({"a": [1, 9, 2]})),
         (json!({"a": [1, 2]}), json!([{"op": "add", "path": "/a/-1", "value": 9}]), json!({"a": [1, 2, 9]})),
         (json!({"a": [1, 2]}), json!([{"op": "add", "path": "/a/3", "value": 9}]), json!(null)),
         (json!({"a": [1, 2]}), json!([{"op": "remove", "path": "/a/-1"}]), json!({"a": [1]})),
         (json!({"a": [1, 2]}), json!([{"op": "replace", "path": "/a/2", "value": 9}]), json!(null)),
-        // Not in the RFC: a field that is not there can be replaced.
+        // Not in the RFC: an absent field can be replaced.
         (json!({}), json!([{"op": "replace", "path": "/b", "value": 9}]), json!({"b": 9})),
         (json!({}), json!([{"op": "add", "path": "/b"}]), json!({"b": null})),
         (json!({"a": 1}), json!([{"op": "add", "path": "x/b", "value": 2}]), json!({"a": 1, "b": 2})),
@@ -225,8 +228,8 @@ fn json_patches() {
         (json!({"a": 1}), json!([null]), json!(null)),
         (json!({"a": 1}), json!(null), json!({"a": 1})),
     ] {
-        let ours = super::json(&object, operations.to_string().as_bytes()).unwrap_or(Value::Null);
-        assert_eq!(ours, expected, "{object} {operations}");
+        let actual = super::json(&object, operations.to_string().as_bytes()).unwrap_or(Value::Null);
+        assert_eq!(actual, expected, "{object} {operations}");
     }
     for (operations, expected) in [
         (
@@ -235,13 +238,13 @@ fn json_patches() {
         ),
         (json!([[]]), "json: cannot unmarshal array into Go value of type handlers.jsonPatchOp"),
     ] {
-        let refused = super::json(&json!({}), operations.to_string().as_bytes()).unwrap_err();
-        assert_eq!(refused.message, format!("error decoding patch: {expected}"));
+        let error = super::json(&json!({}), operations.to_string().as_bytes()).unwrap_err();
+        assert_eq!(error.message, format!("error decoding patch: {expected}"));
     }
 }
 
 #[test]
-fn what_is_strange_about_a_patch() {
+fn duplicate_and_unknown_fields_of_patches_are_reported() {
     let patch = br#"[{"op":"add","path":"/a","path":"/b","value":{"x":1,"x":2},"more":1}]"#;
     assert_eq!(
         problems(PatchKind::Json, patch),
@@ -255,9 +258,9 @@ fn what_is_strange_about_a_patch() {
     assert_eq!(problems(PatchKind::Merge, patch), [r#"duplicate field "data.a""#]);
 }
 
-/// Hostile patches end: copies of copies, and moves that only make things deeper.
+/// Hostile patches: copies of copies, and moves that only increase the depth.
 #[test]
-fn growth_has_an_end() {
+fn growth_by_patches_is_limited() {
     let double = json!({"op": "copy", "from": "/a", "path": "/a/x"});
     let doubled = Value::from(vec![double; 10_000]).to_string();
     let object = json!({"a": {"y": "x".repeat(1000)}});
@@ -276,12 +279,12 @@ fn growth_has_an_end() {
 }
 
 #[test]
-fn merges() {
+fn merge_patches_equal_those_of_go() {
     for (object, patch, expected) in [
         (json!({"a": {"b": 1}}), json!({"a": {"b": null, "c": 2}}), json!({"a": {"c": 2}})),
         (json!({}), json!({"a": {"b": null, "c": [{"d": null}, null]}}), json!({"a": {"c": [{}, null]}})),
         (json!({"a": [1]}), json!({"a": [{"b": null}]}), json!({"a": [{}]})),
-        // Where an object was, Go's library does not look into the list.
+        // Go's library does not examine a list that replaces an object.
         (json!({"a": {}}), json!({"a": [{"b": null}]}), json!({"a": [{"b": null}]})),
         (json!({"a": null}), json!({"a": {"b": null}}), json!({"a": {}})),
         (json!({"a": 1}), json!({"a": {"b": {"c": null}}}), json!({"a": {"b": {}}})),
@@ -291,7 +294,7 @@ fn merges() {
     assert_eq!(super::merge(&json!({}), b"null").unwrap_err().message, "Invalid JSON Patch");
 }
 
-/// Objects, patches, and what Go's library makes of them; all are parts of a Deployment.
+/// Objects, patches, and the results of Go's library; all are parts of a Deployment.
 const STRATEGIC: &[[&str; 3]] = &[
     [
         r#"{"metadata":{"finalizers":["a","b"]}}"#,
@@ -407,14 +410,14 @@ const STRATEGIC: &[[&str; 3]] = &[
 ];
 
 #[test]
-fn strategic_merges() {
+fn strategic_merge_patches_equal_those_of_go() {
     let of = type_of("/apis/apps/v1/namespaces/x/deployments/y").unwrap();
     for [object, patch, expected] in STRATEGIC {
         let object = serde_json::from_str(object).unwrap();
-        let ours = match super::strategic(of, &object, patch.as_bytes()) {
+        let actual = match super::strategic(of, &object, patch.as_bytes()) {
             Ok(patched) => text::compact(&patched),
             Err(status) => format!("ERR {}", status.message),
         };
-        assert_eq!(ours, *expected, "{object} {patch}");
+        assert_eq!(actual, *expected, "{object} {patch}");
     }
 }

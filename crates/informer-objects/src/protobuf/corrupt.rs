@@ -1,25 +1,26 @@
-//! Objects that their type does not allow, for those who want to see what a reader makes of them.
+//! Corruption of encoded objects, to test how decoders handle objects that do not match their type.
 //!
-//! Protobuf has no names: where an object has its `spec`, field 2, there is a number behind it. Everything else stays byte for byte.
+//! Protobuf has no names: the corruption puts a number at the position of `spec`, field 2. All other bytes
+//! are unchanged.
 
 use super::kinds::MAGIC;
 use super::read::{Payload, Reader};
 use super::write::Writer;
 
-/// The number of `spec` in every kind that has one, and of the items in every list.
-const SECOND: u16 = 2;
+/// The field number of `spec` in every kind that has one, and of `items` in every list.
+const SPEC_OR_ITEMS: u16 = 2;
 
-/// An object in its envelope whose `spec` is a number; none if there is no object.
+/// Returns an enveloped object with a number as its `spec`; `None` if there is no object.
 fn corrupted_object(object: &[u8]) -> Option<Vec<u8>> {
     in_envelope(object, |object| Some(corrupted_message(object)))
 }
 
-/// A list in its envelope with such an object in the first place; none if it has no items.
+/// Returns an enveloped list whose first object is corrupted; `None` if it has no items.
 pub fn corrupted_list(list: &[u8]) -> Option<Vec<u8>> {
-    in_envelope(list, |list| with_field(list, SECOND, |item| Some(corrupted_message(item))))
+    in_envelope(list, |list| with_field(list, SPEC_OR_ITEMS, |item| Some(corrupted_message(item))))
 }
 
-/// A frame of a watch with such an object, and with what follows the frame.
+/// Returns a watch frame whose object is corrupted, followed by the remaining bytes.
 pub fn corrupted_frame(bytes: &[u8]) -> Option<Vec<u8>> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     let (event, rest) = rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
@@ -35,12 +36,12 @@ fn in_envelope(object: &[u8], change: impl FnOnce(&[u8]) -> Option<Vec<u8>>) -> 
 
 fn corrupted_message(message: &[u8]) -> Vec<u8> {
     let mut writer = Writer::default();
-    writer.integer(SECOND, 7);
+    writer.integer(SPEC_OR_ITEMS, 7);
     writer.bytes(message);
     writer.finish()
 }
 
-/// A message with the first field of a number changed.
+/// Returns a message in which the first field with a number is changed.
 fn with_field(message: &[u8], number: u16, change: impl FnOnce(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     let mut reader = Reader::new("", message);
     loop {
@@ -70,20 +71,20 @@ mod tests {
         json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}, "spec": spec})
     }
 
-    fn why(bytes: &[u8]) -> String {
-        decode(bytes, ("", "")).unwrap_err().why
+    fn error_message(bytes: &[u8]) -> String {
+        decode(bytes, ("", "")).unwrap_err().message
     }
 
     #[test]
-    fn a_spec_is_a_number() {
+    fn corrupted_object_has_a_number_as_spec() {
         let object = encode(&pod()).unwrap();
         let changed = corrupted_object(&object).unwrap();
-        assert_eq!(why(&changed), "proto: wrong wireType = 0 for field spec");
+        assert_eq!(error_message(&changed), "proto: wrong wireType = 0 for field spec");
         assert_eq!(changed.len(), object.len() + 2);
 
         let list = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [pod(), pod()]});
         let changed = corrupted_list(&encode(&list).unwrap()).unwrap();
-        assert_eq!(why(&changed), "proto: wrong wireType = 0 for field spec");
+        assert_eq!(error_message(&changed), "proto: wrong wireType = 0 for field spec");
         let empty = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []});
         assert_eq!(corrupted_list(&encode(&empty).unwrap()), None);
 
@@ -91,7 +92,11 @@ mod tests {
         frame(&mut good, "ADDED", &object);
         frame(&mut bad, "ADDED", &corrupted_object(&object).unwrap());
         assert_eq!(corrupted_frame(&good), Some(bad.clone()));
-        assert_eq!(corrupted_frame(&good.repeat(2)), Some([bad, good].concat()), "the first of two");
+        assert_eq!(
+            corrupted_frame(&good.repeat(2)),
+            Some([bad, good].concat()),
+            "only the first frame is corrupted"
+        );
         assert_eq!(
             (corrupted_object(b"{}"), corrupted_frame(b"{}"), corrupted_frame(&[0, 0, 0, 9, 1])),
             (None, None, None)
@@ -99,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spec_is_the_second_field() {
+    fn spec_is_field_2_of_every_kind() {
         for row in RESOURCES {
             let api_version = if row.group.is_empty() {
                 row.version.to_owned()
@@ -108,7 +113,7 @@ mod tests {
             };
             let Some(message) = message_of(&api_version, row.kind) else { continue };
             let spec = message.get().parts.iter().find(|part| part.name == "spec");
-            assert!(spec.is_none_or(|part| part.number == SECOND), "{api_version} {}", row.kind);
+            assert!(spec.is_none_or(|part| part.number == SPEC_OR_ITEMS), "{api_version} {}", row.kind);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Messages as JSON values.
+//! Decoding of protobuf messages into JSON values.
 //!
-//! A field that comes again replaces what came before, except that messages are merged and lists grow, as in Go. Unknown numbers
-//! are passed over. Depth is limited, and each byte is looked at a bounded number of times.
+//! A repeated field replaces the previous one, but messages are merged and lists grow, as in Go. Unknown
+//! field numbers are skipped. Depth is limited, and each byte is read a bounded number of times.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use informer_schema::{Message, MessageId, Part, Wire};
 use jiff::Timestamp;
 use serde_json::{Map, Number, Value};
 
-use super::read::{Payload, Reader, low, wrong};
+use super::read::{Payload, Reader, low_32_bits, wrong_wire_type};
 use crate::text::{self, Duplicates, MAX_DEPTH, times};
 
 /// Adds the fields of a message to those of an object.
@@ -27,7 +27,7 @@ pub(super) fn message(
     while let Some((number, payload)) = reader.next()? {
         let Some(part) = of.part(number) else { continue };
         match part.wire {
-            // Its fields are the object's.
+            // The fields of this message belong to the enclosing object.
             Wire::Message(id) if part.name.is_empty() => {
                 message(id.get(), data(payload, part)?, depth + 1, into)?;
             }
@@ -54,9 +54,9 @@ pub(super) fn message(
     Ok(())
 }
 
-/// What is empty and cannot be absent says nothing.
+/// Sets a field, or removes it if the value is empty and the field cannot be absent.
 fn set(into: &mut Map<String, Value>, part: &Part, value: Value) {
-    let says_nothing = match &value {
+    let is_default = match &value {
         Value::Null => true,
         Value::Bool(value) => !value,
         Value::Number(number) => part.wire != Wire::IntOrString && number.as_f64() == Some(0.0),
@@ -64,7 +64,7 @@ fn set(into: &mut Map<String, Value>, part: &Part, value: Value) {
         Value::Object(fields) => fields.is_empty(),
         Value::Array(_) => false,
     };
-    if says_nothing && !part.pointer {
+    if is_default && !part.pointer {
         into.remove(part.name);
     } else {
         into.insert(part.name.to_owned(), value);
@@ -93,7 +93,7 @@ fn add_items(
     Ok(())
 }
 
-/// An entry of a map; a value that is left out is empty.
+/// Decodes an entry of a map; an absent value is empty.
 fn entry(part: &Part, values: Wire, bytes: &[u8], depth: usize) -> Result<(String, Value), String> {
     let (mut key, mut found) = (String::new(), None);
     let mut reader = Reader::new(part.name, bytes);
@@ -117,12 +117,14 @@ fn entry(part: &Part, values: Wire, bytes: &[u8], depth: usize) -> Result<(Strin
 fn value(part: &Part, wire: Wire, payload: Payload<'_>, depth: usize) -> Result<Value, String> {
     match (wire, payload) {
         (Wire::Boolean, Payload::Varint(value)) => Ok((value != 0).into()),
-        (Wire::Int32, Payload::Varint(value)) => Ok(low(value).into()),
+        (Wire::Int32, Payload::Varint(value)) => Ok(low_32_bits(value).into()),
         (Wire::Int64, Payload::Varint(value)) => Ok(value.cast_signed().into()),
         (Wire::Double, Payload::Fixed64(bits)) => Ok(number(f64::from_bits(bits))),
         (Wire::String, Payload::Data(bytes)) => Ok(string(bytes).into()),
         (Wire::Bytes, Payload::Data(bytes)) => Ok(STANDARD.encode(bytes).into()),
-        (Wire::Boolean | Wire::Int32 | Wire::Int64 | Wire::Double, other) => Err(wrong(other, part.name)),
+        (Wire::Boolean | Wire::Int32 | Wire::Int64 | Wire::Double, other) => {
+            Err(wrong_wire_type(other, part.name))
+        }
         (Wire::Message(id), payload) => nested(id, data(payload, part)?, depth),
         (Wire::Quantity, payload) => Ok(match fields::<1>(part, data(payload, part)?)? {
             [None] => "0".into(),
@@ -141,7 +143,7 @@ fn nested(id: MessageId, bytes: &[u8], depth: usize) -> Result<Value, String> {
     Ok(Value::Object(fields))
 }
 
-/// JSON in a message.
+/// Decodes JSON in a message.
 fn raw(part: &Part, bytes: &[u8]) -> Result<Value, String> {
     let [text] = fields::<1>(part, bytes)?;
     match text.map(|text| data(text, part)).transpose()? {
@@ -158,20 +160,20 @@ fn int_or_string(part: &Part, bytes: &[u8]) -> Result<Value, String> {
     }
 }
 
-/// No time is `null`; Go's zero is no time either.
+/// Decodes a time; an absent time and Go's zero time are `null`.
 fn time(part: &Part, wire: Wire, bytes: &[u8]) -> Result<Value, String> {
     const ZERO: i64 = -62_135_596_800;
     if bytes.is_empty() {
         return Ok(Value::Null);
     }
     let [seconds, nanoseconds] = fields::<2>(part, bytes)?;
-    let whole = |payload: Option<Payload<'_>>| match payload.unwrap_or(Payload::Varint(0)) {
+    let integer = |payload: Option<Payload<'_>>| match payload.unwrap_or(Payload::Varint(0)) {
         Payload::Varint(value) => Ok(value),
-        other => Err(wrong(other, part.name)),
+        other => Err(wrong_wire_type(other, part.name)),
     };
-    let seconds = whole(seconds)?.cast_signed();
+    let seconds = integer(seconds)?.cast_signed();
     let micro = wire == Wire::MicroTime;
-    let nanoseconds = if micro { low(whole(nanoseconds)?) / 1000 * 1000 } else { 0 };
+    let nanoseconds = if micro { low_32_bits(integer(nanoseconds)?) / 1000 * 1000 } else { 0 };
     if seconds == ZERO && nanoseconds == 0 {
         return Ok(Value::Null);
     }
@@ -180,16 +182,16 @@ fn time(part: &Part, wire: Wire, bytes: &[u8]) -> Result<Value, String> {
     Ok(if micro { times::with_micros(time) } else { times::written(time) }.into())
 }
 
-/// Lists of texts, and what is one thing or another in JSON.
+/// Decodes lists of strings, and values that have one of two types in JSON.
 fn choice(part: &Part, wire: Wire, bytes: &[u8], depth: usize) -> Result<Value, String> {
     let mut reader = Reader::new(part.name, bytes);
     let mut list = Vec::new();
     let mut chosen = None;
-    let mut yes = false;
+    let mut flag = false;
     while let Some((number, payload)) = reader.next()? {
         match (wire, number) {
             (Wire::Strings, 1) | (Wire::OrStrings(_), 2) => list.push(string(data(payload, part)?).into()),
-            (Wire::OrBoolean(_), 1) => yes = matches!(payload, Payload::Varint(value) if value != 0),
+            (Wire::OrBoolean(_), 1) => flag = matches!(payload, Payload::Varint(value) if value != 0),
             (Wire::OrList(id), 2) => list.push(nested(id, data(payload, part)?, depth)?),
             (Wire::OrBoolean(id), 2) | (Wire::OrList(id) | Wire::OrStrings(id), 1) => {
                 chosen = Some(nested(id, data(payload, part)?, depth)?);
@@ -199,18 +201,18 @@ fn choice(part: &Part, wire: Wire, bytes: &[u8], depth: usize) -> Result<Value, 
     }
     Ok(match (chosen, wire) {
         (Some(chosen), _) => chosen,
-        (None, Wire::OrBoolean(_)) => yes.into(),
+        (None, Wire::OrBoolean(_)) => flag.into(),
         (None, _) => Value::Array(list),
     })
 }
 
-/// The fields with the numbers from 1 to N, the last of each.
+/// Returns the last field of each number from 1 to N.
 fn fields<'a, const N: usize>(part: &'a Part, bytes: &'a [u8]) -> Result<[Option<Payload<'a>>; N], String> {
     let mut found = [None; N];
     let mut reader = Reader::new(part.name, bytes);
     while let Some((number, payload)) = reader.next()? {
-        let place = usize::try_from(number).unwrap_or_default().wrapping_sub(1);
-        if let Some(field) = found.get_mut(place) {
+        let index = usize::try_from(number).unwrap_or_default().wrapping_sub(1);
+        if let Some(field) = found.get_mut(index) {
             *field = Some(payload);
         }
     }
@@ -220,7 +222,7 @@ fn fields<'a, const N: usize>(part: &'a Part, bytes: &'a [u8]) -> Result<[Option
 fn data<'a>(payload: Payload<'a>, part: &Part) -> Result<&'a [u8], String> {
     match payload {
         Payload::Data(data) => Ok(data),
-        other => Err(wrong(other, part.name)),
+        other => Err(wrong_wire_type(other, part.name)),
     }
 }
 
@@ -228,11 +230,11 @@ fn string(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Whole numbers are written without a fraction, as Go writes them.
+/// Returns a number; integers have no fraction, as in Go.
 fn number(value: f64) -> Value {
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    if value.fract() == 0.0 && value.abs() < EXACT {
-        #[expect(clippy::cast_possible_truncation, reason = "it is whole and has no more than 53 bits")]
+    const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+    if value.fract() == 0.0 && value.abs() < MAX_EXACT {
+        #[expect(clippy::cast_possible_truncation, reason = "an integer of at most 53 bits")]
         return Value::from(value as i64);
     }
     Number::from_f64(value).map_or(Value::Null, Value::Number)

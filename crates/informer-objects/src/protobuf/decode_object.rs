@@ -1,31 +1,33 @@
-//! Objects that arrive as protobuf: out of the envelope, then read by the message of their kind.
+//! Decoding of protobuf objects: unwraps the envelope, then decodes the message of the kind.
 
 use serde_json::{Map, Value};
 
 use super::kinds::{MAGIC, message_of};
-use super::read::{ObjectDecodeError, Payload, Reader, wrong};
+use super::read::{ObjectDecodeError, Payload, Reader, wrong_wire_type};
 use crate::text::versions::split_api_version;
 use crate::text::{MAX_DEPTH, depth_of, quoted};
 
-/// An object out of its envelope.
+/// An object without its envelope.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct DecodedObject {
     pub api_version: String,
     pub kind: String,
-    /// As JSON, with `kind` and `apiVersion`. Empty values of what Go always has are left out, as they say nothing.
+    /// The JSON value with `kind` and `apiVersion`.
+    ///
+    /// Empty values of fields that Go always writes are omitted.
     pub object: Value,
 }
 
-/// Reads an object. `expected` (apiVersion, kind) stands in for what the envelope does not say.
+/// Decodes an object; `expected` (apiVersion, kind) applies if the envelope has no type.
 pub(crate) fn decode(bytes: &[u8], expected: (&str, &str)) -> Result<DecodedObject, ObjectDecodeError> {
-    let unrecognized = |why: String| ObjectDecodeError { of: None, why };
+    let unrecognized = |message: String| ObjectDecodeError { type_meta: None, message };
     let envelope = Envelope::read(bytes).map_err(unrecognized)?;
-    let or = |said: String, expected: &str| if said.is_empty() { expected.to_owned() } else { said };
+    let or = |text: String, expected: &str| if text.is_empty() { expected.to_owned() } else { text };
     let api_version = or(envelope.api_version, expected.0);
     let kind = or(envelope.kind, expected.1);
     match object(envelope.object, &api_version, &kind) {
         Ok(object) => Ok(DecodedObject { api_version, kind, object }),
-        Err(why) => Err(ObjectDecodeError { of: Some((api_version, kind)), why }),
+        Err(message) => Err(ObjectDecodeError { type_meta: Some((api_version, kind)), message }),
     }
 }
 
@@ -42,11 +44,11 @@ fn object(bytes: &[u8], api_version: &str, kind: &str) -> Result<Value, String> 
         fields.insert("apiVersion".to_owned(), api_version.into());
     }
     let object = Value::Object(fields);
-    // JSON inside of messages has depths of its own.
+    // JSON inside messages adds its own depth.
     if depth_of(&object) > MAX_DEPTH { Err("exceeded max depth".to_owned()) } else { Ok(object) }
 }
 
-/// What is around an object.
+/// The envelope of an object.
 #[derive(Debug, Default)]
 struct Envelope<'a> {
     api_version: String,
@@ -74,8 +76,8 @@ impl<'a> Envelope<'a> {
             match (number, payload) {
                 (1, Payload::Data(data)) => envelope.read_type(data)?,
                 (2, Payload::Data(data)) => envelope.object = data,
-                (1, other) => return Err(wrong(other, "TypeMeta")),
-                (2, other) => return Err(wrong(other, "Raw")),
+                (1, other) => return Err(wrong_wire_type(other, "TypeMeta")),
+                (2, other) => return Err(wrong_wire_type(other, "Raw")),
                 _ => {}
             }
         }
@@ -88,8 +90,8 @@ impl<'a> Envelope<'a> {
             match (number, payload) {
                 (1, Payload::Data(text)) => self.api_version = String::from_utf8_lossy(text).into_owned(),
                 (2, Payload::Data(text)) => self.kind = String::from_utf8_lossy(text).into_owned(),
-                (1, other) => return Err(wrong(other, "APIVersion")),
-                (2, other) => return Err(wrong(other, "Kind")),
+                (1, other) => return Err(wrong_wire_type(other, "APIVersion")),
+                (2, other) => return Err(wrong_wire_type(other, "Kind")),
                 _ => {}
             }
         }

@@ -1,19 +1,19 @@
-//! The description of the API in the older format, as protobuf: what `kubectl` reads when the newer format has no answer.
+//! The `OpenAPI` 2 document as protobuf: `kubectl` reads it if `OpenAPI` 3 is not available.
 //!
-//! The messages are those of the `OpenAPI` 2 format of the gnostic project. Definitions are written whole, extensions included; paths are not
-//! written at all, since nobody is known to read them in this form.
+//! The messages are those of the `OpenAPI` 2 format of the gnostic project. Definitions are written
+//! completely, including extensions; paths are omitted because no known client reads them in this form.
 
 use serde_json::{Map, Value};
 
 use super::write::Writer;
 use crate::text::to_yaml;
 
-/// A document that would be written as JSON.
+/// Encodes a document given as JSON.
 pub fn document(document: &Value) -> Vec<u8> {
     let mut out = Writer::default();
     let definitions = document.get("definitions").and_then(Value::as_object);
     out.nested(9, |out| named_schemas(out, definitions));
-    // Present, though empty: a document must have it.
+    // Empty, but required in a document.
     out.nested(8, |_| {});
     out.nested(2, |out| {
         out.text(2, text(&document["info"], "version"));
@@ -32,7 +32,7 @@ fn named_schemas(out: &mut Writer, schemas: Option<&Map<String, Value>>) {
     }
 }
 
-/// Schemas come from bodies that were parsed with a limit of their depth.
+/// Writes a schema; its depth was limited when the body was decoded.
 fn schema(out: &mut Writer, schema: &Value) {
     let Some(fields) = schema.as_object() else { return };
     for (name, value) in fields.iter().rev().filter(|(name, _)| name.starts_with("x-")) {
@@ -56,7 +56,7 @@ fn schema(out: &mut Writer, schema: &Value) {
     }
 }
 
-/// What a schema says about what is inside, and which values it takes.
+/// Writes nested schemas and allowed values.
 fn children(out: &mut Writer, fields: &Map<String, Value>) {
     if let Some(properties) = fields.get("properties").and_then(Value::as_object) {
         out.nested(25, |out| named_schemas(out, Some(properties)));
@@ -80,7 +80,7 @@ fn children(out: &mut Writer, fields: &Map<String, Value>) {
     }
 }
 
-/// What a schema says about numbers and sizes.
+/// Writes limits of numbers and sizes.
 fn limits(out: &mut Writer, fields: &Map<String, Value>) {
     let whole = |out: &mut Writer, number: u16, name: &str| {
         if let Some(value) = fields.get(name).and_then(Value::as_i64) {
@@ -92,14 +92,14 @@ fn limits(out: &mut Writer, fields: &Map<String, Value>) {
             out.double(number, value);
         }
     };
-    let holds = |out: &mut Writer, number: u16, name: &str| {
+    let flag = |out: &mut Writer, number: u16, name: &str| {
         if fields.get(name).and_then(Value::as_bool) == Some(true) {
             out.boolean(number, true);
         }
     };
     whole(out, 18, "minProperties");
     whole(out, 17, "maxProperties");
-    holds(out, 16, "uniqueItems");
+    flag(out, 16, "uniqueItems");
     whole(out, 15, "minItems");
     whole(out, 14, "maxItems");
     if let Some(pattern) = fields.get("pattern").and_then(Value::as_str) {
@@ -107,14 +107,14 @@ fn limits(out: &mut Writer, fields: &Map<String, Value>) {
     }
     whole(out, 12, "minLength");
     whole(out, 11, "maxLength");
-    holds(out, 10, "exclusiveMinimum");
+    flag(out, 10, "exclusiveMinimum");
     fraction(out, 9, "minimum");
-    holds(out, 8, "exclusiveMaximum");
+    flag(out, 8, "exclusiveMaximum");
     fraction(out, 7, "maximum");
     fraction(out, 6, "multipleOf");
 }
 
-/// Any value travels as YAML.
+/// Writes a value as YAML.
 fn any(out: &mut Writer, value: &Value) {
     out.text(2, &to_yaml(value));
 }
@@ -134,8 +134,8 @@ mod tests {
     use super::document;
 
     #[test]
-    fn fields_come_in_the_order_of_their_numbers() {
-        let made = document(&json!({
+    fn fields_are_sorted_by_number() {
+        let bytes = document(&json!({
             "swagger": "2.0",
             "info": {"title": "T", "version": "v"},
             "paths": {"/a": {}},
@@ -144,10 +144,10 @@ mod tests {
                 "B": {"type": "integer", "minLength": 3},
             },
         }));
-        assert!(made.starts_with(b"\n\x032.0\x12\x06\n\x01T\x12\x01v\x42\x00\x4a"), "{made:?}");
+        assert!(bytes.starts_with(b"\n\x032.0\x12\x06\n\x01T\x12\x01v\x42\x00\x4a"), "{bytes:?}");
         let b = b"\n\x01B\x12\x0e\x60\x03\xb2\x01\x09\n\x07integer";
-        assert!(made.ends_with(b), "{made:?}");
+        assert!(bytes.ends_with(b), "{bytes:?}");
         let x = b"\xca\x01\x18\n\x16\n\x01x\x12\x11\n\x0f#/definitions/B";
-        assert!(made.windows(x.len()).any(|part| part == x), "{made:?}");
+        assert!(bytes.windows(x.len()).any(|part| part == x), "{bytes:?}");
     }
 }

@@ -1,7 +1,8 @@
-//! JSON values as messages.
+//! Encoding of JSON values as protobuf messages.
 //!
-//! Total: what does not fit its field is written as if it were empty, since objects were read into their types long before.
-//! What is no pointer in Go is written even when JSON leaves it out. Fields go from the last to the first, as [`Writer`] wants it.
+//! Never fails: a value that does not fit its field is written as empty, because objects were decoded into
+//! their types before. A field that is not a pointer in Go is written even if JSON omits it. Fields are
+//! written from the last to the first, as [`Writer`] requires.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,11 +13,11 @@ use serde_json::Value;
 use super::write::Writer;
 use crate::field_management::fields_text;
 
-/// The fields of an object.
+/// Writes the fields of an object.
 pub(super) fn message(writer: &mut Writer, of: &Message, object: &Value) {
     for field in of.parts.iter().rev() {
         match field.wire {
-            // Its fields are the object's.
+            // The fields of this message belong to the enclosing object.
             Wire::Message(id) if field.name.is_empty() => {
                 writer.nested(field.number, |writer| message(writer, id.get(), object));
             }
@@ -25,102 +26,102 @@ pub(super) fn message(writer: &mut Writer, of: &Message, object: &Value) {
     }
 }
 
-fn part(writer: &mut Writer, part: &Part, given: &Value) {
+fn part(writer: &mut Writer, part: &Part, json: &Value) {
     let number = part.number;
     match part.wire {
         Wire::List(items) => {
-            for item in list(given).iter().rev() {
+            for item in list(json).iter().rev() {
                 value(writer, number, *items, item);
             }
         }
         Wire::Map(values) => {
-            for (key, item) in given.as_object().into_iter().flatten().rev() {
+            for (key, item) in json.as_object().into_iter().flatten().rev() {
                 writer.nested(number, |writer| {
                     value(writer, 2, *values, item);
                     writer.text(1, key);
                 });
             }
         }
-        _ if part.pointer && given.is_null() => {}
-        wire => value(writer, number, wire, given),
+        _ if part.pointer && json.is_null() => {}
+        wire => value(writer, number, wire, json),
     }
 }
 
-fn value(writer: &mut Writer, number: u16, wire: Wire, given: &Value) {
+fn value(writer: &mut Writer, number: u16, wire: Wire, json: &Value) {
     match wire {
-        Wire::Boolean => writer.boolean(number, given.as_bool().unwrap_or_default()),
-        Wire::Int32 | Wire::Int64 => writer.integer(number, given.as_i64().unwrap_or_default()),
-        Wire::Double => writer.double(number, given.as_f64().unwrap_or_default()),
-        Wire::String => writer.text(number, text(given)),
+        Wire::Boolean => writer.boolean(number, json.as_bool().unwrap_or_default()),
+        Wire::Int32 | Wire::Int64 => writer.integer(number, json.as_i64().unwrap_or_default()),
+        Wire::Double => writer.double(number, json.as_f64().unwrap_or_default()),
+        Wire::String => writer.text(number, text(json)),
         Wire::Bytes => {
-            // Bytes that are not there differ from no bytes.
-            if let Some(text) = given.as_str() {
+            // Absent bytes differ from empty bytes.
+            if let Some(text) = json.as_str() {
                 writer.data(number, &STANDARD.decode(text).unwrap_or_default());
             }
         }
-        Wire::Message(id) => writer.nested(number, |writer| message(writer, id.get(), given)),
-        _ => writer.nested(number, |writer| special(writer, wire, given)),
+        Wire::Message(id) => writer.nested(number, |writer| message(writer, id.get(), json)),
+        _ => writer.nested(number, |writer| special(writer, wire, json)),
     }
 }
 
-/// What is a message of its own and something simpler in JSON.
-fn special(writer: &mut Writer, wire: Wire, given: &Value) {
+/// Writes a value that is a message in protobuf and simpler in JSON.
+fn special(writer: &mut Writer, wire: Wire, json: &Value) {
     match wire {
-        Wire::Quantity => writer.text(1, given.as_str().unwrap_or("0")),
-        Wire::Time | Wire::MicroTime => time(writer, wire, text(given)),
+        Wire::Quantity => writer.text(1, json.as_str().unwrap_or("0")),
+        Wire::Time | Wire::MicroTime => time(writer, wire, text(json)),
         Wire::IntOrString => {
-            writer.text(3, text(given));
-            writer.integer(2, given.as_i64().unwrap_or_default());
-            writer.boolean(1, given.is_string());
+            writer.text(3, text(json));
+            writer.integer(2, json.as_i64().unwrap_or_default());
+            writer.boolean(1, json.is_string());
         }
-        Wire::Fields if !given.is_null() => writer.text(1, &fields_text(given)),
-        Wire::Raw if !given.is_null() => writer.text(1, &given.to_string()),
-        Wire::Strings => texts(writer, 1, given),
+        Wire::Fields if !json.is_null() => writer.text(1, &fields_text(json)),
+        Wire::Raw if !json.is_null() => writer.text(1, &json.to_string()),
+        Wire::Strings => texts(writer, 1, json),
         Wire::OrBoolean(id) => {
-            either(writer, 2, id, given);
-            // An object means yes, too.
-            writer.boolean(1, given.as_bool().unwrap_or(given.is_object()));
+            either(writer, 2, id, json);
+            // An object also means true.
+            writer.boolean(1, json.as_bool().unwrap_or(json.is_object()));
         }
         Wire::OrList(id) => {
-            for item in list(given).iter().rev() {
+            for item in list(json).iter().rev() {
                 value(writer, 2, Wire::Message(id), item);
             }
-            either(writer, 1, id, given);
+            either(writer, 1, id, json);
         }
         Wire::OrStrings(id) => {
-            texts(writer, 2, given);
-            either(writer, 1, id, given);
+            texts(writer, 2, json);
+            either(writer, 1, id, json);
         }
         _ => {}
     }
 }
 
-fn either(writer: &mut Writer, number: u16, of: MessageId, given: &Value) {
-    if given.is_object() {
-        value(writer, number, Wire::Message(of), given);
+fn either(writer: &mut Writer, number: u16, of: MessageId, json: &Value) {
+    if json.is_object() {
+        value(writer, number, Wire::Message(of), json);
     }
 }
 
-/// Nothing for no time.
+/// Writes a time; nothing if it is absent.
 fn time(writer: &mut Writer, wire: Wire, text: &str) {
     let Ok(time) = text.parse::<Timestamp>() else { return };
-    // Fractions count forward, before 1970 too.
+    // Fractions are counted forward, also before 1970.
     let micros = time.as_microsecond();
     let fraction = if wire == Wire::MicroTime { micros.rem_euclid(1_000_000) * 1000 } else { 0 };
     writer.integer(2, fraction);
     writer.integer(1, micros.div_euclid(1_000_000));
 }
 
-fn texts(writer: &mut Writer, number: u16, given: &Value) {
-    for item in list(given).iter().rev() {
+fn texts(writer: &mut Writer, number: u16, json: &Value) {
+    for item in list(json).iter().rev() {
         writer.text(number, text(item));
     }
 }
 
-fn text(given: &Value) -> &str {
-    given.as_str().unwrap_or_default()
+fn text(json: &Value) -> &str {
+    json.as_str().unwrap_or_default()
 }
 
-fn list(given: &Value) -> &[Value] {
-    given.as_array().map_or(&[], Vec::as_slice)
+fn list(json: &Value) -> &[Value] {
+    json.as_array().map_or(&[], Vec::as_slice)
 }

@@ -1,19 +1,21 @@
-//! What the envelope of an object begins with, and which message belongs to a kind.
+//! The prefix of the envelope of objects, and the message of each kind.
 //!
-//! A kind has at most one message. Bytes are neither read nor written here.
+//! A kind has at most one message. Nothing here reads or writes bytes.
 
 use informer_schema::{Message, MessageId, RESOURCES};
 
 use crate::text::versions::split_api_version;
 
-/// What every object begins with.
+/// The prefix of every object.
 pub(super) const MAGIC: &[u8] = b"k8s\0";
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 const META_BETA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1beta1";
 const DISCOVERY: &str = "io.k8s.api.apidiscovery.v2";
 
-/// The message of a kind. Kinds that belong to no group in particular (`Status`, `DeleteOptions`) are found in every group.
+/// Returns the message of a kind.
+///
+/// Kinds that belong to no particular group (`Status`, `DeleteOptions`) are found in every group.
 pub(super) fn message_of(api_version: &str, kind: &str) -> Option<MessageId> {
     let (group, version) = split_api_version(api_version);
     let package = match (group, version) {

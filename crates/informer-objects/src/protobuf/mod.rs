@@ -1,8 +1,9 @@
-//! Objects as protobuf, as a kube-apiserver writes and reads them: [`encode`] and `decode`, and [`frame`] for watches.
+//! Objects as protobuf, as kube-apiserver reads and writes them: [`encode`] and `decode`, and [`frame`] for
+//! watches.
 //!
-//! Pure: JSON values in, bytes out, and back. The messages are those of `informer-schema`, so there is one for every built-in kind, for lists of
-//! them, for metadata alone, statuses, options and discovery, and none for tables and custom objects. Who asked for protobuf and whether
-//! an object is valid is not known here.
+//! Pure: JSON values in, bytes out, and back. The messages are those of `informer-schema`: one for every
+//! built-in kind and for lists of them, for metadata, statuses, options and discovery; none for tables and
+//! custom objects. Nothing here knows which encoding a client accepts or whether an object is valid.
 
 mod corrupt;
 mod decode;
@@ -33,11 +34,12 @@ pub(crate) fn is_known(api_version: &str, kind: &str) -> bool {
     message_of(api_version, kind).is_some()
 }
 
-/// An object, a list or a status as protobuf, in the envelope that names its kind. The value is what would be written as JSON,
-/// `kind` and `apiVersion` included; none for what has no message.
+/// Encodes an object, a list or a status in the envelope that names its kind; `None` if it has no message.
+///
+/// The value is the one that would be written as JSON, including `kind` and `apiVersion`.
 pub fn encode(object: &Value) -> Option<Vec<u8>> {
-    let said = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
-    let (api_version, kind) = (said("apiVersion"), said("kind"));
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
     let message = message_of(api_version, kind)?.get();
     let mut writer = Writer::default();
     writer.text(4, "");
@@ -51,7 +53,9 @@ pub fn encode(object: &Value) -> Option<Vec<u8>> {
     Some(writer.finish())
 }
 
-/// Writes a frame of a watch with its length before it. The object has its own envelope, and is copied once.
+/// Writes a watch frame with its length prefix.
+///
+/// The object has its own envelope and is copied once.
 pub fn frame(out: &mut Vec<u8>, kind: &str, object: &[u8]) {
     let mut head = Writer::default();
     head.open(1, object.len());

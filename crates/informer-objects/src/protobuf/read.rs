@@ -1,17 +1,18 @@
-//! Bytes of protobuf, field by field.
+//! Reading of protobuf fields.
 //!
-//! Nothing is trusted: lengths end within the bytes, numbers within 64 bits, and groups, which nobody writes any more, are passed over
-//! without recursion. The texts of errors are those of the real server's readers.
+//! The input is untrusted: lengths are checked against the remaining bytes, numbers against 64 bits, and
+//! groups, which are obsolete, are skipped without recursion. The error texts are those of kube-apiserver's
+//! decoders.
 
-/// The fields of a message.
+/// A reader of the fields of a message.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
-    /// The message's name, for errors.
+    /// The name of the message, for errors.
     name: &'a str,
 }
 
-/// What a field holds.
+/// The value of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Payload<'a> {
     Varint(u64),
@@ -28,29 +29,29 @@ impl<'a> Reader<'a> {
         Reader { rest: bytes, name }
     }
 
-    /// How many bytes were not read yet.
+    /// Returns the number of bytes left.
     pub(super) fn left(&self) -> usize {
         self.rest.len()
     }
 
-    /// The next field's number and what it holds; none at the end.
+    /// Returns the number and the value of the next field; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<(u64, Payload<'a>)>, String> {
         if self.rest.is_empty() {
             return Ok(None);
         }
         let tag = self.varint()?;
-        let (number, layout) = (tag >> 3, tag & 7);
-        if layout == 4 {
+        let (number, wire_type) = (tag >> 3, tag & 7);
+        if wire_type == 4 {
             return Err(format!("proto: {}: wiretype end group for non-group", self.name));
         }
-        let number = low(number);
+        let number = low_32_bits(number);
         match u64::try_from(number) {
-            Ok(number) if number > 0 => Ok(Some((number, self.payload(layout)?))),
+            Ok(number) if number > 0 => Ok(Some((number, self.payload(wire_type)?))),
             _ => Err(format!("proto: {}: illegal tag {number} (wire type {tag})", self.name)),
         }
     }
 
-    /// The next number of a list that was packed into one field.
+    /// Returns the next number of a packed list.
     pub(super) fn packed(&mut self, fixed: bool) -> Result<Option<Payload<'a>>, String> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -58,8 +59,8 @@ impl<'a> Reader<'a> {
         self.payload(u64::from(fixed)).map(Some)
     }
 
-    fn payload(&mut self, layout: u64) -> Result<Payload<'a>, String> {
-        match layout {
+    fn payload(&mut self, wire_type: u64) -> Result<Payload<'a>, String> {
+        match wire_type {
             0 => self.varint().map(Payload::Varint),
             1 => {
                 let bytes = self.rest.first_chunk::<8>().ok_or(END)?;
@@ -70,14 +71,14 @@ impl<'a> Reader<'a> {
                 let length = self.varint()?;
                 self.take(length).map(Payload::Data)
             }
-            3 => self.pass_group().map(|()| Payload::Group),
+            3 => self.skip_group().map(|()| Payload::Group),
             5 => self.take(4).map(|_| Payload::Fixed32),
             other => Err(format!("proto: illegal wireType {other}")),
         }
     }
 
-    /// Passes over a group and all groups in it.
-    fn pass_group(&mut self) -> Result<(), String> {
+    /// Skips a group with all nested groups.
+    fn skip_group(&mut self) -> Result<(), String> {
         let mut depth = 1_u64;
         while depth > 0 {
             match self.varint()? & 7 {
@@ -116,8 +117,8 @@ impl<'a> Reader<'a> {
 }
 
 impl Payload<'_> {
-    /// How it was laid out.
-    pub(super) fn layout(self) -> u8 {
+    /// Returns the wire type.
+    pub(super) fn wire_type(self) -> u8 {
         match self {
             Payload::Varint(_) => 0,
             Payload::Fixed64(_) => 1,
@@ -128,23 +129,24 @@ impl Payload<'_> {
     }
 }
 
-/// The low 32 bits of a number, which are all that Go keeps where it wants no more.
-pub(super) fn low(value: u64) -> i32 {
+/// Returns the low 32 bits of a number: Go truncates 32-bit fields.
+pub(super) fn low_32_bits(value: u64) -> i32 {
     let [a, b, c, d, ..] = value.to_le_bytes();
     i32::from_le_bytes([a, b, c, d])
 }
 
-/// Why an object could not be read.
+/// The error of decoding an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ObjectDecodeError {
-    /// What it said it is (apiVersion, kind), if it came to that: a real server words its refusal by it.
-    pub of: Option<(String, String)>,
-    pub why: String,
+    /// The type in the envelope (apiVersion, kind), if it could be decoded; it determines the error text of
+    /// the response.
+    pub type_meta: Option<(String, String)>,
+    pub message: String,
 }
 
-/// What a real server says of a field that is laid out in another way.
-pub(super) fn wrong(payload: Payload<'_>, field: &str) -> String {
-    format!("proto: wrong wireType = {} for field {field}", payload.layout())
+/// Returns kube-apiserver's error for a field with another wire type.
+pub(super) fn wrong_wire_type(payload: Payload<'_>, field: &str) -> String {
+    format!("proto: wrong wireType = {} for field {field}", payload.wire_type())
 }
 
 #[cfg(test)]
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn every_layout_is_read() {
+    fn every_wire_type_is_decoded() {
         let bytes =
             [&[0x08, 0xac, 0x02, 0x11][..], &[1, 0, 0, 0, 0, 0, 0, 0], &[0x1a, 1, 7, 0x25, 0, 0, 0, 0]]
                 .concat();
@@ -172,12 +174,12 @@ mod tests {
             (4, Payload::Fixed32),
         ];
         assert_eq!(all(&bytes), Ok(expected));
-        // A group in a group, with a number inside.
+        // Nested groups with a number inside.
         assert_eq!(all(&[0x0b, 0x13, 0x08, 1, 0x14, 0x0c, 0x08, 2]).map(|found| found.len()), Ok(2));
     }
 
     #[test]
-    fn what_is_wrong_is_said_as_go_says_it() {
+    fn errors_equal_those_of_go() {
         for (bytes, expected) in [
             (&[0x0a, 5, 1][..], "unexpected EOF"),
             (&[0x80], "unexpected EOF"),

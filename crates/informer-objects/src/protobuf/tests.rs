@@ -1,4 +1,4 @@
-//! Every recorded object is the same as JSON and as protobuf, and no bytes do harm.
+//! Every recorded object is equal as JSON and as protobuf, and no input makes the decoder panic.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,20 +14,21 @@ use super::{DecodedObject, decode, encode, frame, is_known};
 use crate::builtin;
 use crate::text::versions::split_api_version;
 
-/// A recorded answer in both forms.
-struct Twin {
+/// A recorded response in both encodings.
+struct Recording {
     name: String,
     json: String,
     bytes: Vec<u8>,
 }
 
-impl Twin {
+impl Recording {
     fn object(&self) -> Value {
         serde_json::from_str(&self.json).unwrap()
     }
 }
 
-/// Raw extensions keep the bytes of the request, blanks and the order of fields included; here they are values.
+/// Kinds with raw extensions: the server stores the bytes of the request, including blanks and the order of
+/// fields, but here they are values.
 const RAW_AS_SENT: &[&str] = &[
     "apps_v1_ControllerRevision",
     "resource.k8s.io_v1_DeviceClass",
@@ -35,13 +36,13 @@ const RAW_AS_SENT: &[&str] = &[
     "resource.k8s.io_v1_ResourceClaimTemplate",
 ];
 
-fn twins() -> Vec<Twin> {
+fn recordings() -> Vec<Recording> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/recordings/kinds");
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|ending| ending == "pb") {
-            found.push(Twin {
+            found.push(Recording {
                 name: path.file_stem().unwrap().to_string_lossy().into_owned(),
                 json: fs::read_to_string(path.with_extension("json")).unwrap(),
                 bytes: fs::read(path).unwrap(),
@@ -53,67 +54,67 @@ fn twins() -> Vec<Twin> {
     found
 }
 
-fn is_stream(twin: &Twin) -> bool {
-    twin.name.contains(".watch")
+fn is_stream(recording: &Recording) -> bool {
+    recording.name.contains(".watch")
 }
 
 #[test]
-fn objects_are_written_byte_for_byte() {
+fn encoded_objects_equal_the_recorded_bytes() {
     let mut different = Vec::new();
-    for twin in twins().iter().filter(|twin| !is_stream(twin)) {
-        if encode(&twin.object()).as_ref() != Some(&twin.bytes) {
-            different.push(twin.name.clone());
+    for recording in recordings().iter().filter(|recording| !is_stream(recording)) {
+        if encode(&recording.object()).as_ref() != Some(&recording.bytes) {
+            different.push(recording.name.clone());
         }
     }
     assert_eq!(different, RAW_AS_SENT);
 }
 
 #[test]
-fn watches_are_written_byte_for_byte() {
-    for twin in twins().iter().filter(|twin| is_stream(twin)) {
+fn encoded_watch_frames_equal_the_recorded_bytes() {
+    for recording in recordings().iter().filter(|recording| is_stream(recording)) {
         let mut frames = Vec::new();
-        for line in twin.json.lines() {
+        for line in recording.json.lines() {
             let event: Value = serde_json::from_str(line).unwrap();
             frame(&mut frames, event["type"].as_str().unwrap(), &encode(&event["object"]).unwrap());
         }
-        assert_eq!(frames, twin.bytes, "{}", twin.name);
+        assert_eq!(frames, recording.bytes, "{}", recording.name);
     }
 }
 
 #[test]
-fn objects_are_read_as_the_server_shows_them() {
-    for twin in twins().iter().filter(|twin| !is_stream(twin)) {
-        let DecodedObject { api_version, kind, object } = decode(&twin.bytes, ("", "")).unwrap();
-        let shown = twin.object();
+fn decoded_objects_equal_the_recorded_json() {
+    for recording in recordings().iter().filter(|recording| !is_stream(recording)) {
+        let DecodedObject { api_version, kind, object } = decode(&recording.bytes, ("", "")).unwrap();
+        let shown = recording.object();
         assert_eq!(shown["kind"], kind.as_str());
         let (group, version) = split_api_version(&api_version);
         let shown = without_nested_types(shown);
         if let Some(of) = builtin::type_of(group, version, &kind) {
             let read = builtin::read(of, object).unwrap();
-            assert_eq!(read.unknown, Vec::<String>::new(), "{}", twin.name);
-            assert_eq!(read.object, shown, "{}", twin.name);
+            assert_eq!(read.unknown, Vec::<String>::new(), "{}", recording.name);
+            assert_eq!(read.object, shown, "{}", recording.name);
         } else {
-            assert_eq!(without_empties(object), without_empties(shown), "{}", twin.name);
+            assert_eq!(without_empties(object), without_empties(shown), "{}", recording.name);
         }
     }
 }
 
-/// What was read is written as it came, raw extensions aside.
+/// Decoded objects are encoded to the same bytes, except raw extensions.
 #[test]
-fn round_trips() {
-    for twin in twins().iter().filter(|twin| !is_stream(twin)) {
-        let first = decode(&twin.bytes, ("", "")).unwrap();
+fn recorded_objects_round_trip() {
+    for recording in recordings().iter().filter(|recording| !is_stream(recording)) {
+        let first = decode(&recording.bytes, ("", "")).unwrap();
         let written = encode(&first.object).unwrap();
-        if !RAW_AS_SENT.contains(&twin.name.as_str()) {
-            assert_eq!(written, twin.bytes, "{}", twin.name);
+        if !RAW_AS_SENT.contains(&recording.name.as_str()) {
+            assert_eq!(written, recording.bytes, "{}", recording.name);
         }
-        assert_eq!(decode(&written, ("", "")).unwrap(), first, "{}", twin.name);
+        assert_eq!(decode(&written, ("", "")).unwrap(), first, "{}", recording.name);
     }
 }
 
-/// Answers of the scenarios, too: pages, metadata, statuses.
+/// Also pages, metadata and statuses from the recorded scenarios.
 #[test]
-fn recorded_answers_round_trip() {
+fn recorded_responses_round_trip() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/recordings");
     let mut count = 0;
     for scenario in
@@ -132,10 +133,10 @@ fn recorded_answers_round_trip() {
     assert!(count > 25, "{count}");
 }
 
-/// Only envelopes name kinds: templates of claims and items of lists lose theirs.
+/// Removes nested types: only envelopes name kinds, so templates of claims and items of lists lose theirs.
 fn without_nested_types(mut object: Value) -> Value {
-    for place in ["/spec/volumeClaimTemplates", "/items"] {
-        let nested = object.pointer_mut(place).and_then(Value::as_array_mut);
+    for pointer in ["/spec/volumeClaimTemplates", "/items"] {
+        let nested = object.pointer_mut(pointer).and_then(Value::as_array_mut);
         for object in nested.into_iter().flatten().filter_map(Value::as_object_mut) {
             object.remove("kind");
             object.remove("apiVersion");
@@ -144,9 +145,9 @@ fn without_nested_types(mut object: Value) -> Value {
     object
 }
 
-/// Without what says nothing.
+/// Returns a value without empty values.
 fn without_empties(value: Value) -> Value {
-    let kept = |value: &Value| match value {
+    let is_kept = |value: &Value| match value {
         Value::Null => false,
         Value::Bool(value) => *value,
         Value::Number(number) => number.as_i64() != Some(0),
@@ -158,15 +159,15 @@ fn without_empties(value: Value) -> Value {
         Value::Array(items) => Value::Array(items.into_iter().map(without_empties).collect()),
         Value::Object(fields) => {
             let fields = fields.into_iter().map(|(name, value)| (name, without_empties(value)));
-            Value::Object(fields.filter(|(_, value)| kept(value)).collect())
+            Value::Object(fields.filter(|(_, value)| is_kept(value)).collect())
         }
         plain => plain,
     }
 }
 
-/// The two tables speak of the same fields.
+/// Compares the two generated tables.
 #[test]
-fn messages_have_the_fields_of_types() {
+fn messages_and_types_have_the_same_fields() {
     fn names(message: &Message, into: &mut Vec<&'static str>) {
         for part in message.parts {
             match part.wire {
@@ -181,8 +182,8 @@ fn messages_have_the_fields_of_types() {
         let mut in_message = Vec::new();
         names(message.get(), &mut in_message);
         in_message.sort_unstable();
-        let own = |name: &&str| !(message.get().is_kind && matches!(*name, "kind" | "apiVersion"));
-        let in_type: Vec<&str> = of.fields.iter().map(|field| field.name).filter(own).collect();
+        let is_in_message = |name: &&str| !(message.get().is_kind && matches!(*name, "kind" | "apiVersion"));
+        let in_type: Vec<&str> = of.fields.iter().map(|field| field.name).filter(is_in_message).collect();
         assert_eq!(in_message, in_type, "{}", of.name);
         compared += 1;
     }
@@ -223,7 +224,7 @@ fn every_resource_has_messages() {
 }
 
 #[test]
-fn times_before_the_epoch_count_forward() {
+fn times_before_the_epoch_round_trip() {
     let lease = |time: &str| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {}, "spec": {"renewTime": time}});
     for time in ["1969-12-31T23:59:59.250000Z", "0999-01-01T00:00:00.000001Z", "2026-01-01T00:00:00.000000Z"]
     {
@@ -233,30 +234,30 @@ fn times_before_the_epoch_count_forward() {
 }
 
 #[test]
-fn what_cannot_be_read_says_why() {
-    let why = |bytes: &[u8]| {
-        decode(bytes, ("v1", "ConfigMap")).map_err(|misread| (misread.of.is_some(), misread.why))
+fn decode_errors_equal_those_of_kube_apiserver() {
+    let decoded = |bytes: &[u8]| {
+        decode(bytes, ("v1", "ConfigMap")).map_err(|error| (error.type_meta.is_some(), error.message))
     };
-    assert_eq!(why(b"").unwrap_err(), (false, "empty data".to_owned()));
-    assert_eq!(why(b"k8s\0").unwrap_err(), (false, "empty body".to_owned()));
+    assert_eq!(decoded(b"").unwrap_err(), (false, "empty data".to_owned()));
+    assert_eq!(decoded(b"k8s\0").unwrap_err(), (false, "empty body".to_owned()));
     let prefix = "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]";
-    assert_eq!(why(b"{}").unwrap_err(), (false, prefix.to_owned()));
+    assert_eq!(decoded(b"{}").unwrap_err(), (false, prefix.to_owned()));
     assert_eq!(
-        why(b"k8s\0\x08\x01").unwrap_err(),
+        decoded(b"k8s\0\x08\x01").unwrap_err(),
         (false, "proto: wrong wireType = 0 for field TypeMeta".to_owned())
     );
-    assert_eq!(why(b"k8s\0\x12\x02\x0a\x09").unwrap_err(), (true, "unexpected EOF".to_owned()));
+    assert_eq!(decoded(b"k8s\0\x12\x02\x0a\x09").unwrap_err(), (true, "unexpected EOF".to_owned()));
     let unknown =
         r#"no kind "Thing" is registered for version "v1" in scheme "pkg/api/legacyscheme/scheme.go:30""#;
-    assert_eq!(why(b"k8s\0\x0a\x07\x12\x05Thing").unwrap_err(), (true, unknown.to_owned()));
-    // What the envelope does not say is what was expected.
-    let read = why(b"k8s\0\x12\x02\x0a\x00").unwrap();
+    assert_eq!(decoded(b"k8s\0\x0a\x07\x12\x05Thing").unwrap_err(), (true, unknown.to_owned()));
+    // The expected type applies if the envelope has none.
+    let read = decoded(b"k8s\0\x12\x02\x0a\x00").unwrap();
     assert_eq!(read.object, json!({"apiVersion": "v1", "kind": "ConfigMap"}));
 }
 
-/// Lists that were packed, unknown numbers, and a message in two halves.
+/// Packed lists, unknown field numbers, and a message in two parts.
 #[test]
-fn other_writers_are_understood() {
+fn encodings_of_other_writers_are_decoded() {
     let mut writer = Writer::default();
     writer.nested(2, |writer| {
         writer.integer(1999, 1);
@@ -272,9 +273,9 @@ fn other_writers_are_understood() {
     assert_eq!(decode(&writer.finish(), ("v1", "Pod")).unwrap().object, expected);
 }
 
-/// A schema may contain schemas without end.
+/// Schemas nest without a limit.
 #[test]
-fn depth_is_limited() {
+fn nesting_depth_is_limited() {
     fn nest(writer: &mut Writer, number: u16, depth: usize) {
         if depth > 0 {
             writer.nested(number, |writer| nest(writer, number, depth - 1));
@@ -295,9 +296,9 @@ fn depth_is_limited() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Random bytes in an envelope are read or refused.
+    /// Random bytes in an envelope are decoded or rejected.
     #[test]
-    fn random_bytes_do_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..200), at in 0..MESSAGES.len()) {
+    fn random_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), at in 0..MESSAGES.len()) {
         let _ = super::decode::message(&MESSAGES[at], &bytes, 0, &mut serde_json::Map::new());
         let _ = decode(&bytes, ("v1", "Pod"));
         let _ = decode(&[b"k8s\0", bytes.as_slice()].concat(), ("v1", "Pod"));
@@ -307,18 +308,19 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Recorded objects with some bytes changed or cut are read or refused, and what is read can be written.
+    /// Recorded objects with changed or truncated bytes are decoded or rejected, and decoded ones can be
+    /// encoded.
     #[test]
-    fn damaged_objects_do_no_harm(
+    fn damaged_objects_do_not_panic(
         which in any::<prop::sample::Index>(),
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         cut in any::<prop::sample::Index>(),
     ) {
-        let twins = twins();
-        let mut bytes = twins[which.index(twins.len())].bytes.clone();
-        for (place, byte) in changes {
-            let place = place.index(bytes.len());
-            bytes[place] = byte;
+        let recordings = recordings();
+        let mut bytes = recordings[which.index(recordings.len())].bytes.clone();
+        for (index, byte) in changes {
+            let index = index.index(bytes.len());
+            bytes[index] = byte;
         }
         for bytes in [&bytes[..], &bytes[..cut.index(bytes.len())]] {
             if let Ok(read) = decode(bytes, ("v1", "Pod")) {

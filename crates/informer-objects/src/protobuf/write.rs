@@ -1,13 +1,14 @@
-//! Bytes of protobuf, written from the end to the beginning.
+//! Writing of protobuf, from the end to the beginning.
 //!
-//! The length of a message stands before it and is only known after it: going backwards, nothing is copied or measured twice. So
-//! the last field is written first, and within a field the value comes before its number.
+//! The length of a message precedes it but is known only after it is written: written backwards, nothing is
+//! copied or measured twice. The last field is therefore written first, and within a field the value before
+//! its number.
 
-/// The bytes so far, in reverse.
+/// The bytes written so far, in reverse order.
 #[derive(Debug, Default)]
 pub(super) struct Writer(Vec<u8>);
 
-/// How a value is laid out, as the low bits beside a field's number say.
+/// Wire types, stored in the low bits of a tag.
 const VARINT: u64 = 0;
 const FIXED: u64 = 1;
 const DATA: u64 = 2;
@@ -17,13 +18,13 @@ impl Writer {
         self.0.len()
     }
 
-    /// The bytes in their order.
+    /// Returns the bytes in their final order.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.0.reverse();
         self.0
     }
 
-    /// Bytes as they are.
+    /// Writes bytes unchanged.
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
         self.0.extend(bytes.iter().rev());
     }
@@ -36,14 +37,14 @@ impl Writer {
         self.nested(number, |writer| writer.bytes(data));
     }
 
-    /// A field that holds what is written inside.
-    pub(super) fn nested(&mut self, number: u16, inside: impl FnOnce(&mut Self)) {
+    /// Writes a field whose contents are written by a function.
+    pub(super) fn nested(&mut self, number: u16, write: impl FnOnce(&mut Self)) {
         let before = self.len();
-        inside(self);
+        write(self);
         self.open(number, self.len() - before);
     }
 
-    /// What stands before a field that holds so many bytes.
+    /// Writes the tag and the length of a field with `length` bytes.
     pub(super) fn open(&mut self, number: u16, length: usize) {
         self.varint(length as u64);
         self.tag(number, DATA);
@@ -53,7 +54,7 @@ impl Writer {
         self.integer(number, i64::from(value));
     }
 
-    /// A negative number takes ten bytes, whatever its size.
+    /// Writes an integer; a negative one takes ten bytes.
     pub(super) fn integer(&mut self, number: u16, value: i64) {
         self.varint(value.cast_unsigned());
         self.tag(number, VARINT);
@@ -64,11 +65,11 @@ impl Writer {
         self.tag(number, FIXED);
     }
 
-    fn tag(&mut self, number: u16, layout: u64) {
-        self.varint(u64::from(number) << 3 | layout);
+    fn tag(&mut self, number: u16, wire_type: u64) {
+        self.varint(u64::from(number) << 3 | wire_type);
     }
 
-    /// Seven bits a byte, the lowest first; all bytes but the last say that more follow.
+    /// Writes a varint: seven bits per byte, the lowest first; all bytes but the last have the high bit set.
     fn varint(&mut self, mut value: u64) {
         let start = self.0.len();
         loop {
@@ -91,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_come_out_in_their_order() {
+    fn fields_written_backwards_are_output_in_order() {
         let mut writer = Writer::default();
         writer.integer(300, -1);
         writer.nested(2, |writer| {
