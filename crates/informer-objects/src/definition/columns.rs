@@ -1,4 +1,4 @@
-//! The columns of a custom kind in tables, besides the name, and their cells.
+//! The table columns of a custom kind, besides the name, and their cells.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::field;
 use super::jsonpath::Path;
 use crate::text::times;
 
-/// A column of a table, from `additionalPrinterColumns`.
+/// A table column, from `additionalPrinterColumns`.
 #[derive(Debug, Clone)]
 pub(crate) struct Column {
     pub(crate) name: String,
@@ -19,21 +19,21 @@ pub(crate) struct Column {
     path: Option<Path>,
 }
 
-/// The columns of a version; the age alone, if it names none.
+/// Returns the columns of a version; only the age if it has none.
 pub(crate) fn columns(version: &Value) -> Vec<Column> {
-    let written = version.get("additionalPrinterColumns").and_then(Value::as_array);
-    let columns: Vec<Column> = written.into_iter().flatten().map(Column::read).collect();
+    let source = version.get("additionalPrinterColumns").and_then(Value::as_array);
+    let columns: Vec<Column> = source.into_iter().flatten().map(Column::read).collect();
     if columns.is_empty() { vec![Column::age()] } else { columns }
 }
 
-/// The cells of an object, one for each column.
+/// Returns the cells of an object, one for each column.
 pub(crate) fn cells(columns: &[Column], object: &Value, now: Timestamp) -> Vec<Value> {
     columns.iter().map(|column| column.cell(object, now)).collect()
 }
 
 impl Column {
-    fn read(written: &Value) -> Self {
-        let text = |name: &str| written.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    fn read(source: &Value) -> Self {
+        let text = |name: &str| source.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let json_path = text("jsonPath");
         let description = match text("description") {
             none if none.is_empty() => {
@@ -46,7 +46,7 @@ impl Column {
             kind: text("type"),
             format: text("format"),
             description,
-            priority: written.get("priority").and_then(Value::as_i64).unwrap_or_default(),
+            priority: source.get("priority").and_then(Value::as_i64).unwrap_or_default(),
             path: Path::parse(&json_path),
         }
     }
@@ -78,7 +78,7 @@ impl Column {
     }
 }
 
-/// A value as a cell of text shows it.
+/// Returns a value as text for a cell.
 fn text_of(value: &Value) -> String {
     match value {
         Value::Null => "<no value>".to_owned(),
@@ -91,7 +91,7 @@ fn text_of(value: &Value) -> String {
     }
 }
 
-/// How long ago a time was; what is no time is invalid.
+/// Returns the age of a time; `<invalid>` if the text is not a time.
 fn age_of(text: &str, now: Timestamp) -> String {
     if text.is_empty() || text == "null" {
         return "<unknown>".to_owned();

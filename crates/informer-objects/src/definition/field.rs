@@ -1,47 +1,48 @@
-//! What is wrong with a field: paths and causes in the words of a real server.
+//! Causes of invalid fields, with paths and texts as in kube-apiserver.
 //!
-//! A path is plain text, empty at the root of what is looked at. Values inside texts are shown as Go shows them: strings
-//! quoted, everything else as JSON with `<`, `>` and `&` escaped.
+//! A path is plain text, empty at the root of the checked value. Values in messages are printed as by Go:
+//! strings quoted, everything else as JSON with `<`, `>` and `&` escaped.
 
 use serde_json::Value;
 
 use crate::status::StatusCause;
 pub(super) use crate::text::quoted as quote;
 
-/// How a root without a name is called.
-const NOWHERE: &str = "<nil>";
+/// The name of a root without a path.
+const ROOT_NAME: &str = "<nil>";
 
-/// `path.name`.
+/// Returns `path.name`.
 pub(super) fn child(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// `path[key]`.
+/// Returns `path[key]`.
 pub(super) fn key(path: &str, key: &str) -> String {
     format!("{path}[{key}]")
 }
 
-/// `path[3]`.
+/// Returns `path[3]`.
 pub(super) fn index(path: &str, index: usize) -> String {
     format!("{path}[{index}]")
 }
 
-/// A value that may not stand there.
+/// Returns the cause for an invalid value.
 pub(super) fn invalid(path: &str, value: &Value, why: &str) -> StatusCause {
     invalid_shown(path, &show(value), why)
 }
 
-/// As [`invalid`], of a value that is shown already.
+/// Returns the cause for an invalid value given as text.
 pub(super) fn invalid_shown(path: &str, shown: &str, why: &str) -> StatusCause {
     cause("FieldValueInvalid", path, &format!("Invalid value: {shown}"), why)
 }
 
-/// As [`invalid`], of a value too large to be shown.
+/// Returns the cause for an invalid value that is too large to be printed.
 pub(super) fn invalid_omitted(path: &str, why: &str) -> StatusCause {
     cause("FieldValueInvalid", path, "Invalid value", why)
 }
 
-/// A value of the wrong type; `found` is the type it has, or the text that has no such format.
+/// Returns the cause for a value of the wrong type; `found` is its type, or the text that does not have the
+/// format.
 pub(super) fn wrong_type(path: &str, found: &str, why: &str) -> StatusCause {
     cause("FieldValueTypeInvalid", path, &format!("Invalid value: {}", quote(found)), why)
 }
@@ -68,18 +69,18 @@ pub(super) fn not_supported<T: AsRef<str>>(path: &str, value: &Value, supported:
     cause("FieldValueNotSupported", path, &format!("Unsupported value: {}", show(value)), &why)
 }
 
-pub(super) fn too_long(path: &str, most: i64) -> StatusCause {
-    let unit = if most == 1 { "byte" } else { "bytes" };
-    cause("FieldValueTooLong", path, "Too long", &format!("may not be more than {most} {unit}"))
+pub(super) fn too_long(path: &str, max: i64) -> StatusCause {
+    let unit = if max == 1 { "byte" } else { "bytes" };
+    cause("FieldValueTooLong", path, "Too long", &format!("may not be more than {max} {unit}"))
 }
 
-pub(super) fn too_many(path: &str, count: usize, most: i64) -> StatusCause {
-    let unit = if most == 1 { "item" } else { "items" };
-    let why = format!("must have at most {most} {unit}");
+pub(super) fn too_many(path: &str, count: usize, max: i64) -> StatusCause {
+    let unit = if max == 1 { "item" } else { "items" };
+    let why = format!("must have at most {max} {unit}");
     cause("FieldValueTooMany", path, &format!("Too many: {count}"), &why)
 }
 
-/// A value as messages show it.
+/// Returns a value as printed in messages.
 pub(super) fn show(value: &Value) -> String {
     match value {
         Value::String(text) => quote(text),
@@ -87,7 +88,7 @@ pub(super) fn show(value: &Value) -> String {
     }
 }
 
-/// A value as Go writes it: compact, keys sorted, safe inside HTML.
+/// Returns a value as Go's JSON: compact, keys sorted, safe inside HTML.
 pub(super) fn json(value: &Value) -> String {
     let mut out = String::new();
     for character in value.to_string().chars() {
@@ -101,17 +102,17 @@ pub(super) fn json(value: &Value) -> String {
     out
 }
 
-/// A number as Go's `%v` has it: whole numbers without a fraction.
+/// Returns a number as Go's `%v` prints it: integers without a fraction.
 pub(super) fn number(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e21 { format!("{value:.0}") } else { value.to_string() }
 }
 
-/// A character by its number, `\u003c`.
+/// Appends a character by its code, `\u003c`.
 fn escape(out: &mut String, character: char) {
     out.extend(format!("\\u{:04x}", u32::from(character)).chars());
 }
 
 fn cause(reason: &str, path: &str, what: &str, why: &str) -> StatusCause {
     let message = if why.is_empty() { what.to_owned() } else { format!("{what}: {why}") };
-    StatusCause::new(reason, if path.is_empty() { NOWHERE } else { path }, message)
+    StatusCause::new(reason, if path.is_empty() { ROOT_NAME } else { path }, message)
 }

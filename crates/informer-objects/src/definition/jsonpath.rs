@@ -1,10 +1,10 @@
-//! `JSONPath` as columns use it: names, places in lists, stars, slices, and filters that compare.
+//! `JSONPath` as used by columns: names, list indexes, wildcards, slices, and filters that compare.
 //!
-//! A path that leads nowhere finds nothing; one that cannot be read finds nothing either.
+//! A path that matches nothing yields no value; neither does one that cannot be parsed.
 
 use serde_json::Value;
 
-/// A path that was read once.
+/// A parsed path.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Path(Vec<Step>);
 
@@ -12,13 +12,13 @@ pub(crate) struct Path(Vec<Step>);
 enum Step {
     Field(String),
     Index(i64),
-    /// From and up to, both optional.
+    /// Start and end, both optional.
     Slice(Option<i64>, Option<i64>),
     Star,
-    /// `..name`: at any depth.
+    /// `..name`: a field at any depth.
     Deep(String),
     Filter(Operand, Comparison, Operand),
-    /// A filter without a comparison: whether something is there.
+    /// A filter without a comparison: whether the path matches.
     Exists(Path),
 }
 
@@ -38,8 +38,8 @@ enum Comparison {
     GreaterOrEqual,
 }
 
-/// How deep `..` looks, and how many values a path may give.
-const LIMIT: usize = 10_000;
+/// The maximum number of values found by a path.
+const MAX_VALUES: usize = 10_000;
 
 impl Path {
     pub(crate) fn parse(text: &str) -> Option<Path> {
@@ -53,7 +53,7 @@ impl Path {
         Some(Path(steps))
     }
 
-    /// The first value that it leads to.
+    /// Returns the first matching value.
     pub(crate) fn first<'a>(&self, value: &'a Value) -> Option<&'a Value> {
         self.all(value).into_iter().next()
     }
@@ -61,7 +61,7 @@ impl Path {
     fn all<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
         let mut found = vec![value];
         for step in &self.0 {
-            found = found.into_iter().flat_map(|value| step.from(value)).take(LIMIT).collect();
+            found = found.into_iter().flat_map(|value| step.from(value)).take(MAX_VALUES).collect();
         }
         found
     }
@@ -72,7 +72,7 @@ impl Step {
         match (self, value) {
             (Step::Field(name), Value::Object(fields)) => fields.get(name).into_iter().collect(),
             (Step::Index(at), Value::Array(items)) => {
-                place(*at, items.len()).and_then(|at| items.get(at)).into_iter().collect()
+                resolve_index(*at, items.len()).and_then(|at| items.get(at)).into_iter().collect()
             }
             (Step::Slice(from, to), Value::Array(items)) => {
                 let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
@@ -89,7 +89,7 @@ impl Step {
                 found
             }
             (Step::Filter(left, comparison, right), Value::Array(items)) => {
-                items.iter().filter(|item| comparison.holds(left.of(item), right.of(item))).collect()
+                items.iter().filter(|item| comparison.matches(left.of(item), right.of(item))).collect()
             }
             (Step::Exists(path), Value::Array(items)) => {
                 items.iter().filter(|item| path.first(item).is_some()).collect()
@@ -109,7 +109,7 @@ impl Operand {
 }
 
 impl Comparison {
-    fn holds(self, left: Option<&Value>, right: Option<&Value>) -> bool {
+    fn matches(self, left: Option<&Value>, right: Option<&Value>) -> bool {
         let (Some(left), Some(right)) = (left, right) else { return false };
         let order = match (left, right) {
             (Value::String(left), Value::String(right)) => Some(left.cmp(right)),
@@ -127,13 +127,13 @@ impl Comparison {
     }
 }
 
-fn place(at: i64, length: usize) -> Option<usize> {
+fn resolve_index(at: i64, length: usize) -> Option<usize> {
     let at = if at < 0 { at + i64::try_from(length).ok()? } else { at };
     usize::try_from(at).ok()
 }
 
 fn deep<'a>(name: &str, value: &'a Value, found: &mut Vec<&'a Value>) {
-    if found.len() >= LIMIT {
+    if found.len() >= MAX_VALUES {
         return;
     }
     match value {
@@ -146,7 +146,7 @@ fn deep<'a>(name: &str, value: &'a Value, found: &mut Vec<&'a Value>) {
     }
 }
 
-/// The first step of a path, and what follows.
+/// Parses the first step of a path and returns the rest.
 fn step(text: &str) -> Option<(Option<Step>, &str)> {
     if let Some(rest) = text.strip_prefix("..") {
         let (name, tail) = name(rest);
@@ -171,7 +171,7 @@ fn step(text: &str) -> Option<(Option<Step>, &str)> {
     Some((None, rest))
 }
 
-/// A name up to the next point or bracket; a backslash hides what follows it.
+/// Parses a name up to the next dot or bracket; a backslash escapes the next character.
 fn name(text: &str) -> (String, &str) {
     let mut out = String::new();
     let mut letters = text.char_indices();
@@ -187,7 +187,7 @@ fn name(text: &str) -> (String, &str) {
     (out, "")
 }
 
-/// Where the bracket closes that was opened before the text.
+/// Returns the end of a bracket that was opened before the text.
 fn bracket_end(text: &str) -> Option<usize> {
     let (mut open, mut quote) = (0, None);
     for (at, letter) in text.char_indices() {
@@ -224,7 +224,7 @@ fn bracket(inner: &str) -> Option<Step> {
 }
 
 fn condition(text: &str) -> Option<Step> {
-    const SIGNS: &[(&str, Comparison)] = &[
+    const OPERATORS: &[(&str, Comparison)] = &[
         ("==", Comparison::Equal),
         ("!=", Comparison::NotEqual),
         ("<=", Comparison::LessOrEqual),
@@ -232,8 +232,8 @@ fn condition(text: &str) -> Option<Step> {
         ("<", Comparison::Less),
         (">", Comparison::Greater),
     ];
-    for (sign, comparison) in SIGNS {
-        if let Some((left, right)) = text.split_once(sign) {
+    for (operator, comparison) in OPERATORS {
+        if let Some((left, right)) = text.split_once(operator) {
             return Some(Step::Filter(operand(left.trim())?, *comparison, operand(right.trim())?));
         }
     }

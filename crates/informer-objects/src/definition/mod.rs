@@ -1,7 +1,9 @@
-//! Custom resource definitions: whether they may be stored, what they make of their objects, and what is shown of them.
+//! Custom resource definitions: their validation, and the decoding, defaulting, validation and display of
+//! their objects.
 //!
-//! Pure: a definition and objects in, causes and changed objects out. The measure is apiextensions of Kubernetes 1.36, to the word.
-//! Which definitions there are, what is stored and what is served is the model's business.
+//! Pure: the input is a definition and objects, the output is causes and changed objects. The reference is
+//! apiextensions of Kubernetes 1.36, including the exact texts. The caller knows which definitions exist,
+//! what is stored and what is served.
 
 mod check;
 mod columns;

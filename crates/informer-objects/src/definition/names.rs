@@ -1,7 +1,7 @@
-//! Names: how they have to look, what is filled in, and what happens when two definitions want the same one.
+//! Names of definitions: their format, their defaults, and conflicts between two definitions.
 //!
-//! A definition is served once its names are accepted. Until then, and when another definition of its group has one of them,
-//! its conditions say so. Which definitions there are is the caller's knowledge.
+//! A definition is served once its names are accepted. Until then, and if another definition of its group has
+//! one of them, its conditions show it. The caller knows which definitions exist.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -10,7 +10,7 @@ use super::field::{child, index, invalid, quote};
 use crate::status::StatusCause;
 use crate::text::{formats::dns_label_1035, times};
 
-/// Fills in what a definition may leave out: names, and a conversion that does nothing.
+/// Sets the defaults of a definition: names, and a conversion that does nothing.
 pub fn complete(definition: &mut Value) {
     let Some(spec) = definition.get_mut("spec").and_then(Value::as_object_mut) else { return };
     if let Some(names) = spec.get_mut("names").and_then(Value::as_object_mut) {
@@ -39,7 +39,7 @@ pub fn complete(definition: &mut Value) {
     }
 }
 
-/// The status of a new definition: nothing is accepted yet, and one version is stored.
+/// Returns the status of a new definition: no names are accepted yet, and one version is stored.
 pub fn new_status(definition: &Value) -> Value {
     json!({
         "conditions": null,
@@ -48,7 +48,7 @@ pub fn new_status(definition: &Value) -> Value {
     })
 }
 
-/// Remembers the version that a changed definition stores in, besides those that are stored already.
+/// Adds the storage version of a changed definition to the stored versions.
 pub fn note_storage_version(definition: &mut Value) {
     let Some(name) = storage_version(definition) else { return };
     let Some(status) = definition.get_mut("status").and_then(Value::as_object_mut) else { return };
@@ -60,7 +60,7 @@ pub fn note_storage_version(definition: &mut Value) {
     }
 }
 
-/// The names that other definitions of a group have been given.
+/// The names accepted for other definitions of a group.
 #[derive(Debug, Default)]
 pub struct Taken {
     resources: Vec<String>,
@@ -68,7 +68,9 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// By the definitions of a group. The definition itself may be among them: what it has been given it may keep.
+    /// Collects the accepted names of a group.
+    ///
+    /// The definition itself may be included: it keeps the names accepted for it.
     pub fn by<'a>(group: &str, definitions: impl IntoIterator<Item = &'a Value>) -> Taken {
         let mut taken = Taken::default();
         for definition in definitions {
@@ -86,33 +88,35 @@ impl Taken {
     }
 }
 
-/// Decides on the names of a definition: the first change of status after it was stored. False if nothing is to be done.
+/// Accepts or rejects the names of a definition, the first status change after it was stored; `false` if
+/// nothing changes.
 ///
-/// With all names accepted, `Established` is still false, `Installing`; [`establish`] is the second change.
+/// If all names are accepted, `Established` is still false (`Installing`); [`establish`] makes the second
+/// change.
 pub fn accept_names(definition: &mut Value, taken: &Taken, now: Timestamp) -> bool {
     let wanted = definition.pointer("/spec/names").and_then(Value::as_object).cloned().unwrap_or_default();
-    let given =
+    let accepted_names =
         definition.pointer("/status/acceptedNames").and_then(Value::as_object).cloned().unwrap_or_default();
-    if wanted == given {
+    if wanted == accepted_names {
         return false;
     }
-    let (names, conflict) = decide(&wanted, given.clone(), taken);
+    let (names, conflict) = decide(&wanted, accepted_names.clone(), taken);
     let (status, reason, message) = match conflict {
         None => ("True", "NoConflicts", "no conflicts found".to_owned()),
         Some((reason, message)) => ("False", reason, message),
     };
-    let accepted = status == "True";
+    let is_accepted = status == "True";
     let same = |condition: &Value| {
         condition["status"] == status && condition["reason"] == reason && condition["message"] == message
     };
-    if names == given && find(definition, "NamesAccepted").is_some_and(same) {
+    if names == accepted_names && find(definition, "NamesAccepted").is_some_and(same) {
         return false;
     }
     let established = find(definition, "Established").cloned();
     definition["status"]["acceptedNames"] = Value::Object(names);
     set_condition(definition, now, "NamesAccepted", status, reason, &message);
     if established.as_ref().is_none_or(|old| old["status"] != "True") {
-        if accepted {
+        if is_accepted {
             let message = "the initial names have been accepted";
             set_condition(definition, now, "Established", "False", "Installing", message);
         } else if established.is_none() {
@@ -123,7 +127,8 @@ pub fn accept_names(definition: &mut Value, taken: &Taken, now: Timestamp) -> bo
     true
 }
 
-/// Says that a definition is served: the last change of status after its names were accepted. False if it is not to be.
+/// Marks a definition as established, the last status change after its names were accepted; `false` if
+/// nothing changes.
 pub fn establish(definition: &mut Value, now: Timestamp) -> bool {
     if !is_true(definition, "NamesAccepted") || is_true(definition, "Established") {
         return false;
@@ -133,7 +138,7 @@ pub fn establish(definition: &mut Value, now: Timestamp) -> bool {
     true
 }
 
-/// Sets a condition; its time changes with its status only.
+/// Sets a condition; its transition time changes only with its status.
 pub fn set_condition(
     definition: &mut Value,
     now: Timestamp,
@@ -171,14 +176,14 @@ fn find<'a>(definition: &'a Value, kind: &str) -> Option<&'a Value> {
     conditions.iter().find(|condition| condition["type"] == kind)
 }
 
-/// The names that are accepted now, and the last conflict.
+/// Returns the names accepted now, and the last conflict.
 fn decide(
     wanted: &Map<String, Value>,
     mut names: Map<String, Value>,
     taken: &Taken,
 ) -> (Map<String, Value>, Option<(&'static str, String)>) {
     let mut conflict = None;
-    let mut one = |field: &str, used: &[String], reason, names: &mut Map<String, Value>| {
+    let mut accept = |field: &str, used: &[String], reason, names: &mut Map<String, Value>| {
         let name = text(wanted, field);
         if name != text(names, field) && used.iter().any(|used| used == name) {
             conflict = Some((reason, in_use(name)));
@@ -186,23 +191,26 @@ fn decide(
             names.insert(field.to_owned(), name.clone());
         }
     };
-    one("plural", &taken.resources, "PluralConflict", &mut names);
-    one("singular", &taken.resources, "SingularConflict", &mut names);
-    let had: Vec<String> = list(&names, "shortNames").map(str::to_owned).collect();
-    let mut refused: Vec<String> = list(wanted, "shortNames")
-        .filter(|name| !had.iter().any(|had| had == name) && taken.resources.iter().any(|used| used == name))
+    accept("plural", &taken.resources, "PluralConflict", &mut names);
+    accept("singular", &taken.resources, "SingularConflict", &mut names);
+    let previous: Vec<String> = list(&names, "shortNames").map(str::to_owned).collect();
+    let mut conflicts: Vec<String> = list(wanted, "shortNames")
+        .filter(|name| {
+            !previous.iter().any(|previous| previous == name)
+                && taken.resources.iter().any(|used| used == name)
+        })
         .map(in_use)
         .collect();
-    let short = match refused.len() {
+    let short = match conflicts.len() {
         0 => {
             replace(&mut names, wanted, "shortNames");
             None
         }
-        1 => refused.pop(),
-        _ => Some(format!("[{}]", refused.join(", "))),
+        1 => conflicts.pop(),
+        _ => Some(format!("[{}]", conflicts.join(", "))),
     };
-    one("kind", &taken.kinds, "KindConflict", &mut names);
-    one("listKind", &taken.kinds, "ListKindConflict", &mut names);
+    accept("kind", &taken.kinds, "KindConflict", &mut names);
+    accept("listKind", &taken.kinds, "ListKindConflict", &mut names);
     replace(&mut names, wanted, "categories");
     let conflict = match (conflict, short) {
         (Some((reason @ ("KindConflict" | "ListKindConflict"), message)), _) => Some((reason, message)),
@@ -228,24 +236,29 @@ fn storage_version(definition: &Value) -> Option<Value> {
     versions.iter().find(|version| version["storage"] == json!(true)).map(|version| version["name"].clone())
 }
 
-/// What is wrong with the words of a definition's names.
+/// Returns the causes for malformed names of a definition.
 pub(super) fn check_names(names: &Map<String, Value>, path: &str) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     for field in ["plural", "singular"] {
         let name = text(names, field);
         if !name.is_empty() {
-            causes.extend(refuse(&child(path, field), name, "", &dns_label_1035(name)));
+            causes.extend(name_cause(&child(path, field), name, "", &dns_label_1035(name)));
         }
     }
     for field in ["kind", "listKind"] {
         let name = text(names, field);
         if !name.is_empty() {
             let mixed = "may have mixed case, but should otherwise match: ";
-            causes.extend(refuse(&child(path, field), name, mixed, &dns_label_1035(&name.to_lowercase())));
+            causes.extend(name_cause(
+                &child(path, field),
+                name,
+                mixed,
+                &dns_label_1035(&name.to_lowercase()),
+            ));
         }
     }
     for (at, name) in list(names, "shortNames").enumerate() {
-        causes.extend(refuse(&index(&child(path, "shortNames"), at), name, "", &dns_label_1035(name)));
+        causes.extend(name_cause(&index(&child(path, "shortNames"), at), name, "", &dns_label_1035(name)));
     }
     let (kind, list_kind) = (text(names, "kind"), text(names, "listKind"));
     if !kind.is_empty() && kind == list_kind {
@@ -253,14 +266,14 @@ pub(super) fn check_names(names: &Map<String, Value>, path: &str) -> Vec<StatusC
         causes.push(invalid(&child(path, "listKind"), &json!(list_kind), why));
     }
     for (at, name) in list(names, "categories").enumerate() {
-        causes.extend(refuse(&index(&child(path, "categories"), at), name, "", &dns_label_1035(name)));
+        causes.extend(name_cause(&index(&child(path, "categories"), at), name, "", &dns_label_1035(name)));
     }
     causes
 }
 
-/// One cause for all that is wrong with a name.
-pub(super) fn refuse(path: &str, name: &str, before: &str, wrong: &[String]) -> Option<StatusCause> {
-    (!wrong.is_empty()).then(|| invalid(path, &json!(name), &format!("{before}{}", wrong.join(","))))
+/// Returns one cause for all errors of a name.
+pub(super) fn name_cause(path: &str, name: &str, prefix: &str, messages: &[String]) -> Option<StatusCause> {
+    (!messages.is_empty()).then(|| invalid(path, &json!(name), &format!("{prefix}{}", messages.join(","))))
 }
 
 fn text<'a>(names: &'a Map<String, Value>, field: &str) -> &'a str {

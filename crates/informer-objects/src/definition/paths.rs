@@ -1,18 +1,20 @@
-//! Paths into objects as definitions write them: `.spec.color`, `.spec['color']`.
+//! Paths into objects as written in definitions: `.spec.color`, `.spec['color']`.
 //!
-//! Only such as lead along a schema. Paths of columns are richer and live with the columns.
+//! Only paths along a schema. Paths of columns have more features and are in `jsonpath`.
 
 use super::field;
 use crate::schema::Structural;
 
-/// The place that a path leads to, and its schema. Brackets may be forbidden.
+/// Resolves a path along a schema and returns the field path and its schema.
+///
+/// Without `brackets`, bracket notation is an error.
 pub(crate) fn field_path<'a>(
     path: &str,
     schema: &'a Structural,
     brackets: bool,
 ) -> Result<(String, &'a Structural), String> {
     let mut tokens = tokens(path).into_iter();
-    let (mut place, mut schema) = (String::new(), schema);
+    let (mut resolved, mut schema) = (String::new(), schema);
     let end = || "unexpected end of JSON path".to_owned();
     while let Some(token) = tokens.next() {
         let name = match token {
@@ -21,13 +23,13 @@ pub(crate) fn field_path<'a>(
             "[" => unquote(tokens.next().ok_or_else(end)?)?,
             other => return Err(format!("expected [ or . but got: {other}")),
         };
-        let lost = || "does not refer to a valid field".to_owned();
+        let not_found = || "does not refer to a valid field".to_owned();
         if schema.properties.is_empty() {
-            place = field::key(&place, &name);
-            schema = schema.additional.as_deref().ok_or_else(lost)?;
+            resolved = field::key(&resolved, &name);
+            schema = schema.additional.as_deref().ok_or_else(not_found)?;
         } else {
-            place = field::child(&place, &name);
-            schema = schema.properties.get(&name).ok_or_else(lost)?;
+            resolved = field::child(&resolved, &name);
+            schema = schema.properties.get(&name).ok_or_else(not_found)?;
         }
         if token == "[" {
             match tokens.next().ok_or_else(end)? {
@@ -36,10 +38,10 @@ pub(crate) fn field_path<'a>(
             }
         }
     }
-    Ok((place, schema))
+    Ok((resolved, schema))
 }
 
-/// Points, brackets, quoted texts and what stands between them.
+/// Splits a path into dots, brackets, quoted strings and the text between them.
 fn tokens(path: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = path;

@@ -1,11 +1,11 @@
-//! The `scale` subresource: where a custom object has its replicas, and the `Scale` that is made of them.
+//! The `scale` subresource of custom objects: the paths of replicas, and the `Scale` built from them.
 
 use serde_json::{Map, Value, json};
 
 use super::field;
 use crate::status::{Status, StatusCause};
 
-/// Where the numbers are, from `subresources.scale`.
+/// The paths of replicas and selector, from `subresources.scale`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScalePaths {
     spec: String,
@@ -14,12 +14,12 @@ pub struct ScalePaths {
 }
 
 impl ScalePaths {
-    /// Where the wanted replicas are, as a dotted path.
+    /// Returns the dotted path of the desired replicas.
     pub fn replicas(&self) -> &str {
         self.spec.trim_start_matches('.')
     }
 
-    /// Those of a version; none if it cannot be scaled.
+    /// Reads the paths of a version; `None` if it has no scale.
     pub(crate) fn read(version: &Value) -> Option<Self> {
         let scale = version.pointer("/subresources/scale").filter(|scale| scale.is_object())?;
         let text = |name: &str| scale.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -31,35 +31,35 @@ impl ScalePaths {
     }
 }
 
-/// The replicas of an object that has said nothing about them, while a new `Scale` is made from the old one.
+/// The value of replicas that are not set, while a `Scale` is being changed.
 const NOT_SET: i64 = -2_147_483_648;
 
-/// An object's `Scale`. The error is for a 400.
+/// Returns the `Scale` of an object; an error results in 400.
 pub fn scale(paths: &ScalePaths, object: &Value) -> Result<Value, String> {
     make(paths, object, 0)
 }
 
-/// An object's `Scale` as a patch is applied to it: replicas that were never set can be told.
+/// Returns the `Scale` of an object for patching; replicas that are not set remain distinguishable.
 pub fn scale_to_change(paths: &ScalePaths, object: &Value) -> Result<Value, String> {
     make(paths, object, NOT_SET)
 }
 
-/// Puts the replicas of a changed `Scale` into its object, and its version, if it names one.
+/// Writes the replicas of a changed `Scale` into its object, and the resource version if the `Scale` has one.
 pub fn with_scale(paths: &ScalePaths, object: &mut Value, scale: &Value) -> Result<(), Status> {
     let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or_default();
     if replicas == NOT_SET {
         let path = field::quote(&paths.spec);
         return Err(Status::bad_request(format!("the spec replicas field {path} cannot be empty")));
     }
-    let mut place = &mut *object;
+    let mut target = &mut *object;
     for name in steps(&paths.spec) {
-        if !place.is_object() {
-            *place = Value::Object(Map::new());
+        if !target.is_object() {
+            *target = Value::Object(Map::new());
         }
-        let Some(fields) = place.as_object_mut() else { return Ok(()) };
-        place = fields.entry(name).or_insert(Value::Null);
+        let Some(fields) = target.as_object_mut() else { return Ok(()) };
+        target = fields.entry(name).or_insert(Value::Null);
     }
-    *place = json!(replicas);
+    *target = json!(replicas);
     let version = scale.pointer("/metadata/resourceVersion").and_then(Value::as_str);
     if let (Some(version), Some(metadata)) =
         (version, object.get_mut("metadata").and_then(Value::as_object_mut))
@@ -69,7 +69,7 @@ pub fn with_scale(paths: &ScalePaths, object: &mut Value, scale: &Value) -> Resu
     Ok(())
 }
 
-/// What is wrong with the replicas of an object; those of its spec only if they may have changed.
+/// Checks the replicas of an object; those of the spec only if they may have changed.
 pub(super) fn check(paths: &ScalePaths, object: &Value, with_spec: bool) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let counts = with_spec.then_some(&paths.spec).into_iter().chain([&paths.status]);

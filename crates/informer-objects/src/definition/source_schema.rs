@@ -1,13 +1,13 @@
-//! A definition as it was written, and as the server sees it while it checks it.
+//! A definition as the client wrote it, in the form in which the server checks and prints it.
 //!
-//! What all versions have in common moves up before anything is checked: the paths in messages tell. Values of whole
-//! versions and rules are shown with the names that the server has for their fields inside.
+//! Parts that all versions have in common are moved to the top level before anything is checked, which the
+//! paths in messages show. Whole versions and rules are printed with the Go names of their fields.
 
 use serde_json::{Map, Value, json};
 
 use super::field::{json, quote};
 
-/// A level of a schema as it was written.
+/// A level of a schema in its JSON form.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SchemaLevel<'a>(&'a Map<String, Value>);
 
@@ -16,8 +16,8 @@ impl<'a> SchemaLevel<'a> {
         schema.as_object().map(SchemaLevel)
     }
 
-    /// A word that says something: empty and false ones do not.
-    pub(super) fn word(self, name: &str) -> Option<&'a Value> {
+    /// Returns the value of a keyword, unless it is empty or false.
+    pub(super) fn keyword(self, name: &str) -> Option<&'a Value> {
         self.0.get(name).filter(|value| match value {
             Value::Null => false,
             Value::Bool(flag) => *flag,
@@ -28,8 +28,8 @@ impl<'a> SchemaLevel<'a> {
         })
     }
 
-    /// A word that was written, whatever it says.
-    pub(super) fn written(self, name: &str) -> Option<&'a Value> {
+    /// Returns the value of a keyword that is present, even if it is empty or false.
+    pub(super) fn present(self, name: &str) -> Option<&'a Value> {
         self.0.get(name).filter(|value| !value.is_null())
     }
 
@@ -70,32 +70,32 @@ impl<'a> SchemaLevel<'a> {
         Value::Object(self.0.clone())
     }
 
-    /// Whether something holds here or anywhere below.
-    pub(super) fn any(self, depth: usize, holds: &dyn Fn(SchemaLevel<'a>) -> bool) -> bool {
+    /// Whether a predicate is true for this level or any level below.
+    pub(super) fn any(self, depth: usize, predicate: &dyn Fn(SchemaLevel<'a>) -> bool) -> bool {
         let Some(depth) = depth.checked_sub(1) else { return false };
-        holds(self)
+        predicate(self)
             || ["items", "additionalProperties", "not"]
                 .iter()
                 .filter_map(|name| self.level(name))
-                .any(|level| level.any(depth, holds))
+                .any(|level| level.any(depth, predicate))
             || ["allOf", "anyOf", "oneOf"]
                 .iter()
                 .flat_map(|name| self.levels(name))
-                .any(|(_, level)| level.any(depth, holds))
-            || self.properties().any(|(_, level)| level.any(depth, holds))
+                .any(|(_, level)| level.any(depth, predicate))
+            || self.properties().any(|(_, level)| level.any(depth, predicate))
     }
 }
 
-/// A definition's spec, with what all versions share moved out of them.
+/// The spec of a definition, with the parts that all versions share moved to the top level.
 #[derive(Debug)]
 pub(super) struct Spec<'a> {
-    /// As it was written.
+    /// The unchanged spec.
     pub(super) whole: &'a Value,
     pub(super) shared: Part<'a>,
     pub(super) versions: Vec<(&'a Value, Part<'a>)>,
 }
 
-/// What a version may have of its own.
+/// The parts that a version may define for itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Part<'a> {
     pub(super) schema: Option<&'a Value>,
@@ -107,9 +107,9 @@ pub(super) struct Part<'a> {
 impl<'a> Spec<'a> {
     pub(super) fn read(definition: &'a Value) -> Self {
         let spec = &definition["spec"];
-        let written = spec.get("versions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let source = spec.get("versions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let mut versions: Vec<(&Value, Part<'_>)> =
-            written.iter().map(|version| (version, Part::read(version))).collect();
+            source.iter().map(|version| (version, Part::read(version))).collect();
         let first = versions.first().map(|(_, part)| *part).unwrap_or_default();
         let mut shared = Part::default();
         if versions.iter().all(|(_, part)| part.schema == first.schema) {
@@ -143,18 +143,18 @@ impl<'a> Spec<'a> {
         self.whole.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The `openAPIV3Schema`s, the shared one first.
+    /// Returns the `openAPIV3Schema`s, the shared one first.
     pub(super) fn schemas(&self) -> impl Iterator<Item = SchemaLevel<'a>> {
         let parts = std::iter::once(&self.shared).chain(self.versions.iter().map(|(_, part)| part));
         parts.filter_map(Part::openapi)
     }
 
-    /// The versions as messages show them.
+    /// Returns the versions as printed in messages.
     pub(super) fn show_versions(&self) -> String {
         let versions: Vec<String> =
             self.versions.iter().map(|(version, part)| show_version(version, part)).collect();
-        let written = self.whole.get("versions").is_some_and(Value::is_array);
-        if written { format!("[{}]", versions.join(",")) } else { "null".to_owned() }
+        let is_list = self.whole.get("versions").is_some_and(Value::is_array);
+        if is_list { format!("[{}]", versions.join(",")) } else { "null".to_owned() }
     }
 }
 
@@ -179,7 +179,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// A rule as messages show it.
+/// Returns a rule as printed in messages.
 pub(super) fn show_rule(rule: &Value) -> String {
     let text = |name: &str| quoted(rule.get(name).and_then(Value::as_str).unwrap_or_default());
     let pointer = |name: &str| rule.get(name).map_or("null".to_owned(), json);
@@ -194,26 +194,26 @@ pub(super) fn show_rule(rule: &Value) -> String {
     )
 }
 
-/// A level of a schema as messages show it.
+/// Returns a level of a schema as printed in messages.
 pub(super) fn show_level(level: SchemaLevel<'_>) -> String {
     let mut fields = Vec::with_capacity(FIELDS.len());
     for (shown, name, form) in FIELDS {
-        fields.push(format!("{}:{}", quote(shown), show_word(level, name, *form)));
+        fields.push(format!("{}:{}", quote(shown), show_keyword(level, name, *form)));
     }
     format!("{{{}}}", fields.join(","))
 }
 
-/// The words of a schema: the server's own name, and the one that is written.
-pub(super) fn words() -> impl Iterator<Item = (&'static str, &'static str)> {
+/// Returns the keywords of a schema: the Go name and the JSON name.
+pub(super) fn keyword_names() -> impl Iterator<Item = (&'static str, &'static str)> {
     FIELDS.iter().map(|(shown, name, _)| (*shown, *name))
 }
 
-/// The items of a list as messages show them.
+/// Returns the items of a list as printed in messages.
 pub(super) fn show_items(level: SchemaLevel<'_>) -> String {
-    show_word(level, "items", Form::Items)
+    show_keyword(level, "items", Form::Items)
 }
 
-/// How a word is shown, most of all when it is not there.
+/// The printed form of a keyword, in particular of an absent one.
 #[derive(Debug, Clone, Copy)]
 enum Form {
     Text,
@@ -276,39 +276,39 @@ const FIELDS: &[(&str, &str, Form)] = &[
     ("XValidations", "x-kubernetes-validations", Form::Rules),
 ];
 
-fn show_word(level: SchemaLevel<'_>, name: &str, form: Form) -> String {
+fn show_keyword(level: SchemaLevel<'_>, name: &str, form: Form) -> String {
     let null = || "null".to_owned();
-    let written = level.written(name);
+    let value = level.present(name);
     match form {
         Form::Text => quoted(level.text(name)),
         Form::Flag => level.flag(name).to_string(),
-        Form::Pointer => written.map_or_else(null, json),
-        Form::Number => written.and_then(Value::as_f64).map_or_else(null, super::field::number),
-        Form::Rules => written.and_then(Value::as_array).map_or_else(null, |rules| {
+        Form::Pointer => value.map_or_else(null, json),
+        Form::Number => value.and_then(Value::as_f64).map_or_else(null, super::field::number),
+        Form::Rules => value.and_then(Value::as_array).map_or_else(null, |rules| {
             format!("[{}]", rules.iter().map(show_rule).collect::<Vec<_>>().join(","))
         }),
-        Form::Items => match written {
+        Form::Items => match value {
             None => null(),
             Some(Value::Array(_)) => {
                 format!(r#"{{"Schema":null,"JSONSchemas":{}}}"#, show_levels(level, name))
             }
             Some(schema) => format!(r#"{{"Schema":{},"JSONSchemas":null}}"#, show_schema(schema)),
         },
-        Form::Additional => match written {
+        Form::Additional => match value {
             None => null(),
             Some(Value::Bool(allows)) => format!(r#"{{"Allows":{allows},"Schema":null}}"#),
             Some(schema) => format!(r#"{{"Allows":true,"Schema":{}}}"#, show_schema(schema)),
         },
-        Form::Levels => written.map_or_else(null, |_| show_levels(level, name)),
-        Form::Level => written.map_or_else(null, show_schema),
-        Form::Named => written.and_then(Value::as_object).map_or_else(null, |fields| {
+        Form::Levels => value.map_or_else(null, |_| show_levels(level, name)),
+        Form::Level => value.map_or_else(null, show_schema),
+        Form::Named => value.and_then(Value::as_object).map_or_else(null, |fields| {
             let fields: Vec<String> = fields
                 .iter()
                 .map(|(name, schema)| format!("{}:{}", quoted(name), show_schema(schema)))
                 .collect();
             format!("{{{}}}", fields.join(","))
         }),
-        Form::Docs => written.map_or_else(null, |docs| {
+        Form::Docs => value.map_or_else(null, |docs| {
             let text = |name: &str| quoted(docs.get(name).and_then(Value::as_str).unwrap_or_default());
             format!(r#"{{"Description":{},"URL":{}}}"#, text("description"), text("url"))
         }),
@@ -376,7 +376,7 @@ fn show_list(items: &[Value], show: impl Fn(&Value) -> String) -> String {
     format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(","))
 }
 
-/// Text as JSON.
+/// Returns text as JSON.
 fn quoted(text: &str) -> String {
     json(&json!(text))
 }

@@ -1,4 +1,5 @@
-//! Definitions and their objects against what a real server answered, and against what its own code says in other cases.
+//! Definitions and their objects compared with recorded responses of kube-apiserver, and with results of its
+//! code.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,21 +14,21 @@ use crate::status::{Status, StatusCause};
 const KIND: &str = "Widget";
 const API_VERSION: &str = "rec.example.com/v1";
 
-/// The steps of a recording, by name.
+/// Returns the steps of a recording by name.
 fn recording() -> BTreeMap<String, Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/recordings/crd.json");
     let steps: Vec<Value> = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     steps.into_iter().map(|step| (step["name"].as_str().unwrap().to_owned(), step)).collect()
 }
 
-/// The definition of the recording, and its first version.
+/// Returns the recorded definition and its first version.
 fn widgets(steps: &BTreeMap<String, Value>) -> (Value, Version) {
     let definition = steps["create"]["request"]["body"].clone();
     let version = Version::read(&definition, &definition["spec"]["versions"][0]);
     (definition, version)
 }
 
-/// The causes of an answer, as text, sorted: a real server goes through fields in no order.
+/// Returns the causes of a response as text, sorted: kube-apiserver visits fields in random order.
 fn recorded_causes(step: &Value) -> Vec<String> {
     let causes = step["response"]["body"]["details"]["causes"].as_array().cloned().unwrap_or_default();
     let text = |cause: &Value, name: &str| cause[name].as_str().unwrap_or_default().to_owned();
@@ -52,8 +53,8 @@ fn subject() -> Subject<'static> {
     Subject { kind: KIND, api_version: API_VERSION, status_only: false }
 }
 
-/// What becomes of a body: warnings, the object, and what is wrong with it.
-fn written(version: &Version, body: &Value) -> Result<(Vec<String>, Value, Vec<StatusCause>), String> {
+/// Processes a body and returns the warnings, the object and the causes.
+fn process(version: &Version, body: &Value) -> Result<(Vec<String>, Value, Vec<StatusCause>), String> {
     let mut object = body.clone();
     let mut unknown = decode(&mut object)?;
     if object["kind"] == KIND {
@@ -69,10 +70,10 @@ fn written(version: &Version, body: &Value) -> Result<(Vec<String>, Value, Vec<S
 }
 
 #[test]
-fn new_objects_are_what_a_real_server_makes_of_them() {
+fn created_objects_equal_those_of_kube_apiserver() {
     let steps = recording();
     let (_, version) = widgets(&steps);
-    let mut looked_at = 0;
+    let mut checked = 0;
     for (name, step) in &steps {
         let is_create = name.starts_with("bad-") || name.starts_with("create-");
         let path = step["request"]["path"].as_str().unwrap_or_default();
@@ -81,21 +82,21 @@ fn new_objects_are_what_a_real_server_makes_of_them() {
             continue;
         }
         let status = step["response"]["status"].as_u64().unwrap();
-        let answer = &step["response"]["body"];
-        match (name.as_str(), written(&version, body)) {
-            // What an object is, its name and who may write are decided elsewhere.
+        let response = &step["response"]["body"];
+        match (name.as_str(), process(&version, body)) {
+            // The type of an object, its name and permissions are checked elsewhere.
             ("bad-version" | "bad-no-type" | "bad-name" | "create-object-while-terminating", _) => continue,
             (_, Err(why)) => {
                 assert_eq!(status, 400, "{name}");
-                assert!(answer["message"].as_str().unwrap().ends_with(&why), "{name}: {why}");
+                assert!(response["message"].as_str().unwrap().ends_with(&why), "{name}: {why}");
             }
             ("create-unknown-strict", Ok((unknown, ..))) => assert_eq!(unknown, ["spec.nothing"]),
             (_, Ok((unknown, mut object, causes))) => {
                 assert_eq!(show(&causes), recorded_causes(step), "{name}");
                 assert_eq!(causes.is_empty(), status == 201, "{name}");
                 if status == 201 {
-                    object["metadata"] = answer["metadata"].clone();
-                    assert_eq!(&object, answer, "{name}");
+                    object["metadata"] = response["metadata"].clone();
+                    assert_eq!(&object, response, "{name}");
                 }
                 let warnings = match &step["response"]["headers"]["warning"] {
                     Value::Array(list) if !list.is_empty() => list.len(),
@@ -107,21 +108,21 @@ fn new_objects_are_what_a_real_server_makes_of_them() {
                 }
             }
         }
-        looked_at += 1;
+        checked += 1;
     }
-    assert!(looked_at >= 30, "{looked_at}");
+    assert!(checked >= 30, "{checked}");
 }
 
 #[test]
-fn unknown_fields_are_told_in_order() {
+fn unknown_fields_are_reported_in_order() {
     let steps = recording();
     let (_, version) = widgets(&steps);
-    let (unknown, ..) = written(&version, &steps["create-pruned"]["request"]["body"]).unwrap();
+    let (unknown, ..) = process(&version, &steps["create-pruned"]["request"]["body"]).unwrap();
     assert_eq!(unknown, ["extra", "spec.nothing", "spec.parts[0].extra"]);
 }
 
 #[test]
-fn changed_objects_are_compared_with_the_old_ones() {
+fn updated_objects_are_validated_against_the_old_ones() {
     let steps = recording();
     let (_, version) = widgets(&steps);
     let old = &steps["merge-fixed"]["response"]["body"];
@@ -140,7 +141,7 @@ fn changed_objects_are_compared_with_the_old_ones() {
 }
 
 #[test]
-fn definitions_are_refused_as_by_a_real_server() {
+fn invalid_definitions_are_rejected_as_by_kube_apiserver() {
     let steps = recording();
     for name in [
         "create-no-schema",
@@ -156,19 +157,20 @@ fn definitions_are_refused_as_by_a_real_server() {
         let causes = check(&definition);
         assert_eq!(show(&causes), recorded_causes(&steps[name]), "{name}");
         if causes.is_empty() {
-            let mut answer = steps[name]["response"]["body"].clone();
-            answer["metadata"] = definition["metadata"].clone();
-            assert_eq!(definition, answer, "{name}");
+            let mut response = steps[name]["response"]["body"].clone();
+            response["metadata"] = definition["metadata"].clone();
+            assert_eq!(definition, response, "{name}");
         } else {
-            let told = definition["metadata"]["name"].as_str().unwrap();
-            let status = Status::invalid("apiextensions.k8s.io", "CustomResourceDefinition", told, causes);
+            let object_name = definition["metadata"]["name"].as_str().unwrap();
+            let status =
+                Status::invalid("apiextensions.k8s.io", "CustomResourceDefinition", object_name, causes);
             assert_eq!(status.message, steps[name]["response"]["body"]["message"], "{name}");
         }
     }
 }
 
 #[test]
-fn changes_of_definitions_are_refused_as_by_a_real_server() {
+fn invalid_definition_updates_are_rejected_as_by_kube_apiserver() {
     let steps = recording();
     let old = &steps["get-established"]["response"]["body"];
     for name in ["crd-change-scope", "crd-drop-stored-version"] {
@@ -182,22 +184,22 @@ fn changes_of_definitions_are_refused_as_by_a_real_server() {
 }
 
 #[test]
-fn a_definition_is_accepted_in_two_steps() {
+fn definition_is_accepted_in_two_steps() {
     let steps = recording();
     let frames = &steps["watch-crd"]["response"]["frames"];
-    let seen = |at: usize| frames[at]["event"]["object"].clone();
+    let recorded = |at: usize| frames[at]["event"]["object"].clone();
     let now: Timestamp = "2026-11-15T01:37:47Z".parse().unwrap();
-    let mut definition = seen(0);
+    let mut definition = recorded(0);
     assert!(accept_names(&mut definition, &Taken::default(), now));
-    assert_eq!(definition["status"], seen(1)["status"]);
+    assert_eq!(definition["status"], recorded(1)["status"]);
     assert!(!accept_names(&mut definition, &Taken::default(), now));
     assert!(establish(&mut definition, now));
-    assert_eq!(definition["status"], seen(2)["status"]);
+    assert_eq!(definition["status"], recorded(2)["status"]);
     assert!(!establish(&mut definition, now));
 }
 
 #[test]
-fn names_that_others_have_are_refused() {
+fn names_of_other_definitions_are_rejected() {
     let steps = recording();
     let now: Timestamp = "2026-11-15T01:37:47Z".parse().unwrap();
     let first = &steps["get-established"]["response"]["body"];
@@ -215,7 +217,7 @@ fn names_that_others_have_are_refused() {
 }
 
 #[test]
-fn scales_are_made_and_taken_back() {
+fn scale_is_read_and_written_back() {
     let steps = recording();
     let (_, version) = widgets(&steps);
     let paths = version.scale.unwrap();
@@ -228,12 +230,12 @@ fn scales_are_made_and_taken_back() {
     assert_eq!(changed["spec"]["replicas"], 5);
     let mut bare = json!({"metadata": {"name": "x"}});
     let none = scale_to_change(&paths, &bare).unwrap();
-    let refused = with_scale(&paths, &mut bare, &none).unwrap_err();
-    assert_eq!(refused.message, "the spec replicas field \".spec.replicas\" cannot be empty");
+    let error = with_scale(&paths, &mut bare, &none).unwrap_err();
+    assert_eq!(error.message, "the spec replicas field \".spec.replicas\" cannot be empty");
 }
 
 #[test]
-fn tables_are_those_of_a_real_server() {
+fn tables_equal_those_of_kube_apiserver() {
     let steps = recording();
     let (definition, version) = widgets(&steps);
     let now: Timestamp = "2026-11-15T01:37:50Z".parse().unwrap();
@@ -241,11 +243,11 @@ fn tables_are_those_of_a_real_server() {
     for (column, recorded) in
         version.columns.iter().zip(table["columnDefinitions"].as_array().unwrap().iter().skip(1))
     {
-        let ours = json!({
+        let actual = json!({
             "name": column.name, "type": column.kind, "format": column.format, "description": column.description,
             "priority": column.priority,
         });
-        assert_eq!(&ours, recorded);
+        assert_eq!(&actual, recorded);
     }
     let objects = steps["list"]["response"]["body"]["items"].as_array().unwrap();
     for (object, row) in objects.iter().zip(table["rows"].as_array().unwrap()) {
@@ -264,7 +266,8 @@ fn tables_are_those_of_a_real_server() {
     assert_eq!(warning, format!("299 - \"{}\"", alpha.warning.unwrap()));
 }
 
-/// Cases in `testdata/definitions.json`: their answers were given by the code of apiextensions 0.36.4 itself, called without a server.
+/// Cases in `testdata/definitions.json`, whose results were produced by the code of apiextensions 0.36.4,
+/// called without a server.
 fn cases() -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/definitions.json");
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
@@ -274,10 +277,14 @@ fn expected_causes(case: &Value) -> Vec<String> {
     recorded_causes(&json!({"response": {"body": {"details": {"causes": case["causes"]}}}}))
 }
 
-/// Compares one case; what is different comes back as text.
+/// Compares one case and returns the difference as text.
 fn compare(case: &Value) -> Result<(), String> {
-    let differ = |what: &str, ours: &Value, theirs: &Value| {
-        if ours == theirs { Ok(()) } else { Err(format!("{what}\n   ours {ours}\n theirs {theirs}")) }
+    let compare_values = |what: &str, actual: &Value, expected: &Value| {
+        if actual == expected {
+            Ok(())
+        } else {
+            Err(format!("{what}\n   actual {actual}\n expected {expected}"))
+        }
     };
     if case.get("definition").is_some() {
         let mut new = case["definition"].clone();
@@ -295,24 +302,24 @@ fn compare(case: &Value) -> Result<(), String> {
                 check_update(&old, &new)
             }
         };
-        return differ("causes", &json!(show(&causes)), &json!(expected_causes(case)));
+        return compare_values("causes", &json!(show(&causes)), &json!(expected_causes(case)));
     }
     if case.get("meta").is_some() {
         let mut object = json!({"metadata": case["meta"]});
         return match decode(&mut object) {
-            Err(why) => differ("error", &json!(why), &case["error"]),
+            Err(why) => compare_values("error", &json!(why), &case["error"]),
             Ok(unknown) => {
-                differ("error", &Value::Null, case.get("error").unwrap_or(&Value::Null))?;
-                differ("unknown", &json!(unknown), case.get("unknown").unwrap_or(&json!([])))?;
-                differ("metadata", &object["metadata"], case.get("result").unwrap_or(&json!({})))
+                compare_values("error", &Value::Null, case.get("error").unwrap_or(&Value::Null))?;
+                compare_values("unknown", &json!(unknown), case.get("unknown").unwrap_or(&json!([])))?;
+                compare_values("metadata", &object["metadata"], case.get("result").unwrap_or(&json!({})))
             }
         };
     }
     if case.get("columns").is_some() {
         let columns = columns(&json!({"additionalPrinterColumns": case["columns"]}));
-        let mut ours = vec![case["object"]["metadata"]["name"].clone()];
-        ours.extend(cells(&columns, &case["object"], Timestamp::UNIX_EPOCH));
-        return differ("cells", &json!(ours), &case["cells"]);
+        let mut actual = vec![case["object"]["metadata"]["name"].clone()];
+        actual.extend(cells(&columns, &case["object"], Timestamp::UNIX_EPOCH));
+        return compare_values("cells", &json!(actual), &case["cells"]);
     }
     let version =
         json!({"schema": {"openAPIV3Schema": case["schema"]}, "subresources": {"scale": case["scale"]}});
@@ -327,27 +334,27 @@ fn compare(case: &Value) -> Result<(), String> {
     let old = case.get("oldObject").map(|old| prepared(old).1);
     let subject = Subject { kind: "Thing", api_version: "example.com/v1", status_only: false };
     let causes = validate(&version, subject, &object, old.as_ref(), Vec::new());
-    differ("causes", &json!(show(&causes)), &json!(expected_causes(case)))?;
-    differ("unknown", &json!(unknown), case.get("unknown").unwrap_or(&json!([])))?;
-    let (mut ours, mut theirs) = (object, case["result"].clone());
-    normalize(&mut ours);
-    normalize(&mut theirs);
-    differ("object", &ours, &theirs)
+    compare_values("causes", &json!(show(&causes)), &json!(expected_causes(case)))?;
+    compare_values("unknown", &json!(unknown), case.get("unknown").unwrap_or(&json!([])))?;
+    let (mut actual, mut expected) = (object, case["result"].clone());
+    normalize(&mut actual);
+    normalize(&mut expected);
+    compare_values("object", &actual, &expected)
 }
 
 #[test]
-fn everything_else_is_as_the_real_code_says() {
-    let mut wrong = Vec::new();
+fn cases_equal_the_results_of_apiextensions() {
+    let mut mismatches = Vec::new();
     for case in cases() {
         if let Err(why) = compare(&case) {
-            wrong.push(format!("{}: {why}", case["name"]));
+            mismatches.push(format!("{}: {why}", case["name"]));
         }
     }
-    assert!(wrong.is_empty(), "{} differ\n{}", wrong.len(), wrong.join("\n"));
+    assert!(mismatches.is_empty(), "{} differ\n{}", mismatches.len(), mismatches.join("\n"));
 }
 
 #[test]
-fn hostile_rules_end() {
+fn hostile_rules_are_aborted() {
     let list = json!({"type": "array", "items": {"type": "integer"}});
     let schema = |rule: String| {
         json!({"schema": {"openAPIV3Schema": {
@@ -387,15 +394,16 @@ fn hostile_rules_end() {
         "Strange{a: 1} == 1".to_owned(),
     ];
     for rule in deep {
-        // Some are good and some are not; none may take the server down.
+        // Some are valid and some are not; none may crash the server.
         let version = Version::read(&json!({}), &schema(rule));
         assert!(!validate(&version, subject, &object, None, Vec::new()).is_empty());
     }
 }
 
-/// However many rules a definition had, all were parsed before it was answered, which for a few megabytes takes a minute.
+/// All rules of a definition used to be parsed before the response was sent, which took a minute for a few
+/// megabytes.
 #[test]
-fn a_definition_has_so_many_rules_and_no_more() {
+fn rules_of_a_definition_are_limited() {
     let definition = |rules: Vec<Value>| {
         let schema = json!({"type": "object", "properties": {
             "a": {"type": "array", "maxItems": 2, "items": {"type": "string", "x-kubernetes-validations": rules}},
@@ -406,9 +414,9 @@ fn a_definition_has_so_many_rules_and_no_more() {
         }})
     };
     let why = "spec.versions: Forbidden: rules of all versions together may not be longer than 131072 bytes";
-    let refused = |rules| show(&check(&definition(rules))).iter().any(|cause| cause.contains(why));
+    let is_rejected = |rules| show(&check(&definition(rules))).iter().any(|cause| cause.contains(why));
     let long = json!({"rule": format!("self != '{}'", "x".repeat(8000)), "messageExpression": "'m'"});
-    assert!(!refused(vec![long.clone(); 16]));
-    assert!(refused(vec![long; 17]));
-    assert!(refused(vec![json!({"rule": "true"}); 4097]));
+    assert!(!is_rejected(vec![long.clone(); 16]));
+    assert!(is_rejected(vec![long; 17]));
+    assert!(is_rejected(vec![json!({"rule": "true"}); 4097]));
 }

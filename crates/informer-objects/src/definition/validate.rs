@@ -1,6 +1,7 @@
-//! What is wrong with an object of a custom kind: its type, its values, its lists, then its rules.
+//! Validation of custom objects: type, values, lists, then rules.
 //!
-//! Causes come in the order of a kube-apiserver. The parts are checked elsewhere; nothing here knows storage or requests.
+//! Causes have the order of kube-apiserver. The parts are checked elsewhere; nothing here knows storage or
+//! requests.
 
 use serde_json::Value;
 
@@ -10,20 +11,21 @@ use super::version::Version;
 use super::{field, rules, scale};
 use crate::status::StatusCause;
 
-/// What an object is checked for.
+/// The expectations an object is validated against.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
-    /// The kind that it has to be.
+    /// The required kind.
     pub kind: &'a str,
-    /// The group and version that it has to be.
+    /// The required group and version.
     pub api_version: &'a str,
     /// Whether only the status may have changed.
     pub status_only: bool,
 }
 
-/// What is wrong with an object. `old` is what it replaces: what was wrong before and has not changed is let through.
+/// Validates an object.
 ///
-/// `metadata` is what was found wrong with its metadata, by the rules of all kinds.
+/// `old` is the object it replaces: errors that existed before in unchanged values are tolerated. `metadata`
+/// contains the causes found in its metadata by the rules common to all kinds.
 pub fn validate(
     version: &Version,
     subject: Subject<'_>,
@@ -55,7 +57,7 @@ pub fn validate(
         causes.extend(check_lists(schema, object));
     }
     if schema.has_rules() {
-        if causes.iter().any(hides_rules) {
+        if causes.iter().any(prevents_rules) {
             let why = "some validation rules were not checked because the object was invalid; correct the existing \
                        errors to complete validation";
             causes.push(field::invalid("", &Value::Null, why));
@@ -66,8 +68,8 @@ pub fn validate(
     causes
 }
 
-/// Whether rules are not run because of a cause: they count on types and sizes.
-fn hides_rules(cause: &StatusCause) -> bool {
+/// Whether a cause prevents rules from being run: they rely on types and sizes.
+fn prevents_rules(cause: &StatusCause) -> bool {
     matches!(
         cause.reason.as_str(),
         "FieldValueNotSupported"

@@ -1,4 +1,4 @@
-//! One version of a definition, read once so that its objects can be handled.
+//! One version of a definition, read once for processing its objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,32 +13,34 @@ use super::scale::ScalePaths;
 use crate::schema::Structural;
 use crate::text::versions::priority;
 
-/// How the objects of a definition are stored: the schemas of all its versions, served or not, and the version that is written.
+/// The storage of the objects of a definition: the schemas of all versions, served or not, and the storage
+/// version.
 #[derive(Debug)]
 pub struct Storage {
-    /// The version in which objects are written.
+    /// The storage version.
     pub version: String,
-    /// The schema of each version, by its name.
+    /// The schema of each version by name.
     pub schemas: BTreeMap<String, Arc<Structural>>,
 }
 
-/// What a version of a definition says about its objects.
+/// The rules of a version of a definition for its objects.
 #[derive(Debug)]
 pub struct Version {
-    /// What its objects may have.
+    /// The schema of its objects.
     pub schema: Arc<Structural>,
     pub(crate) programs: Programs,
     pub(crate) columns: Vec<Column>,
-    /// None if its objects cannot be scaled.
+    /// The paths of the scale subresource; `None` if its objects cannot be scaled.
     pub scale: Option<ScalePaths>,
     /// Whether the status is a subresource.
     pub status: bool,
-    /// What everyone who uses the version is told; none unless it is deprecated.
+    /// The warning sent with every response of a deprecated version; `None` otherwise.
     pub warning: Option<String>,
 }
 
 impl Storage {
-    /// An object as it is written down: what the stored version does not know is gone.
+    /// Returns an object in the form in which it is stored: without fields that the storage version does not
+    /// know.
     pub fn written(&self, object: &Value) -> Value {
         let mut object = object.clone();
         if let Some(schema) = self.schemas.get(&self.version) {
@@ -47,7 +49,7 @@ impl Storage {
         object
     }
 
-    /// An object that was written down under a version, as it is read: by the schema which that version has now.
+    /// Converts an object stored under a version when it is read, by the current schema of that version.
     pub fn read(&self, version: &str, object: &mut Value) {
         if let Some(schema) = self.schemas.get(version) {
             convert(schema, object);
@@ -56,7 +58,7 @@ impl Storage {
         }
     }
 
-    /// An object that was read, stored under `from`, as another version shows it; none if it looks the same.
+    /// Returns an object stored under `from` as another version shows it; `None` if it is equal.
     pub fn converted(&self, from: &str, to: &str, object: &Value) -> Option<Value> {
         let schema = self.schemas.get(to)?;
         if self.schemas.get(from).is_some_and(|from| Arc::ptr_eq(from, schema)) {
@@ -71,8 +73,8 @@ impl Storage {
 impl Version {
     /// Reads an entry of `spec.versions`.
     pub fn read(definition: &Value, version: &Value) -> Version {
-        let written = version.pointer("/schema/openAPIV3Schema");
-        let mut schema = written.map(Structural::read).unwrap_or_default();
+        let source = version.pointer("/schema/openAPIV3Schema");
+        let mut schema = source.map(Structural::read).unwrap_or_default();
         if definition.pointer("/spec/preserveUnknownFields").and_then(Value::as_bool) == Some(true) {
             schema.preserve = true;
         }
@@ -87,7 +89,8 @@ impl Version {
     }
 }
 
-/// The warning of a deprecated version: its own, or one that names a better version if there is one.
+/// Returns the warning of a deprecated version: its own, or one that recommends a better version if there is
+/// one.
 fn warning(definition: &Value, version: &Value) -> Option<String> {
     if version.get("deprecated").and_then(Value::as_bool) != Some(true) {
         return None;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::field::{child, index, invalid, invalid_shown, key, not_supported, required};
 use super::super::paths::field_path;
 use super::super::rules::judge;
-use super::super::source_schema::{SchemaLevel, show_items, show_level, show_rule, words};
+use super::super::source_schema::{SchemaLevel, keyword_names, show_items, show_level, show_rule};
 use super::{defaults, no, structure};
 use crate::schema::{STRUCTURAL_DEPTH, Structural};
 use crate::status::StatusCause;
@@ -51,7 +51,7 @@ pub(super) fn check(root: SchemaLevel<'_>, has_status: bool, path: &str) -> Vec<
     if root.flag("nullable") {
         causes.push(no(path, "nullable", "nullable cannot be true at the root"));
     }
-    let refused = structure::refuse(root, STRUCTURAL_DEPTH);
+    let refused = structure::structural_error(root, STRUCTURAL_DEPTH);
     let value = root.value();
     let schema = Structural::read(&value);
     let mut judged = None;
@@ -73,8 +73,8 @@ pub(super) fn check(root: SchemaLevel<'_>, has_status: bool, path: &str) -> Vec<
 }
 
 fn check_root(root: SchemaLevel<'_>, path: &str) -> Option<StatusCause> {
-    for (shown, name) in words() {
-        if root.word(name).is_none() {
+    for (shown, name) in keyword_names() {
+        if root.keyword(name).is_none() {
             continue;
         }
         if shown == "Type" {
@@ -132,7 +132,7 @@ fn level(at: SchemaLevel<'_>, path: &str, around: &Around, judged: Option<&Struc
         found.words.push(no(path, "uniqueItems", why));
     }
     below(at, path, around, judged, &mut found);
-    if at.written("x-kubernetes-preserve-unknown-fields") == Some(&json!(false)) {
+    if at.present("x-kubernetes-preserve-unknown-fields") == Some(&json!(false)) {
         let place = child(path, "x-kubernetes-preserve-unknown-fields");
         found.words.push(invalid(&place, &json!(false), "must be true or undefined"));
     }
@@ -201,18 +201,18 @@ fn allowed(at: SchemaLevel<'_>, path: &str, around: &Around) -> Vec<StatusCause>
     if !kind.is_empty() && !TYPES.contains(&kind) {
         causes.push(not_supported(&child(path, "type"), &json!(kind), TYPES));
     }
-    if let Some(why) = around.no_defaults.as_ref().filter(|_| at.written("default").is_some()) {
+    if let Some(why) = around.no_defaults.as_ref().filter(|_| at.present("default").is_some()) {
         causes.push(no(path, "default", &format!("must not be set {why}")));
     }
     for name in ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"] {
-        if at.word(name).is_some() {
+        if at.keyword(name).is_some() {
             causes.push(no(path, name, &format!("{name} is not supported")));
         }
     }
     if kind == "null" {
         causes.push(no(path, "type", "type cannot be set to null, use nullable as an alternative"));
     }
-    if at.written("items").is_some_and(Value::is_array) {
+    if at.present("items").is_some_and(Value::is_array) {
         causes.push(no(path, "items", "items must be a schema object and not an array"));
     }
     if around.in_meta && at.flag("x-kubernetes-embedded-resource") {
@@ -234,7 +234,7 @@ fn wants_type(at: SchemaLevel<'_>, path: &str, wanted: &str, word: &str) -> Opti
 
 fn maps(at: SchemaLevel<'_>, path: &str) -> Vec<StatusCause> {
     const WORD: &str = "x-kubernetes-map-type";
-    let Some(of) = at.written(WORD) else { return Vec::new() };
+    let Some(of) = at.present(WORD) else { return Vec::new() };
     let mut causes: Vec<StatusCause> = wants_type(at, path, "object", WORD).into_iter().collect();
     if *of != json!("atomic") && *of != json!("granular") {
         causes.push(not_supported(&child(path, WORD), of, &["atomic", "granular"]));
@@ -246,7 +246,7 @@ fn lists(at: SchemaLevel<'_>, path: &str) -> Vec<StatusCause> {
     const WORD: &str = "x-kubernetes-list-type";
     const KEYS: &str = "x-kubernetes-list-map-keys";
     let mut causes = Vec::new();
-    let of = at.written(WORD);
+    let of = at.present(WORD);
     let items = at.level("items");
     let keys = at.list(KEYS);
     if of.is_some() {
@@ -276,7 +276,7 @@ fn lists(at: SchemaLevel<'_>, path: &str) -> Vec<StatusCause> {
 /// Entries of a set are compared, so they have to be wholes.
 fn whole_items(items: SchemaLevel<'_>, path: &str) -> Option<StatusCause> {
     let why = "must be atomic as item of a list with x-kubernetes-list-type=set";
-    let list_type = items.written("x-kubernetes-list-type");
+    let list_type = items.present("x-kubernetes-list-type");
     let shown = list_type.cloned().unwrap_or(Value::Null);
     let word = match items.kind() {
         "array" if list_type.is_some_and(|of| *of != json!("atomic")) => "x-kubernetes-list-type",
@@ -301,7 +301,7 @@ fn keyed(
         causes.push(required(&keys_path, "must not be empty if x-kubernetes-list-type is map"));
     }
     let Some(items) = items else {
-        causes.push(if at.written("items").is_some() {
+        causes.push(if at.present("items").is_some() {
             let why = "must only have a single schema if x-kubernetes-list-type is map";
             invalid_shown(&items_path, &show_items(at), why)
         } else {
@@ -351,7 +351,7 @@ fn definite(at: SchemaLevel<'_>, items: SchemaLevel<'_>, keys: &[Value], path: &
         let text = name.as_str().unwrap_or_default();
         let Some(property) = items.property(text) else { continue };
         let place = key(&child(&items_path, "properties"), text);
-        if !items.list("required").contains(name) && property.written("default").is_none() {
+        if !items.list("required").contains(name) && property.present("default").is_none() {
             let why = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
             causes.push(required(&child(&place, "default"), why));
         }

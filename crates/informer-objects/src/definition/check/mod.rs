@@ -13,7 +13,7 @@ use std::cell::Cell;
 use serde_json::{Value, json};
 
 use super::field::{child, forbidden, index, invalid, invalid_shown, not_supported, quote, required};
-use super::names::{check_names, is_true, refuse};
+use super::names::{check_names, is_true, name_cause};
 use super::source_schema::{Part, SchemaLevel, Spec};
 use crate::schema::STRUCTURAL_DEPTH;
 use crate::status::StatusCause;
@@ -78,7 +78,7 @@ fn check_spec(spec: &Spec<'_>) -> Vec<StatusCause> {
             }
         }
     }
-    let has_default = |level: SchemaLevel<'_>| level.written("default").is_some();
+    let has_default = |level: SchemaLevel<'_>| level.present("default").is_some();
     if preserving && spec.schemas().any(|schema| schema.any(STRUCTURAL_DEPTH, &has_default)) {
         let why = "must be false in order to use defaults in the schema";
         causes.push(invalid("spec.preserveUnknownFields", &json!(true), why));
@@ -86,7 +86,7 @@ fn check_spec(spec: &Spec<'_>) -> Vec<StatusCause> {
     for (at, (version, part)) in spec.versions.iter().enumerate() {
         let path = index("spec.versions", at);
         let name = version.get("name").and_then(Value::as_str).unwrap_or_default();
-        causes.extend(refuse(&child(&path, "name"), name, "", &dns_label_1035(name)));
+        causes.extend(name_cause(&child(&path, "name"), name, "", &dns_label_1035(name)));
         causes.extend(subresources::check_warning(version, &path));
         let has_status = part.has_status() || spec.shared.has_status();
         causes.extend(check_part(part, &path, "schema", has_status));
@@ -94,7 +94,8 @@ fn check_spec(spec: &Spec<'_>) -> Vec<StatusCause> {
     causes.extend(check_versions(spec));
     if let Some((first, _)) = spec.versions.first() {
         let name = first.get("name").and_then(Value::as_str).unwrap_or_default();
-        causes.extend(refuse("spec.version", name, "", &dns_label_1035(name)).filter(|_| !name.is_empty()));
+        causes
+            .extend(name_cause("spec.version", name, "", &dns_label_1035(name)).filter(|_| !name.is_empty()));
     }
     causes.extend(check_all_names(spec));
     let has_status = spec.shared.has_status() || spec.versions.iter().any(|(_, part)| part.has_status());
@@ -126,7 +127,7 @@ fn check_group_and_scope(spec: &Spec<'_>) -> Vec<StatusCause> {
     let group = spec.text("/group");
     if group.is_empty() {
         causes.push(required("spec.group", ""));
-    } else if let Some(cause) = refuse("spec.group", group, "", &dns_subdomain(group)) {
+    } else if let Some(cause) = name_cause("spec.group", group, "", &dns_subdomain(group)) {
         causes.push(cause);
     } else if !group.contains('.') {
         causes.push(invalid("spec.group", &json!(group), "should be a domain with at least one dot"));

@@ -9,7 +9,7 @@ use crate::schema::STRUCTURAL_DEPTH;
 use crate::status::StatusCause;
 
 /// Words that a structural schema cannot have at all. The error is a sentence.
-pub(super) fn refuse(level: SchemaLevel<'_>, depth: usize) -> Option<String> {
+pub(super) fn structural_error(level: SchemaLevel<'_>, depth: usize) -> Option<String> {
     let depth = depth.checked_sub(1)?;
     for (name, shown) in [
         ("id", "id"),
@@ -20,11 +20,11 @@ pub(super) fn refuse(level: SchemaLevel<'_>, depth: usize) -> Option<String> {
         ("additionalItems", "additionalItems"),
         ("definitions", "definitions"),
     ] {
-        if level.word(name).is_some() {
+        if level.keyword(name).is_some() {
             return Some(format!("OpenAPIV3Schema '{shown}' is not supported"));
         }
     }
-    if level.written("items").is_some_and(Value::is_array) {
+    if level.present("items").is_some_and(Value::is_array) {
         return Some("OpenAPIV3Schema 'items' must be a schema, but is an array".to_owned());
     }
     let parts = ["items", "additionalProperties", "not"].iter().filter_map(|name| level.level(name));
@@ -33,7 +33,7 @@ pub(super) fn refuse(level: SchemaLevel<'_>, depth: usize) -> Option<String> {
     parts
         .chain(lists)
         .chain(level.properties().map(|(_, level)| level))
-        .find_map(|level| refuse(level, depth))
+        .find_map(|level| structural_error(level, depth))
 }
 
 /// What keeps a schema from being structural, sorted.
@@ -55,7 +55,7 @@ enum Place {
 fn invariants(level: SchemaLevel<'_>, place: Place, path: &str, depth: usize, causes: &mut Vec<StatusCause>) {
     let Some(depth) = depth.checked_sub(1) else { return };
     let kind = level.kind();
-    if kind == "array" && level.written("items").is_none() {
+    if kind == "array" && level.present("items").is_none() {
         causes.push(required(&child(path, "items"), "must be specified"));
     }
     if let Some(items) = level.level("items") {
@@ -64,7 +64,7 @@ fn invariants(level: SchemaLevel<'_>, place: Place, path: &str, depth: usize, ca
     for (name, property) in level.properties() {
         invariants(property, Place::Field, &key(&child(path, "properties"), name), depth, causes);
     }
-    let additional = level.written("additionalProperties");
+    let additional = level.present("additionalProperties");
     if additional.is_some() && place == Place::Root {
         causes.push(no(path, "additionalProperties", "must not be used at the root"));
     }
@@ -209,7 +209,7 @@ fn narrowing(
         ("x-kubernetes-map-type", "undefined"),
         ("x-kubernetes-validations", "empty"),
     ] {
-        let set = if state == "undefined" { level.written(name) } else { level.word(name) };
+        let set = if state == "undefined" { level.present(name) } else { level.keyword(name) };
         if set.is_some() {
             causes.push(no(path, name, &format!("must be {state} to be structural")));
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::super::field::{child, duplicate, forbidden, index, invalid, required, too_many};
-use super::super::names::refuse;
+use super::super::names::name_cause;
 use super::super::paths::field_path;
 use super::super::source_schema::Part;
 use super::one_of;
@@ -158,7 +158,7 @@ pub(super) fn check_conversion(conversion: &Value, path: &str) -> Vec<StatusCaus
         if versions.iter().take(at).any(|earlier| earlier == version) {
             causes.push(invalid(&place, &json!(version), "duplicate version"));
         } else {
-            causes.extend(refuse(&place, version, "", &dns_label_1035(version)));
+            causes.extend(name_cause(&place, version, "", &dns_label_1035(version)));
         }
     }
     if !versions.iter().any(|version| matches!(*version, "v1" | "v1beta1")) {

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::super::field;
-use super::super::names::refuse;
+use super::super::names::name_cause;
 use crate::schema::Structural;
 use crate::status::StatusCause;
 use crate::text::formats::dns_label_1035;
@@ -116,7 +116,7 @@ fn check_resource(fields: &Map<String, Value>, path: &str, causes: &mut Vec<Stat
             }
             Some(Value::String(text)) if name == "kind" => {
                 let mixed = "may have mixed case, but should otherwise match: ";
-                causes.extend(refuse(&place, text, mixed, &dns_label_1035(&text.to_lowercase())));
+                causes.extend(name_cause(&place, text, mixed, &dns_label_1035(&text.to_lowercase())));
             }
             Some(Value::String(text)) if text.matches('/').count() > 1 => {
                 let why = format!("unexpected GroupVersion string: {text}");
