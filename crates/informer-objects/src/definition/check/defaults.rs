@@ -1,4 +1,4 @@
-//! Whether defaults fit the schemas they stand in.
+//! Checks that defaults fit the schemas they belong to.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::super::rules::{self, Programs};
 use crate::schema::Structural;
 use crate::status::StatusCause;
 
-/// What is wrong with the defaults of a schema. Inside the metadata of resources only types are looked at.
+/// Checks the defaults of a schema; inside the metadata of resources only types are checked.
 pub(super) fn check(schema: &Structural, path: &str) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     walk(schema, &Programs::of(schema), path, &mut causes);
@@ -17,7 +17,7 @@ pub(super) fn check(schema: &Structural, path: &str) -> Vec<StatusCause> {
 
 fn walk(schema: &Structural, programs: &Programs, path: &str, causes: &mut Vec<StatusCause>) {
     if let Some(default) = &schema.default {
-        causes.extend(one(schema, programs, default, &child(path, "default")));
+        causes.extend(check_default(schema, programs, default, &child(path, "default")));
     }
     if let Some(items) = schema.items.as_deref() {
         walk(items, programs, &child(path, "items"), causes);
@@ -27,7 +27,7 @@ fn walk(schema: &Structural, programs: &Programs, path: &str, causes: &mut Vec<S
     }
 }
 
-fn one(schema: &Structural, programs: &Programs, default: &Value, path: &str) -> Vec<StatusCause> {
+fn check_default(schema: &Structural, programs: &Programs, default: &Value, path: &str) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let mut pruned = default.clone();
     prune(schema, &mut pruned);

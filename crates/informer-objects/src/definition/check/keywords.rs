@@ -1,6 +1,6 @@
-//! What each level of a schema may say.
+//! Checks of the keywords of each level of a schema.
 //!
-//! Rules in CEL are looked at last, and only where everything else is right.
+//! CEL rules are checked last, and only if everything else is valid.
 
 use serde_json::{Value, json};
 
@@ -16,8 +16,8 @@ const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "str
 const REASONS: &[&str] =
     &["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
-/// What the root may say if the status is a subresource, by the server's own names.
-const AT_ROOT: &[&str] = &[
+/// The keywords allowed at the root if the status is a subresource, by their Go names.
+const ALLOWED_AT_ROOT: &[&str] = &[
     "Description",
     "Type",
     "Format",
@@ -42,7 +42,7 @@ const AT_ROOT: &[&str] = &[
     "XValidations",
 ];
 
-/// What is wrong with the schema of a version.
+/// Checks the schema of a version.
 pub(super) fn check(root: SchemaLevel<'_>, has_status: bool, path: &str) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     if has_status {
@@ -51,22 +51,23 @@ pub(super) fn check(root: SchemaLevel<'_>, has_status: bool, path: &str) -> Vec<
     if root.flag("nullable") {
         causes.push(no(path, "nullable", "nullable cannot be true at the root"));
     }
-    let refused = structure::structural_error(root, STRUCTURAL_DEPTH);
+    let structural_error = structure::structural_error(root, STRUCTURAL_DEPTH);
     let value = root.value();
     let schema = Structural::read(&value);
-    let mut judged = None;
-    if refused.is_none() {
+    let mut compilable = None;
+    if structural_error.is_none() {
         let found = structure::check(root, path);
         let found = if found.is_empty() { defaults::check(&schema, path) } else { found };
         if found.is_empty() {
-            judged = Some(&schema);
+            compilable = Some(&schema);
         }
         causes.extend(found);
     }
-    let Found { words, rules } = level(root, path, &Around { is_root: true, ..Around::default() }, judged);
-    causes.extend(words);
+    let Found { keywords, rules } =
+        level(root, path, &LevelContext { is_root: true, ..LevelContext::default() }, compilable);
+    causes.extend(keywords);
     causes.extend(rules);
-    if let Some(why) = refused.filter(|_| causes.is_empty()) {
+    if let Some(why) = structural_error.filter(|_| causes.is_empty()) {
         causes.push(invalid(path, &json!(""), &why));
     }
     causes
@@ -82,10 +83,10 @@ fn check_root(root: SchemaLevel<'_>, path: &str) -> Option<StatusCause> {
                 let why = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
                 return Some(invalid(&child(path, "type"), &json!(root.kind()), why));
             }
-        } else if !AT_ROOT.contains(&shown) {
+        } else if !ALLOWED_AT_ROOT.contains(&shown) {
             let why = format!(
                 "only [{}] fields are allowed at the root of the schema if the status subresource is enabled",
-                AT_ROOT.join(" ")
+                ALLOWED_AT_ROOT.join(" ")
             );
             return Some(invalid_shown(path, &show_level(root), &why));
         }
@@ -93,88 +94,95 @@ fn check_root(root: SchemaLevel<'_>, path: &str) -> Option<StatusCause> {
     None
 }
 
-/// What was found: rules apart, because they come last.
+/// The causes found; those of rules are separate because they come last.
 #[derive(Debug, Default)]
 struct Found {
-    words: Vec<StatusCause>,
+    keywords: Vec<StatusCause>,
     rules: Vec<StatusCause>,
 }
 
 impl Found {
     fn add(&mut self, other: Found) {
-        self.words.extend(other.words);
+        self.keywords.extend(other.keywords);
         self.rules.extend(other.rules);
     }
 }
 
-/// Where a level stands.
+/// The position of a level in the schema.
 #[derive(Debug, Clone, Default)]
-struct Around {
+struct LevelContext {
     is_root: bool,
-    /// How deep it is.
+    /// The depth of the level.
     depth: usize,
-    /// Why there may be no defaults.
+    /// The reason why defaults are not allowed.
     no_defaults: Option<String>,
-    /// Whether it describes what all objects have.
+    /// Whether the level describes type or metadata, which all objects have.
     in_meta: bool,
-    /// The list above whose entries cannot be told apart, so that nothing below has an old value.
+    /// The enclosing list whose entries have no identity, so that nothing below has an old value.
     no_old: Option<String>,
 }
 
-/// `judged` is the same level as rules see it; none where there are no rules, or where something else is wrong.
-fn level(at: SchemaLevel<'_>, path: &str, around: &Around, judged: Option<&Structural>) -> Found {
-    let mut found = Found { words: allowed(at, path, around), rules: Vec::new() };
-    if around.depth >= STRUCTURAL_DEPTH {
+/// Checks a level; `compilable` is the level as rules see it, or `None` if there are no rules or something
+/// else is invalid.
+fn level(at: SchemaLevel<'_>, path: &str, context: &LevelContext, compilable: Option<&Structural>) -> Found {
+    let mut found = Found { keywords: allowed(at, path, context), rules: Vec::new() };
+    if context.depth >= STRUCTURAL_DEPTH {
         return found;
     }
     if at.flag("uniqueItems") {
         let why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
-        found.words.push(no(path, "uniqueItems", why));
+        found.keywords.push(no(path, "uniqueItems", why));
     }
-    below(at, path, around, judged, &mut found);
+    below(at, path, context, compilable, &mut found);
     if at.present("x-kubernetes-preserve-unknown-fields") == Some(&json!(false)) {
-        let place = child(path, "x-kubernetes-preserve-unknown-fields");
-        found.words.push(invalid(&place, &json!(false), "must be true or undefined"));
+        let field = child(path, "x-kubernetes-preserve-unknown-fields");
+        found.keywords.push(invalid(&field, &json!(false), "must be true or undefined"));
     }
-    found.words.extend(maps(at, path));
-    found.words.extend(lists(at, path));
+    found.keywords.extend(maps(at, path));
+    found.keywords.extend(lists(at, path));
     let rules = at.list("x-kubernetes-validations");
-    found.words.extend(rules.iter().enumerate().flat_map(|(nth, rule)| {
-        written_rule(at, rule, &index(&child(path, "x-kubernetes-validations"), nth))
+    found.keywords.extend(rules.iter().enumerate().flat_map(|(nth, rule)| {
+        rule_fields(at, rule, &index(&child(path, "x-kubernetes-validations"), nth))
     }));
-    if found.words.is_empty()
-        && let Some(schema) = judged
+    if found.keywords.is_empty()
+        && let Some(schema) = compilable
     {
-        found.rules.extend(judged_rules(rules, schema, path, around));
+        found.rules.extend(compiled_rules(rules, schema, path, context));
     }
     found
 }
 
-fn below(at: SchemaLevel<'_>, path: &str, around: &Around, judged: Option<&Structural>, found: &mut Found) {
-    let inner = Around { is_root: false, depth: around.depth + 1, ..around.clone() };
+fn below(
+    at: SchemaLevel<'_>,
+    path: &str,
+    context: &LevelContext,
+    compilable: Option<&Structural>,
+    found: &mut Found,
+) {
+    let inner = LevelContext { is_root: false, depth: context.depth + 1, ..context.clone() };
     if let Some(additional) = at.level("additionalProperties") {
         if at.properties().next().is_some() {
             let why = "additionalProperties and properties are mutual exclusive";
-            found.words.push(no(path, "additionalProperties", why));
+            found.keywords.push(no(path, "additionalProperties", why));
         }
         let mut inner = inner.clone();
-        if around.in_meta {
+        if context.in_meta {
             inner.no_defaults = Some("inside additionalProperties applying to object metadata".to_owned());
         }
-        let judged = judged.and_then(|schema| schema.additional.as_deref());
-        found.add(level(additional, &child(path, "additionalProperties"), &inner, judged));
+        let compilable = compilable.and_then(|schema| schema.additional.as_deref());
+        found.add(level(additional, &child(path, "additionalProperties"), &inner, compilable));
     }
-    let is_resource = around.is_root || at.flag("x-kubernetes-embedded-resource");
+    let is_resource = context.is_root || at.flag("x-kubernetes-embedded-resource");
     for (name, property) in at.properties() {
         let mut inner = inner.clone();
         if is_resource && matches!(name.as_str(), "metadata" | "kind" | "apiVersion") {
             inner.in_meta = true;
-            if around.is_root {
+            if context.is_root {
                 inner.no_defaults = Some(format!("in top-level {name}"));
             }
         }
-        let judged = judged.and_then(|schema| schema.properties.get(name));
-        found.add(level(property, &key(&child(path, "properties"), name), &inner, judged));
+        let compilable = compilable.and_then(|schema| schema.properties.get(name));
+        found.add(level(property, &key(&child(path, "properties"), name), &inner, compilable));
     }
     if let Some(not) = at.level("not") {
         found.add(level(not, &child(path, "not"), &inner, None));
@@ -189,19 +197,19 @@ fn below(at: SchemaLevel<'_>, path: &str, around: &Around, judged: Option<&Struc
         if at.text("x-kubernetes-list-type") != "map" && inner.no_old.is_none() {
             inner.no_old = Some(path.to_owned());
         }
-        let judged = judged.and_then(|schema| schema.items.as_deref());
-        found.add(level(items, &child(path, "items"), &inner, judged));
+        let compilable = compilable.and_then(|schema| schema.items.as_deref());
+        found.add(level(items, &child(path, "items"), &inner, compilable));
     }
 }
 
-/// Words that are not allowed, and types that are none.
-fn allowed(at: SchemaLevel<'_>, path: &str, around: &Around) -> Vec<StatusCause> {
+/// Checks for keywords that are not allowed, and for unknown types.
+fn allowed(at: SchemaLevel<'_>, path: &str, context: &Around) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let kind = at.kind();
     if !kind.is_empty() && !TYPES.contains(&kind) {
         causes.push(not_supported(&child(path, "type"), &json!(kind), TYPES));
     }
-    if let Some(why) = around.no_defaults.as_ref().filter(|_| at.present("default").is_some()) {
+    if let Some(why) = context.no_defaults.as_ref().filter(|_| at.present("default").is_some()) {
         causes.push(no(path, "default", &format!("must not be set {why}")));
     }
     for name in ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"] {
@@ -215,79 +223,80 @@ fn allowed(at: SchemaLevel<'_>, path: &str, around: &Around) -> Vec<StatusCause>
     if at.present("items").is_some_and(Value::is_array) {
         causes.push(no(path, "items", "items must be a schema object and not an array"));
     }
-    if around.in_meta && at.flag("x-kubernetes-embedded-resource") {
+    if context.in_meta && at.flag("x-kubernetes-embedded-resource") {
         causes.push(no(path, "x-kubernetes-embedded-resource", "must not be used inside of resource meta"));
     }
     causes
 }
 
-/// A type that another word asks for.
-fn wants_type(at: SchemaLevel<'_>, path: &str, wanted: &str, word: &str) -> Option<StatusCause> {
-    let (kind, place) = (at.kind(), child(path, "type"));
-    let why = format!("must be {wanted} if {word} is specified");
+/// Checks the type that a keyword requires.
+fn required_type(at: SchemaLevel<'_>, path: &str, wanted: &str, keyword: &str) -> Option<StatusCause> {
+    let (kind, field) = (at.kind(), child(path, "type"));
+    let why = format!("must be {wanted} if {keyword} is specified");
     match kind {
-        "" => Some(required(&place, &why)),
+        "" => Some(required(&field, &why)),
         kind if kind == wanted => None,
-        kind => Some(invalid(&place, &json!(kind), &why)),
+        kind => Some(invalid(&field, &json!(kind), &why)),
     }
 }
 
 fn maps(at: SchemaLevel<'_>, path: &str) -> Vec<StatusCause> {
-    const WORD: &str = "x-kubernetes-map-type";
-    let Some(of) = at.present(WORD) else { return Vec::new() };
-    let mut causes: Vec<StatusCause> = wants_type(at, path, "object", WORD).into_iter().collect();
+    const KEYWORD: &str = "x-kubernetes-map-type";
+    let Some(of) = at.present(KEYWORD) else { return Vec::new() };
+    let mut causes: Vec<StatusCause> = required_type(at, path, "object", KEYWORD).into_iter().collect();
     if *of != json!("atomic") && *of != json!("granular") {
-        causes.push(not_supported(&child(path, WORD), of, &["atomic", "granular"]));
+        causes.push(not_supported(&child(path, KEYWORD), of, &["atomic", "granular"]));
     }
     causes
 }
 
 fn lists(at: SchemaLevel<'_>, path: &str) -> Vec<StatusCause> {
-    const WORD: &str = "x-kubernetes-list-type";
+    const KEYWORD: &str = "x-kubernetes-list-type";
     const KEYS: &str = "x-kubernetes-list-map-keys";
     let mut causes = Vec::new();
-    let of = at.present(WORD);
+    let of = at.present(KEYWORD);
     let items = at.level("items");
     let keys = at.list(KEYS);
     if of.is_some() {
-        match wants_type(at, path, "array", WORD) {
+        match required_type(at, path, "array", KEYWORD) {
             Some(cause) => causes.push(cause),
-            None => causes
-                .extend(items.filter(|_| at.text(WORD) == "set").and_then(|items| whole_items(items, path))),
+            None => causes.extend(
+                items.filter(|_| at.text(KEYWORD) == "set").and_then(|items| atomic_items(items, path)),
+            ),
         }
     }
     if let Some(of) = of.filter(|of| !matches!(of.as_str(), Some("atomic" | "set" | "map"))) {
-        causes.push(not_supported(&child(path, WORD), of, &["atomic", "set", "map"]));
+        causes.push(not_supported(&child(path, KEYWORD), of, &["atomic", "set", "map"]));
     }
-    if !keys.is_empty() && at.text(WORD) != "map" {
+    if !keys.is_empty() && at.text(KEYWORD) != "map" {
         let why = "must be map if x-kubernetes-list-map-keys is non-empty";
-        let place = child(path, WORD);
-        causes.push(of.map_or_else(|| required(&place, why), |of| invalid(&place, of, why)));
+        let field = child(path, KEYWORD);
+        causes.push(of.map_or_else(|| required(&field, why), |of| invalid(&field, of, why)));
     }
-    if at.text(WORD) == "map" {
+    if at.text(KEYWORD) == "map" {
         causes.extend(keyed(at, items, keys, path));
     }
-    if let Some(items) = items.filter(|_| matches!(at.text(WORD), "set" | "map")) {
-        causes.extend(definite(at, items, keys, path));
+    if let Some(items) = items.filter(|_| matches!(at.text(KEYWORD), "set" | "map")) {
+        causes.extend(identifying(at, items, keys, path));
     }
     causes
 }
 
-/// Entries of a set are compared, so they have to be wholes.
-fn whole_items(items: SchemaLevel<'_>, path: &str) -> Option<StatusCause> {
+/// Checks the entries of a set, which must be atomic because they are compared.
+fn atomic_items(items: SchemaLevel<'_>, path: &str) -> Option<StatusCause> {
     let why = "must be atomic as item of a list with x-kubernetes-list-type=set";
     let list_type = items.present("x-kubernetes-list-type");
     let shown = list_type.cloned().unwrap_or(Value::Null);
-    let word = match items.kind() {
+    let keyword = match items.kind() {
         "array" if list_type.is_some_and(|of| *of != json!("atomic")) => "x-kubernetes-list-type",
         "object" if items.text("x-kubernetes-map-type") != "atomic" => "x-kubernetes-map-type",
         _ => return None,
     };
-    // The real message quotes the list type in both cases.
-    Some(invalid(&child(&child(path, "items"), word), &shown, why))
+    // kube-apiserver quotes the list type in both cases.
+    Some(invalid(&child(&child(path, "items"), keyword), &shown, why))
 }
 
-/// Lists by key need keys, and entries that have them.
+/// Checks a list with keys: it needs keys, and entries that have them.
 fn keyed(
     at: SchemaLevel<'_>,
     items: Option<SchemaLevel<'_>>,
@@ -319,8 +328,8 @@ fn keyed(
         match items.property(text) {
             Some(property) if matches!(property.kind(), "array" | "object") => {
                 let why = "must be a scalar type if parent array's x-kubernetes-list-type is map";
-                let place = child(&key(&child(&items_path, "properties"), text), "type");
-                causes.push(invalid(&place, &json!(items.kind()), why));
+                let field = child(&key(&child(&items_path, "properties"), text), "type");
+                causes.push(invalid(&field, &json!(items.kind()), why));
             }
             Some(_) => {}
             None => {
@@ -338,8 +347,8 @@ fn keyed(
     causes
 }
 
-/// Entries and keys that may be missing cannot tell entries apart.
-fn definite(at: SchemaLevel<'_>, items: SchemaLevel<'_>, keys: &[Value], path: &str) -> Vec<StatusCause> {
+/// Checks that entries and keys are never absent, because they identify entries.
+fn identifying(at: SchemaLevel<'_>, items: SchemaLevel<'_>, keys: &[Value], path: &str) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let items_path = child(path, "items");
     let of = at.text("x-kubernetes-list-type");
@@ -350,32 +359,32 @@ fn definite(at: SchemaLevel<'_>, items: SchemaLevel<'_>, keys: &[Value], path: &
     for name in keys.iter().filter(|_| of == "map") {
         let text = name.as_str().unwrap_or_default();
         let Some(property) = items.property(text) else { continue };
-        let place = key(&child(&items_path, "properties"), text);
+        let field = key(&child(&items_path, "properties"), text);
         if !items.list("required").contains(name) && property.present("default").is_none() {
             let why = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
-            causes.push(required(&child(&place, "default"), why));
+            causes.push(required(&child(&field, "default"), why));
         }
         if property.flag("nullable") {
             let why = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
-            causes.push(no(&place, "nullable", why));
+            causes.push(no(&field, "nullable", why));
         }
     }
     causes
 }
 
-/// What is wrong with how a rule is written down.
-fn written_rule(at: SchemaLevel<'_>, rule: &Value, path: &str) -> Vec<StatusCause> {
+/// Checks the fields of a rule.
+fn rule_fields(at: SchemaLevel<'_>, rule: &Value, path: &str) -> Vec<StatusCause> {
     let text = |name: &str| rule.get(name).and_then(Value::as_str).unwrap_or_default();
-    let broken = |text: &str| text.contains(['\n', '\r']);
+    let has_line_break = |text: &str| text.contains(['\n', '\r']);
     let (message, trimmed) = (text("message"), text("message").trim());
     let mut causes = Vec::new();
     if text("rule").trim().is_empty() {
         causes.push(required(&child(path, "rule"), "rule is not specified"));
     } else if !message.is_empty() && trimmed.is_empty() {
         causes.push(invalid(&child(path, "message"), &json!(message), "must be non-empty if specified"));
-    } else if broken(trimmed) {
+    } else if has_line_break(trimmed) {
         causes.push(invalid(&child(path, "message"), &json!(message), "must not contain line breaks"));
-    } else if broken(text("rule").trim()) && trimmed.is_empty() {
+    } else if has_line_break(text("rule").trim()) && trimmed.is_empty() {
         let why = "message must be specified if rule contains line breaks";
         causes.push(required(&child(path, "message"), why));
     }
@@ -388,47 +397,52 @@ fn written_rule(at: SchemaLevel<'_>, rule: &Value, path: &str) -> Vec<StatusCaus
     {
         causes.push(not_supported(&child(path, "reason"), &json!(reason), REASONS));
     }
-    let (place, field) = (child(path, "fieldPath"), text("fieldPath"));
+    let (field_path_place, field) = (child(path, "fieldPath"), text("fieldPath"));
     if field.is_empty() {
         return causes;
     }
     if field.trim().is_empty() {
-        causes.push(invalid(&place, &json!(field), "must be non-empty if specified"));
+        causes.push(invalid(&field_path_place, &json!(field), "must be non-empty if specified"));
     }
-    if broken(field) {
-        causes.push(invalid(&place, &json!(field), "must not contain line breaks"));
+    if has_line_break(field) {
+        causes.push(invalid(&field_path_place, &json!(field), "must not contain line breaks"));
     }
     if field_path(field, &Structural::part(&at.value()), true).is_err() {
-        causes.push(invalid(&place, &json!(field), "must be a valid path"));
+        causes.push(invalid(&field_path_place, &json!(field), "must be a valid path"));
     }
     causes
 }
 
-/// What is wrong with the rules themselves.
-fn judged_rules(rules: &[Value], schema: &Structural, path: &str, around: &Around) -> Vec<StatusCause> {
+/// Checks the rules by compiling them.
+fn compiled_rules(
+    rules: &[Value],
+    schema: &Structural,
+    path: &str,
+    context: &LevelContext,
+) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     if rules.is_empty() {
         return causes;
     }
     for (nth, (rule, verdict)) in rules.iter().zip(judge(&schema.rules, schema)).enumerate() {
-        let place = index(&child(path, "x-kubernetes-validations"), nth);
-        let rule_place = child(&place, "rule");
+        let path_of_rule = index(&child(path, "x-kubernetes-validations"), nth);
+        let rule_field = child(&path_of_rule, "rule");
         if let Some(why) = &verdict.rule {
-            causes.push(invalid_shown(&rule_place, &show_rule(rule), why));
+            causes.push(invalid_shown(&rule_field, &show_rule(rule), why));
         }
         if let Some(why) = &verdict.message {
-            causes.push(invalid_shown(&child(&place, "messageExpression"), &show_rule(rule), why));
+            causes.push(invalid_shown(&child(&path_of_rule, "messageExpression"), &show_rule(rule), why));
         }
         if verdict.uses_old {
-            if let Some(above) = &around.no_old {
+            if let Some(list) = &context.no_old {
                 let why = format!(
-                    "oldSelf cannot be used on the uncorrelatable portion of the schema within {above}"
+                    "oldSelf cannot be used on the uncorrelatable portion of the schema within {list}"
                 );
-                causes.push(invalid(&rule_place, &rule["rule"], &why));
+                causes.push(invalid(&rule_field, &rule["rule"], &why));
             }
         } else if let Some(optional) = rule.get("optionalOldSelf").filter(|value| !value.is_null()) {
             let why = "may not be set if oldSelf is not used in rule";
-            causes.push(invalid(&child(&place, "optionalOldSelf"), optional, why));
+            causes.push(invalid(&child(&path_of_rule, "optionalOldSelf"), optional, why));
         }
     }
     causes

@@ -1,7 +1,8 @@
-//! Whether a definition may be stored: names, versions, subresources, columns, conversion.
+//! Validation of definitions: names, versions, subresources, columns, conversion.
 //!
-//! Schemas are looked at in the rooms beside: [`structure`] (may it be used at all), [`defaults`], [`words`] (what each
-//! level says). Definitions come here completed ([`super::complete`]) and with the status they are going to be stored with.
+//! Schemas are checked in [`structure`] (whether a schema is structural), [`defaults`] and [`keywords`] (the
+//! keywords of each level). Definitions are passed with defaults ([`super::complete`]) and with the status
+//! they are stored with.
 
 mod defaults;
 mod keywords;
@@ -19,12 +20,12 @@ use crate::schema::STRUCTURAL_DEPTH;
 use crate::status::StatusCause;
 use crate::text::formats::{dns_label_1035, dns_subdomain};
 
-/// How long all rules of a definition may be together.
-const MAX_RULES: usize = 128 << 10;
-/// What a rule counts at least.
-const SHORT_RULE: usize = 32;
+/// The maximum length of all rules of a definition together.
+const MAX_RULES_BYTES: usize = 128 << 10;
+/// The minimum length that a rule counts as.
+const MIN_RULE_BYTES: usize = 32;
 
-/// What is wrong with a new definition.
+/// Checks a new definition.
 pub fn check(definition: &Value) -> Vec<StatusCause> {
     let name = definition.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
     let mut causes: Vec<StatusCause> =
@@ -37,20 +38,20 @@ pub fn check(definition: &Value) -> Vec<StatusCause> {
     causes.extend(check_spec(&spec));
     causes.extend(check_stored(definition, &spec));
     causes.extend(check_approval(definition, None));
-    causes.extend(refuse_preserving(definition, None));
+    causes.extend(check_preserving(definition, None));
     causes
 }
 
-/// What is wrong with a changed definition: what was stored may not become something else.
+/// Checks a changed definition: immutable fields and stored versions must not change.
 pub fn check_update(old: &Value, new: &Value) -> Vec<StatusCause> {
     let spec = Spec::read(new);
     let mut causes = check_spec(&spec);
-    let mut fixed = Vec::new();
+    let mut immutable = Vec::new();
     if is_true(old, "Established") {
-        fixed.extend(["scope", "names/kind"]);
+        immutable.extend(["scope", "names/kind"]);
     }
-    fixed.extend(["group", "names/plural"]);
-    for name in fixed {
+    immutable.extend(["group", "names/plural"]);
+    for name in immutable {
         let pointer = format!("/spec/{name}");
         let (old, new) = (old.pointer(&pointer), new.pointer(&pointer));
         if old != new {
@@ -60,13 +61,13 @@ pub fn check_update(old: &Value, new: &Value) -> Vec<StatusCause> {
     }
     causes.extend(check_stored(new, &spec));
     causes.extend(check_approval(new, Some(old)));
-    causes.extend(refuse_preserving(new, Some(old)));
+    causes.extend(check_preserving(new, Some(old)));
     causes
 }
 
 fn check_spec(spec: &Spec<'_>) -> Vec<StatusCause> {
     if has_too_many_rules(spec) {
-        let why = format!("rules of all versions together may not be longer than {MAX_RULES} bytes");
+        let why = format!("rules of all versions together may not be longer than {MAX_RULES_BYTES} bytes");
         return vec![forbidden("spec.versions", &why)];
     }
     let mut causes = check_group_and_scope(spec);
@@ -108,18 +109,19 @@ fn check_spec(spec: &Spec<'_>) -> Vec<StatusCause> {
     causes
 }
 
-/// Rules are parsed while somebody waits for an answer. Also short ones have their price.
+/// Whether the rules exceed their limit: they are parsed while the client waits, and short ones have a cost
+/// too.
 fn has_too_many_rules(spec: &Spec<'_>) -> bool {
     let total = Cell::new(0);
-    let is_too_much = |level: SchemaLevel<'_>| {
+    let exceeds_limit = |level: SchemaLevel<'_>| {
         for rule in level.list("x-kubernetes-validations") {
             let texts = ["rule", "messageExpression"].map(|name| rule.get(name).and_then(Value::as_str));
             let length: usize = texts.iter().flatten().map(|text| text.len()).sum();
-            total.set(total.get() + length.max(SHORT_RULE));
+            total.set(total.get() + length.max(MIN_RULE_BYTES));
         }
-        total.get() > MAX_RULES
+        total.get() > MAX_RULES_BYTES
     };
-    spec.schemas().any(|schema| schema.any(STRUCTURAL_DEPTH, &is_too_much))
+    spec.schemas().any(|schema| schema.any(STRUCTURAL_DEPTH, &exceeds_limit))
 }
 
 fn check_group_and_scope(spec: &Spec<'_>) -> Vec<StatusCause> {
@@ -140,7 +142,7 @@ fn check_group_and_scope(spec: &Spec<'_>) -> Vec<StatusCause> {
     causes
 }
 
-/// What a version has of its own, or all versions together.
+/// Checks the parts of one version, or those shared by all versions.
 fn check_part(part: &Part<'_>, path: &str, schema: &str, has_status: bool) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     if let Some(level) = part.openapi() {
@@ -190,7 +192,7 @@ fn check_all_names(spec: &Spec<'_>) -> Vec<StatusCause> {
     causes
 }
 
-/// Versions in which objects may be stored have to stay.
+/// Checks that versions in which objects may be stored still exist.
 fn check_stored(definition: &Value, spec: &Spec<'_>) -> Vec<StatusCause> {
     let path = "status.storedVersions";
     let stored = definition.pointer("/status/storedVersions").and_then(Value::as_array);
@@ -221,20 +223,20 @@ fn check_stored(definition: &Value, spec: &Spec<'_>) -> Vec<StatusCause> {
 
 const APPROVED: &str = "api-approved.kubernetes.io";
 
-/// Groups of the Kubernetes community want an approval.
+/// Checks the approval that groups of the Kubernetes community require.
 fn check_approval(definition: &Value, old: Option<&Value>) -> Option<StatusCause> {
     let group = definition.pointer("/spec/group").and_then(Value::as_str).unwrap_or_default();
     let protected = ["k8s.io", "kubernetes.io"]
         .iter()
         .any(|domain| group == *domain || group.ends_with(&format!(".{domain}")));
-    let given = |definition: &Value| {
+    let annotation = |definition: &Value| {
         let annotations = definition.pointer("/metadata/annotations");
         let text = annotations.and_then(|annotations| annotations.get(APPROVED)).and_then(Value::as_str);
         text.unwrap_or_default().to_owned()
     };
-    let text = given(definition);
+    let text = annotation(definition);
     let state = approval(&text);
-    if !protected || old.is_some_and(|old| approval(&given(old)) == state) {
+    if !protected || old.is_some_and(|old| approval(&annotation(old)) == state) {
         return None;
     }
     let path = super::field::key("metadata.annotations", APPROVED);
@@ -270,7 +272,7 @@ fn approval(text: &str) -> Approval {
     }
 }
 
-fn refuse_preserving(definition: &Value, old: Option<&Value>) -> Option<StatusCause> {
+fn check_preserving(definition: &Value, old: Option<&Value>) -> Option<StatusCause> {
     let preserves = |definition: &Value| {
         definition.pointer("/spec/preserveUnknownFields").and_then(Value::as_bool).unwrap_or_default()
     };
@@ -281,7 +283,7 @@ fn refuse_preserving(definition: &Value, old: Option<&Value>) -> Option<StatusCa
     Some(invalid("spec.preserveUnknownFields", &json!(true), why))
 }
 
-/// A word that has to be one of a few.
+/// Checks a value that must be one of a few.
 fn one_of(path: &str, value: &str, accepted: &[&str]) -> Option<StatusCause> {
     match value {
         "" => Some(required(path, "")),
@@ -290,7 +292,7 @@ fn one_of(path: &str, value: &str, accepted: &[&str]) -> Option<StatusCause> {
     }
 }
 
-/// A word that may not be there.
+/// Returns the cause for a keyword that is not allowed.
 fn no(path: &str, name: &str, why: &str) -> StatusCause {
     forbidden(&child(path, name), why)
 }

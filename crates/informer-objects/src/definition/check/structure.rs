@@ -1,4 +1,5 @@
-//! Whether a schema is structural: every place has a type, and words that combine schemas only narrow what is named outside them.
+//! Checks whether a schema is structural: every position has a type, and keywords that combine schemas only
+//! restrict fields that are specified outside them.
 
 use serde_json::{Value, json};
 
@@ -8,7 +9,7 @@ use super::no;
 use crate::schema::STRUCTURAL_DEPTH;
 use crate::status::StatusCause;
 
-/// Words that a structural schema cannot have at all. The error is a sentence.
+/// Returns the error about a keyword that no structural schema may have.
 pub(super) fn structural_error(level: SchemaLevel<'_>, depth: usize) -> Option<String> {
     let depth = depth.checked_sub(1)?;
     for (name, shown) in [
@@ -36,40 +37,46 @@ pub(super) fn structural_error(level: SchemaLevel<'_>, depth: usize) -> Option<S
         .find_map(|level| structural_error(level, depth))
 }
 
-/// What keeps a schema from being structural, sorted.
+/// Returns the causes that prevent a schema from being structural, sorted.
 pub(super) fn check(root: SchemaLevel<'_>, path: &str) -> Vec<StatusCause> {
     let mut causes = Vec::new();
-    invariants(root, Place::Root, path, STRUCTURAL_DEPTH, &mut causes);
+    invariants(root, Position::Root, path, STRUCTURAL_DEPTH, &mut causes);
     complete(root, Some(root), path, path, STRUCTURAL_DEPTH, &mut causes);
     causes.sort_by_key(|cause| format!("{}: {}", cause.field, cause.message));
     causes
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Position {
     Root,
     Item,
     Field,
 }
 
-fn invariants(level: SchemaLevel<'_>, place: Place, path: &str, depth: usize, causes: &mut Vec<StatusCause>) {
+fn invariants(
+    level: SchemaLevel<'_>,
+    position: Position,
+    path: &str,
+    depth: usize,
+    causes: &mut Vec<StatusCause>,
+) {
     let Some(depth) = depth.checked_sub(1) else { return };
     let kind = level.kind();
     if kind == "array" && level.present("items").is_none() {
         causes.push(required(&child(path, "items"), "must be specified"));
     }
     if let Some(items) = level.level("items") {
-        invariants(items, Place::Item, &child(path, "items"), depth, causes);
+        invariants(items, Position::Item, &child(path, "items"), depth, causes);
     }
     for (name, property) in level.properties() {
-        invariants(property, Place::Field, &key(&child(path, "properties"), name), depth, causes);
+        invariants(property, Position::Field, &key(&child(path, "properties"), name), depth, causes);
     }
     let additional = level.present("additionalProperties");
-    if additional.is_some() && place == Place::Root {
+    if additional.is_some() && position == Position::Root {
         causes.push(no(path, "additionalProperties", "must not be used at the root"));
     }
     if let Some(additional) = additional.and_then(SchemaLevel::of) {
-        invariants(additional, Place::Field, &child(path, "additionalProperties"), depth, causes);
+        invariants(additional, Position::Field, &child(path, "additionalProperties"), depth, causes);
     }
     let embedded = level.flag("x-kubernetes-embedded-resource");
     let int_or_string = level.flag("x-kubernetes-int-or-string");
@@ -83,12 +90,12 @@ fn invariants(level: SchemaLevel<'_>, place: Place, path: &str, depth: usize, ca
         }
     }
     combined(level, is_int_or_string(level), is_int_or_string_in_all(level), path, depth, causes);
-    types(level, place, path, causes);
+    types(level, position, path, causes);
     if embedded && additional.is_some() {
         let why = "must not be used if x-kubernetes-embedded-resource is set";
         causes.push(no(path, "additionalProperties", why));
     }
-    metadata(level, place, path, causes);
+    metadata(level, position, path, causes);
     if embedded && !preserve && level.properties().next().is_none() {
         let why = "must not be empty if x-kubernetes-embedded-resource is true without \
                    x-kubernetes-preserve-unknown-fields";
@@ -96,28 +103,28 @@ fn invariants(level: SchemaLevel<'_>, place: Place, path: &str, depth: usize, ca
     }
 }
 
-fn types(level: SchemaLevel<'_>, place: Place, path: &str, causes: &mut Vec<StatusCause>) {
+fn types(level: SchemaLevel<'_>, position: Position, path: &str, causes: &mut Vec<StatusCause>) {
     let (kind, path) = (level.kind(), child(path, "type"));
     let free = level.flag("x-kubernetes-int-or-string") || level.flag("x-kubernetes-preserve-unknown-fields");
     if level.flag("x-kubernetes-embedded-resource") && kind != "object" {
         let why = "must be object if x-kubernetes-embedded-resource is true";
         causes.push(if kind.is_empty() { required(&path, why) } else { invalid(&path, &json!(kind), why) });
     } else if kind.is_empty() && !free {
-        let why = match place {
-            Place::Root => "must not be empty at the root",
-            Place::Item => "must not be empty for specified array items",
-            Place::Field => "must not be empty for specified object fields",
+        let why = match position {
+            Position::Root => "must not be empty at the root",
+            Position::Item => "must not be empty for specified array items",
+            Position::Field => "must not be empty for specified object fields",
         };
         causes.push(required(&path, why));
     }
-    if place == Place::Root && !kind.is_empty() && kind != "object" {
+    if position == Position::Root && !kind.is_empty() && kind != "object" {
         causes.push(invalid(&path, &json!(kind), "must be object at the root"));
     }
 }
 
-/// What an object is, and its metadata, are the server's to describe.
-fn metadata(level: SchemaLevel<'_>, place: Place, path: &str, causes: &mut Vec<StatusCause>) {
-    let is_resource = place == Place::Root || level.flag("x-kubernetes-embedded-resource");
+/// Checks type and metadata, which the server defines.
+fn metadata(level: SchemaLevel<'_>, position: Position, path: &str, causes: &mut Vec<StatusCause>) {
+    let is_resource = position == Position::Root || level.flag("x-kubernetes-embedded-resource");
     let at = |name: &str| key(&child(path, "properties"), name);
     for name in ["kind", "apiVersion"] {
         if let Some(of) = level.property(name).filter(|of| is_resource && of.kind() != "string") {
@@ -128,18 +135,18 @@ fn metadata(level: SchemaLevel<'_>, place: Place, path: &str, causes: &mut Vec<S
     if is_resource && of.kind() != "object" {
         causes.push(invalid(&child(&at("metadata"), "type"), &json!(of.kind()), "must be object"));
     }
-    if place != Place::Root {
+    if position != Position::Root {
         return;
     }
     let names_only = of.properties().all(|(name, _)| matches!(name.as_str(), "name" | "generateName"));
     let mut bare = of.value();
-    if let Some(words) = bare.as_object_mut() {
-        words.remove("type");
-        words.remove("default");
+    if let Some(keywords) = bare.as_object_mut() {
+        keywords.remove("type");
+        keywords.remove("default");
         if names_only {
-            words.remove("properties");
+            keywords.remove("properties");
         }
-        words.retain(|_, value| !matches!(value, Value::Null | Value::Bool(false)) && *value != json!(""));
+        keywords.retain(|_, value| !matches!(value, Value::Null | Value::Bool(false)) && *value != json!(""));
     }
     if bare != json!({}) {
         let why = "must not specify anything other than name and generateName, but metadata is implicitly specified";
@@ -147,7 +154,7 @@ fn metadata(level: SchemaLevel<'_>, place: Place, path: &str, causes: &mut Vec<S
     }
 }
 
-/// Schemas that narrow another one.
+/// Checks the schemas that restrict another one.
 fn combined(
     level: SchemaLevel<'_>,
     skip_any: bool,
@@ -159,18 +166,18 @@ fn combined(
     let Some(depth) = depth.checked_sub(1) else { return };
     if !skip_any {
         for (at, part) in level.levels("anyOf") {
-            narrowing(part, false, &index(&child(path, "anyOf"), at), depth, causes);
+            restriction(part, false, &index(&child(path, "anyOf"), at), depth, causes);
         }
     }
     for (at, part) in level.levels("allOf") {
         let skip = skip_any_in_first_all && at == 0;
-        narrowing(part, skip, &index(&child(path, "allOf"), at), depth, causes);
+        restriction(part, skip, &index(&child(path, "allOf"), at), depth, causes);
     }
     for (at, part) in level.levels("oneOf") {
-        narrowing(part, false, &index(&child(path, "oneOf"), at), depth, causes);
+        restriction(part, false, &index(&child(path, "oneOf"), at), depth, causes);
     }
     if let Some(part) = level.level("not") {
-        narrowing(part, false, &child(path, "not"), depth, causes);
+        restriction(part, false, &child(path, "not"), depth, causes);
     }
     let pattern = level.text("pattern");
     if let Err(error) = regex::Regex::new(pattern) {
@@ -179,7 +186,7 @@ fn combined(
     }
 }
 
-fn narrowing(
+fn restriction(
     level: SchemaLevel<'_>,
     skip_any: bool,
     path: &str,
@@ -189,10 +196,10 @@ fn narrowing(
     combined(level, skip_any, false, path, depth, causes);
     let Some(depth) = depth.checked_sub(1) else { return };
     if let Some(items) = level.level("items") {
-        narrowing(items, false, &child(path, "items"), depth, causes);
+        restriction(items, false, &child(path, "items"), depth, causes);
     }
     for (name, property) in level.properties() {
-        narrowing(property, false, &key(&child(path, "properties"), name), depth, causes);
+        restriction(property, false, &key(&child(path, "properties"), name), depth, causes);
     }
     for (name, state) in [
         ("type", "empty"),
@@ -215,52 +222,52 @@ fn narrowing(
         }
     }
     if level.property("metadata").is_some() {
-        let place = key(&child(path, "properties"), "metadata");
+        let field = key(&child(path, "properties"), "metadata");
         let why = "must not be specified in a nested context";
-        causes.push(super::super::field::forbidden(&place, why));
+        causes.push(super::super::field::forbidden(&field, why));
     }
 }
 
-/// Whatever a narrowing schema names has to be named outside it too.
+/// Checks that all fields of a restricting schema are also specified outside it.
 fn complete(
-    narrow: SchemaLevel<'_>,
-    wide: Option<SchemaLevel<'_>>,
-    wide_path: &str,
+    restricting: SchemaLevel<'_>,
+    outer: Option<SchemaLevel<'_>>,
+    outer_path: &str,
     path: &str,
     depth: usize,
     causes: &mut Vec<StatusCause>,
 ) {
     let Some(depth) = depth.checked_sub(1) else { return };
-    let not = narrow.level("not").map(|level| (child(path, "not"), level));
+    let not = restricting.level("not").map(|level| (child(path, "not"), level));
     let lists = ["allOf", "anyOf", "oneOf"]
         .iter()
-        .flat_map(|name| narrow.levels(name).map(|(at, level)| (index(&child(path, name), at), level)));
+        .flat_map(|name| restricting.levels(name).map(|(at, level)| (index(&child(path, name), at), level)));
     for (path, part) in not.into_iter().chain(lists) {
-        complete(part, wide, wide_path, &path, depth, causes);
+        complete(part, outer, outer_path, &path, depth, causes);
         let because = |path: &str| format!("because it is defined in {path}");
         if let Some(items) = part.level("items") {
-            let (wide_path, path) = (child(wide_path, "items"), child(&path, "items"));
-            match wide.and_then(|wide| wide.level("items")) {
-                None => causes.push(required(&wide_path, &because(&path))),
-                Some(wide) => nested(items, wide, &wide_path, &path, depth, causes),
+            let (outer_path, path) = (child(outer_path, "items"), child(&path, "items"));
+            match outer.and_then(|outer| outer.level("items")) {
+                None => causes.push(required(&outer_path, &because(&path))),
+                Some(outer) => nested(items, outer, &outer_path, &path, depth, causes),
             }
         }
         for (name, property) in part.properties() {
-            let wide_path = key(&child(wide_path, "properties"), name);
+            let outer_path = key(&child(outer_path, "properties"), name);
             let path = key(&child(&path, "properties"), name);
-            match wide.and_then(|wide| wide.property(name)) {
-                None => causes.push(required(&wide_path, &because(&path))),
-                Some(wide) => nested(property, wide, &wide_path, &path, depth, causes),
+            match outer.and_then(|outer| outer.property(name)) {
+                None => causes.push(required(&outer_path, &because(&path))),
+                Some(outer) => nested(property, outer, &outer_path, &path, depth, causes),
             }
         }
     }
 }
 
-/// As [`complete`], for a part of a narrowing schema, whose own fields count too.
+/// Like [`complete`], for a part of a restricting schema, including its own fields.
 fn nested(
     part: SchemaLevel<'_>,
-    wide: SchemaLevel<'_>,
-    wide_path: &str,
+    outer: SchemaLevel<'_>,
+    outer_path: &str,
     path: &str,
     depth: usize,
     causes: &mut Vec<StatusCause>,
@@ -268,14 +275,14 @@ fn nested(
     let whole = json!({"allOf": [part.value()]});
     let Some(whole) = SchemaLevel::of(&whole) else { return };
     let before = causes.len();
-    complete(whole, Some(wide), wide_path, path, depth, causes);
-    // The list was made up to look at the part itself, so it has no place in the paths.
+    complete(whole, Some(outer), outer_path, path, depth, causes);
+    // The list was added to check the part itself, so it must not appear in the paths.
     for cause in causes.iter_mut().skip(before) {
         cause.message = cause.message.replacen(&format!("{path}.allOf[0]"), path, 1);
     }
 }
 
-/// What is wrong with a pattern, in the words of Go where they are known.
+/// Returns the error of a pattern, in Go's form where it is known.
 fn regex_error(pattern: &str, error: &regex::Error) -> String {
     let text = error.to_string();
     let from = |mark: char| pattern.rfind(mark).and_then(|at| pattern.get(at..)).unwrap_or(pattern);
@@ -284,19 +291,19 @@ fn regex_error(pattern: &str, error: &regex::Error) -> String {
         what if what.starts_with("unclosed group") => format!("missing closing ): `{pattern}`"),
         what if what.starts_with("unopened group") => format!("unexpected ): `{pattern}`"),
         what if what.starts_with("repetition operator missing") => {
-            let sign: String = pattern.chars().filter(|letter| "*+?".contains(*letter)).take(1).collect();
-            format!("missing argument to repetition operator: `{sign}`")
+            let operator: String = pattern.chars().filter(|letter| "*+?".contains(*letter)).take(1).collect();
+            format!("missing argument to repetition operator: `{operator}`")
         }
         what if what.starts_with("look-around") => {
-            let begin = ["(?=", "(?!", "(?<"].into_iter().find(|begin| pattern.contains(begin));
-            format!("invalid or unsupported Perl syntax: `{}`", begin.unwrap_or("(?"))
+            let prefix = ["(?=", "(?!", "(?<"].into_iter().find(|prefix| pattern.contains(prefix));
+            format!("invalid or unsupported Perl syntax: `{}`", prefix.unwrap_or("(?"))
         }
         _ => return text,
     };
     format!("error parsing regexp: {what}")
 }
 
-/// `anyOf` a number or a string, as it goes with `x-kubernetes-int-or-string`.
+/// Whether `anyOf` allows an integer or a string, as used with `x-kubernetes-int-or-string`.
 fn is_int_or_string(level: SchemaLevel<'_>) -> bool {
     level.list("anyOf") == [json!({"type": "integer"}), json!({"type": "string"})]
 }

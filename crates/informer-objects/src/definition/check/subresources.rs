@@ -1,4 +1,4 @@
-//! The smaller parts of a definition: columns, subresources, selectable fields, conversion, warnings.
+//! Checks of columns, subresources, selectable fields, conversion and deprecation warnings of a definition.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::schema::{Structural, StructuralType};
 use crate::status::StatusCause;
 use crate::text::formats::dns_label_1035;
 
-/// How many fields of a version can be selected on.
+/// The maximum number of selectable fields of a version.
 const MAX_SELECTABLE_FIELDS: usize = 8;
 
 const COLUMN_TYPES: &[&str] = &["boolean", "date", "integer", "number", "string"];
@@ -58,15 +58,15 @@ pub(super) fn check_subresources(subresources: &Value, path: &str) -> Vec<Status
             false,
         ),
     ];
-    for (name, begins, why, is_required) in rows {
-        let place = format!("{path}.scale.{name}");
+    for (name, prefixes, why, is_required) in rows {
+        let field = format!("{path}.scale.{name}");
         match text(name) {
-            "" if is_required => causes.push(required(&place, "")),
+            "" if is_required => causes.push(required(&field, "")),
             "" => {}
-            value => match simple_path(value, &place) {
+            value => match simple_path(value, &field) {
                 Some(cause) => causes.push(cause),
-                None if begins.iter().any(|begin| value.starts_with(begin)) => {}
-                None => causes.push(invalid(&place, &json!(value), why)),
+                None if prefixes.iter().any(|prefix| value.starts_with(prefix)) => {}
+                None => causes.push(invalid(&field, &json!(value), why)),
             },
         }
     }
@@ -87,29 +87,29 @@ pub(super) fn check_selectable(part: &Part<'_>, path: &str) -> Vec<StatusCause> 
     let mut causes = Vec::new();
     let mut seen = BTreeSet::new();
     for (at, selectable) in part.selectable.iter().enumerate() {
-        let place = child(&index(&path_of, at), "jsonPath");
+        let field = child(&index(&path_of, at), "jsonPath");
         let text = selectable.get("jsonPath").and_then(Value::as_str).unwrap_or_default();
         if text.is_empty() {
-            causes.push(required(&place, ""));
+            causes.push(required(&field, ""));
             continue;
         }
         let (found, of) = match field_path(text, &schema, false) {
             Ok(found) => found,
             Err(why) => {
-                causes.push(invalid(&place, &json!(text), &format!("is an invalid path: {why}")));
+                causes.push(invalid(&field, &json!(text), &format!("is an invalid path: {why}")));
                 continue;
             }
         };
         if found.split(['.', '[']).next() == Some("metadata") {
-            causes.push(invalid(&place, &json!(text), "must not point to fields in metadata"));
+            causes.push(invalid(&field, &json!(text), "must not point to fields in metadata"));
         }
         if !matches!(of.kind, StructuralType::String | StructuralType::Boolean | StructuralType::Integer) {
             let why = "must point to a field of type string, boolean or integer. Enum string fields and strings with \
                        formats are allowed.";
-            causes.push(invalid(&place, &json!(text), why));
+            causes.push(invalid(&field, &json!(text), why));
         }
         if !seen.insert(found) {
-            causes.push(duplicate(&place, &json!(text)));
+            causes.push(duplicate(&field, &json!(text)));
         }
     }
     if seen.len() > MAX_SELECTABLE_FIELDS {
@@ -154,11 +154,11 @@ pub(super) fn check_conversion(conversion: &Value, path: &str) -> Vec<StatusCaus
         return causes;
     }
     for (at, version) in versions.iter().enumerate() {
-        let place = index(&versions_path, at);
+        let field = index(&versions_path, at);
         if versions.iter().take(at).any(|earlier| earlier == version) {
-            causes.push(invalid(&place, &json!(version), "duplicate version"));
+            causes.push(invalid(&field, &json!(version), "duplicate version"));
         } else {
-            causes.extend(name_cause(&place, version, "", &dns_label_1035(version)));
+            causes.extend(name_cause(&field, version, "", &dns_label_1035(version)));
         }
     }
     if !versions.iter().any(|version| matches!(*version, "v1" | "v1beta1")) {
@@ -169,24 +169,24 @@ pub(super) fn check_conversion(conversion: &Value, path: &str) -> Vec<StatusCaus
 
 pub(super) fn check_warning(version: &Value, path: &str) -> Vec<StatusCause> {
     let Some(warning) = version.get("deprecationWarning").and_then(Value::as_str) else { return Vec::new() };
-    let mut wrong = Vec::new();
+    let mut messages = Vec::new();
     if version.get("deprecated").and_then(Value::as_bool) == Some(true) {
         if warning.len() > 256 {
-            wrong.push("must be <= 256 characters long".to_owned());
+            messages.push("must be <= 256 characters long".to_owned());
         }
         if warning.is_empty() {
-            wrong.push("must not be an empty string".to_owned());
+            messages.push("must not be an empty string".to_owned());
         }
         if let Some((at, _)) = warning.char_indices().find(|(_, letter)| letter.is_control()) {
-            wrong.push(format!(
+            messages.push(format!(
                 "must only contain printable UTF-8 characters; non-printable character found at index {at}"
             ));
         }
     } else {
-        wrong.push("can only be set for deprecated versions".to_owned());
+        messages.push("can only be set for deprecated versions".to_owned());
     }
-    let place = child(path, "deprecationWarning");
-    wrong.iter().map(|why| invalid(&place, &json!(warning), why)).collect()
+    let field = child(path, "deprecationWarning");
+    messages.iter().map(|why| invalid(&field, &json!(warning), why)).collect()
 }
 
 fn simple_path(text: &str, path: &str) -> Option<StatusCause> {

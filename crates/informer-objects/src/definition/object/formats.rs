@@ -1,7 +1,7 @@
-//! Formats of strings: whether a text is a date, an address, a colour and so on.
+//! Formats of strings: dates, addresses, colours and so on.
 //!
-//! As kube-openapi decides it, which is sometimes looser and sometimes stricter than the standards behind the names. Unknown
-//! formats fit everything; which formats are looked at at all is the schema's business.
+//! The checks follow kube-openapi, which is sometimes looser and sometimes stricter than the standards behind
+//! the names. Unknown formats accept everything; the schema determines which formats are checked.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use regex::Regex;
 
 use crate::text::formats::dns_subdomain;
 
-/// Whether a text has a format. Dashes in a format's name do not count.
+/// Whether a text has a format; dashes in the name of the format are ignored.
 pub(crate) fn has_format(format: &str, text: &str) -> bool {
     match format.replace('-', "").as_str() {
         "bsonobjectid" => text.len() == 24 && text.bytes().all(|byte| byte.is_ascii_hexdigit()),
@@ -74,17 +74,17 @@ fn matches(regex: &Lazy, text: &str) -> bool {
     regex.as_ref().is_some_and(|regex| regex.is_match(text))
 }
 
-/// An absolute address or an absolute path.
+/// Whether a text is an absolute URI or an absolute path.
 fn is_uri(text: &str) -> bool {
-    let visible = text.chars().all(|c| !c.is_control());
+    let printable = text.chars().all(|c| !c.is_control());
     let scheme = text.split_once(':').map(|(scheme, _)| scheme).filter(|scheme| {
         scheme.starts_with(|c: char| c.is_ascii_alphabetic())
             && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
     });
     let rest = scheme.map_or(text, |scheme| text.get(scheme.len() + 1..).unwrap_or_default());
-    let path_begins = rest.starts_with('/');
+    let has_path = rest.starts_with('/');
     let host = rest.strip_prefix("//").map(|rest| rest.split(['/', '?']).next().unwrap_or_default());
-    let host_good = host.is_none_or(|host| {
+    let is_host_valid = host.is_none_or(|host| {
         let host = host.rsplit('@').next().unwrap_or_default();
         let (name, port) = match host.rsplit_once(':') {
             Some((name, port)) if !port.ends_with(']') => (name, port),
@@ -92,11 +92,15 @@ fn is_uri(text: &str) -> bool {
         };
         port.bytes().all(|byte| byte.is_ascii_digit()) && !name.contains([' ', '<', '>', '"', '\\', '^', '`'])
     });
-    visible && !text.is_empty() && host_good && escapes_good(text) && (path_begins || scheme.is_some())
+    printable
+        && !text.is_empty()
+        && is_host_valid
+        && are_escapes_valid(text)
+        && (has_path || scheme.is_some())
 }
 
 /// Whether every `%` is followed by two hexadecimal digits.
-fn escapes_good(text: &str) -> bool {
+fn are_escapes_valid(text: &str) -> bool {
     text.split('%')
         .skip(1)
         .all(|part| part.len() >= 2 && part.bytes().take(2).all(|byte| byte.is_ascii_hexdigit()))
@@ -108,7 +112,7 @@ fn is_email(text: &str) -> bool {
         None => text,
     };
     let Some((local, domain)) = inner.rsplit_once('@') else { return false };
-    let good = |part: &str| {
+    let is_valid = |part: &str| {
         !part.is_empty()
             && part.split('.').all(|atom| {
                 !atom.is_empty()
@@ -118,14 +122,14 @@ fn is_email(text: &str) -> bool {
             })
     };
     let quoted = local.len() > 2 && local.starts_with('"') && local.ends_with('"');
-    (good(local) || quoted) && (good(domain) || (domain.starts_with('[') && domain.ends_with(']')))
+    (is_valid(local) || quoted) && (is_valid(domain) || (domain.starts_with('[') && domain.ends_with(']')))
 }
 
 fn is_hostname(text: &str) -> bool {
     text.len() <= 255 && text.split('.').all(|part| part.len() <= 63) && matches(&HOSTNAME, text)
 }
 
-/// An address; zeros in front of IPv4 numbers are let through.
+/// Parses an IP address; leading zeros in IPv4 numbers are allowed.
 fn ip(text: &str) -> Option<IpAddr> {
     text.parse().ok().or_else(|| {
         let parts: Vec<&str> = text.split('.').collect();
@@ -140,12 +144,12 @@ fn ip(text: &str) -> Option<IpAddr> {
 
 fn is_cidr(text: &str) -> bool {
     let Some((address, bits)) = text.split_once('/') else { return false };
-    let most = match ip(address) {
+    let max_bits = match ip(address) {
         Some(IpAddr::V4(_)) => 32,
         Some(IpAddr::V6(_)) => 128,
         None => return false,
     };
-    bits.bytes().all(|byte| byte.is_ascii_digit()) && bits.parse::<u32>().is_ok_and(|bits| bits <= most)
+    bits.bytes().all(|byte| byte.is_ascii_digit()) && bits.parse::<u32>().is_ok_and(|bits| bits <= max_bits)
 }
 
 fn is_mac(text: &str) -> bool {
@@ -160,17 +164,18 @@ fn is_mac(text: &str) -> bool {
         && parts.iter().all(|part| part.len() == digits && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// 32 digits with dashes where they belong, or without; a version and a variant may be asked for.
+/// Whether a text has 32 digits, without dashes or with dashes at the usual positions; version and variant
+/// are optional.
 fn is_uuid(text: &str, version: Option<char>, variant: bool) -> bool {
     let digits: Vec<char> = text.chars().filter(|c| *c != '-').collect();
-    let mut expected = 0;
-    for (place, character) in text.chars().enumerate() {
+    let mut dashes = 0;
+    for (index, character) in text.chars().enumerate() {
         if character == '-' {
-            let before = place - expected;
-            if !matches!(before, 8 | 12 | 16 | 20) || text.as_bytes().get(place + 1) == Some(&b'-') {
+            let before = index - dashes;
+            if !matches!(before, 8 | 12 | 16 | 20) || text.as_bytes().get(index + 1) == Some(&b'-') {
                 return false;
             }
-            expected += 1;
+            dashes += 1;
         }
     }
     digits.len() == 32
@@ -179,7 +184,7 @@ fn is_uuid(text: &str, version: Option<char>, variant: bool) -> bool {
         && (!variant || digits.get(16).is_some_and(|c| "89abAB".contains(*c)))
 }
 
-/// The digits of a number, with the marks that are ignored taken out.
+/// Returns the digits of a number without ignored separators.
 fn digits(text: &str) -> Option<Vec<u32>> {
     text.chars().filter(|c| !c.is_whitespace() && *c != '-').map(|c| c.to_digit(10)).collect()
 }
@@ -192,7 +197,7 @@ fn is_isbn10(text: &str) -> bool {
     };
     let Some(mut digits) = digits(body) else { return false };
     digits.extend(last);
-    digits.len() == 10 && (1..).zip(&digits).map(|(place, digit)| place * digit).sum::<u32>() % 11 == 0
+    digits.len() == 10 && (1..).zip(&digits).map(|(weight, digit)| weight * digit).sum::<u32>() % 11 == 0
 }
 
 fn is_isbn13(text: &str) -> bool {
@@ -232,7 +237,7 @@ fn is_date_time(text: &str) -> bool {
     is_date(date) && part(1) <= "23" && part(2) <= "59" && part(3) <= "59"
 }
 
-/// As Go reads durations, or loosely: a number and a unit somewhere.
+/// Whether a text is a duration in Go's form, or contains a number with a unit.
 fn is_duration(text: &str) -> bool {
     const UNITS: &[&[&str]] = &[
         &["ns", "nano"],
@@ -244,7 +249,7 @@ fn is_duration(text: &str) -> bool {
         &["d", "day"],
         &["w", "wk", "week"],
     ];
-    let known = |unit: &str| {
+    let is_known = |unit: &str| {
         let unit = unit.to_lowercase();
         UNITS.iter().any(|names| {
             names.contains(&unit.as_str()) || names.last().is_some_and(|name| unit.starts_with(name))
@@ -255,11 +260,13 @@ fn is_duration(text: &str) -> bool {
         return true;
     }
     let Some(regex) = LOOSE_DURATION.as_ref() else { return false };
-    let loose = regex.captures_iter(text).any(|found| found.get(2).is_some_and(|unit| known(unit.as_str())));
+    let loose =
+        regex.captures_iter(text).any(|found| found.get(2).is_some_and(|unit| is_known(unit.as_str())));
     loose || is_fraction(plain)
 }
 
-/// A number with a fraction and no digits behind the point, `1.s`, which only Go's own reader takes.
+/// Whether a text is a number with a decimal point and no fraction, `1.s`, which only Go's own parser
+/// accepts.
 fn is_fraction(text: &str) -> bool {
     let Some((number, unit)) = text.split_once('.') else { return false };
     !number.is_empty()

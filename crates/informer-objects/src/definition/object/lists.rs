@@ -1,6 +1,6 @@
-//! Lists whose entries may not repeat: sets by their values, maps by their keys.
+//! Lists with unique entries: sets by their values, maps by their keys.
 //!
-//! Each second occurrence is told once, however often the entry comes again.
+//! The second occurrence of an entry is reported, further ones are not.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::super::field;
 use crate::schema::Structural;
 use crate::status::StatusCause;
 
-/// What repeats anywhere in an object.
+/// Checks all lists in an object for duplicates.
 pub(crate) fn check(schema: &Structural, object: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     walk(schema, object, "", &mut causes);
@@ -32,7 +32,7 @@ fn walk(schema: &Structural, value: &Value, path: &str, causes: &mut Vec<StatusC
         Value::Array(items) => {
             match schema.list_type.as_deref() {
                 Some("set") => {
-                    for at in doubles(items.iter()) {
+                    for at in duplicates(items.iter()) {
                         let item = items.get(at).unwrap_or(&Value::Null);
                         causes.push(field::duplicate(&field::index(path, at), item));
                     }
@@ -51,21 +51,21 @@ fn walk(schema: &Structural, value: &Value, path: &str, causes: &mut Vec<StatusC
 }
 
 fn by_key(schema: &Structural, items: &[Value], path: &str, causes: &mut Vec<StatusCause>) {
-    let stray = items.iter().position(|item| !item.is_object() && !item.is_null());
-    if let Some(at) = stray {
+    let not_object = items.iter().position(|item| !item.is_object() && !item.is_null());
+    if let Some(at) = not_object {
         let why = "must be an object for an array of list-type map";
         let item = items.get(at).unwrap_or(&Value::Null);
         causes.push(field::invalid(&field::index(path, at), item, why));
         return;
     }
     let keys: Vec<Value> = items.iter().map(|item| key_of(item, &schema.list_keys)).collect();
-    for at in doubles(keys.iter()) {
+    for at in duplicates(keys.iter()) {
         let key = keys.get(at).unwrap_or(&Value::Null);
         causes.push(field::duplicate(&field::index(path, at), key));
     }
 }
 
-/// The keys of an entry and their values.
+/// Returns the key fields of an entry with their values.
 pub(super) fn key_of(item: &Value, keys: &[String]) -> Value {
     let mut found = Map::new();
     for key in keys {
@@ -76,20 +76,20 @@ pub(super) fn key_of(item: &Value, keys: &[String]) -> Value {
     json!(found)
 }
 
-/// Where an entry comes the second time.
-pub(super) fn first_double<'a>(items: impl Iterator<Item = &'a Value>) -> Option<usize> {
-    doubles(items).first().copied()
+/// Returns the index of the first duplicate entry.
+pub(super) fn first_duplicate<'a>(items: impl Iterator<Item = &'a Value>) -> Option<usize> {
+    duplicates(items).first().copied()
 }
 
-fn doubles<'a>(items: impl Iterator<Item = &'a Value>) -> Vec<usize> {
+fn duplicates<'a>(items: impl Iterator<Item = &'a Value>) -> Vec<usize> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    let mut places = Vec::new();
+    let mut indexes = Vec::new();
     for (at, item) in items.enumerate() {
-        let times = seen.entry(item.to_string()).or_default();
-        *times += 1;
-        if *times == 2 {
-            places.push(at);
+        let count = seen.entry(item.to_string()).or_default();
+        *count += 1;
+        if *count == 2 {
+            indexes.push(at);
         }
     }
-    places
+    indexes
 }

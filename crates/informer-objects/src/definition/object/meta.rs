@@ -1,7 +1,8 @@
-//! Metadata of custom objects, and of resources embedded in them: what its fields have to be.
+//! Metadata of custom objects and of resources embedded in them: decoding and type checks.
 //!
-//! Custom objects are free JSON but for their metadata, which is decoded like that of any object. Errors are those of Go's decoder.
-//! What names, labels and the like may contain is checked for all kinds elsewhere.
+//! Custom objects are arbitrary JSON except for their metadata, which is decoded like that of any object,
+//! with the errors of Go's decoder. The contents of names, labels and other fields are checked elsewhere for
+//! all kinds.
 
 use serde_json::{Map, Value, json};
 
@@ -12,9 +13,11 @@ use crate::status::StatusCause;
 use crate::text::formats::dns_label_1035;
 use crate::text::times;
 
-/// Decodes the metadata of an object: unknown fields are dropped and told, `metadata.strange`; what is empty is left out.
+/// Decodes the metadata of an object: removes and returns unknown fields (`metadata.strange`), and removes
+/// empty ones.
 ///
-/// The error is the decoder's, `json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string`.
+/// The error is that of the decoder: `json: cannot unmarshal number into Go struct field ObjectMeta.labels of
+/// type string`.
 pub fn decode(object: &mut Value) -> Result<Vec<String>, String> {
     let mut unknown = Vec::new();
     decode_at(object, "", &mut unknown)?;
@@ -29,7 +32,7 @@ pub fn decode_embedded(schema: &Structural, object: &mut Value) -> Result<Vec<St
     Ok(unknown)
 }
 
-/// What is wrong with embedded resources.
+/// Checks embedded resources.
 pub(crate) fn check_embedded(
     schema: &Structural,
     object: &Value,
@@ -108,22 +111,22 @@ fn walk(schema: &Structural, value: &Value, path: &str, is_root: bool, causes: &
 
 fn check_resource(fields: &Map<String, Value>, path: &str, causes: &mut Vec<StatusCause>) {
     for name in ["apiVersion", "kind"] {
-        let place = field::child(path, name);
+        let field_path = field::child(path, name);
         match fields.get(name) {
-            None => causes.push(field::required(&place, "")),
+            None => causes.push(field::required(&field_path, "")),
             Some(Value::String(text)) if text.is_empty() => {
-                causes.push(field::invalid(&place, &json!(text), "must not be empty"));
+                causes.push(field::invalid(&field_path, &json!(text), "must not be empty"));
             }
             Some(Value::String(text)) if name == "kind" => {
                 let mixed = "may have mixed case, but should otherwise match: ";
-                causes.extend(name_cause(&place, text, mixed, &dns_label_1035(&text.to_lowercase())));
+                causes.extend(name_cause(&field_path, text, mixed, &dns_label_1035(&text.to_lowercase())));
             }
             Some(Value::String(text)) if text.matches('/').count() > 1 => {
                 let why = format!("unexpected GroupVersion string: {text}");
-                causes.push(field::invalid(&place, &json!(text), &why));
+                causes.push(field::invalid(&field_path, &json!(text), &why));
             }
             Some(Value::String(_)) => {}
-            Some(other) => causes.push(field::invalid(&place, other, "must be a string")),
+            Some(other) => causes.push(field::invalid(&field_path, other, "must be a string")),
         }
     }
     if let Some(metadata) = fields.get("metadata")
@@ -133,12 +136,12 @@ fn check_resource(fields: &Map<String, Value>, path: &str, causes: &mut Vec<Stat
     }
 }
 
-/// What a field of metadata holds.
+/// The type of a metadata field.
 #[derive(Debug, Clone, Copy)]
 enum Type {
     Text,
     Flag,
-    Whole,
+    Integer,
     Time,
     Texts,
     TextMap,
@@ -153,10 +156,10 @@ const OBJECT_META: &[(&str, Type)] = &[
     ("selfLink", Type::Text),
     ("uid", Type::Text),
     ("resourceVersion", Type::Text),
-    ("generation", Type::Whole),
+    ("generation", Type::Integer),
     ("creationTimestamp", Type::Time),
     ("deletionTimestamp", Type::Time),
-    ("deletionGracePeriodSeconds", Type::Whole),
+    ("deletionGracePeriodSeconds", Type::Integer),
     ("labels", Type::TextMap),
     ("annotations", Type::TextMap),
     ("ownerReferences", Type::List("OwnerReference", OWNER_REFERENCE)),
@@ -200,7 +203,7 @@ fn decode_at(object: &mut Value, path: &str, unknown: &mut Vec<String>) -> Resul
     Ok(())
 }
 
-/// Times come back in UTC and whole seconds; labels that are `null` are empty.
+/// Converts times to UTC and whole seconds, and null labels to empty ones.
 fn canonical(name: &str, value: &mut Value) {
     match (name, &mut *value) {
         ("labels" | "annotations", Value::Object(entries)) => {
@@ -215,7 +218,7 @@ fn canonical(name: &str, value: &mut Value) {
     }
 }
 
-/// Whether a field of metadata is not written when it holds this.
+/// Whether a metadata field with this value is omitted.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -234,15 +237,15 @@ fn drop_unknown(
 ) {
     let Some(fields) = value.as_object_mut() else { return };
     fields.retain(|name, value| {
-        let place = field::child(path, name);
-        match table.iter().find(|(known, _)| known == name) {
+        let field_path = field::child(path, name);
+        match table.iter().find(|(field, _)| field == name) {
             None => {
-                unknown.push(place);
+                unknown.push(field_path);
                 return false;
             }
             Some((_, Type::List(_, table))) => {
                 for (at, item) in value.as_array_mut().into_iter().flatten().enumerate() {
-                    drop_unknown(item, table, &field::index(&place, at), unknown);
+                    drop_unknown(item, table, &field::index(&field_path, at), unknown);
                 }
             }
             Some(_) => {}
@@ -261,12 +264,12 @@ fn check_fields(
         Value::Null => return Ok(()),
         Value::Object(fields) => fields,
         other if path.is_empty() => {
-            return Err(format!("json: cannot unmarshal {} into Go value of type v1.{of}", word(other)));
+            return Err(format!("json: cannot unmarshal {} into Go value of type v1.{of}", json_type(other)));
         }
         other => return Err(mismatch(other, "ObjectMeta", path, &format!("v1.{of}"))),
     };
     for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
-        let Some((_, kind)) = table.iter().find(|(known, _)| known == name) else { continue };
+        let Some((_, kind)) = table.iter().find(|(field, _)| field == name) else { continue };
         check_field(value, *kind, of, &field::child(path, name))?;
     }
     Ok(())
@@ -274,15 +277,15 @@ fn check_fields(
 
 fn check_field(value: &Value, kind: Type, of: &str, path: &str) -> Result<(), String> {
     let all = |values: Vec<&Value>| {
-        let stray = values.into_iter().find(|value| !value.is_string() && !value.is_null());
-        stray.map_or(Ok(()), |value| Err(mismatch(value, of, path, "string")))
+        let mismatching = values.into_iter().find(|value| !value.is_string() && !value.is_null());
+        mismatching.map_or(Ok(()), |value| Err(mismatch(value, of, path, "string")))
     };
     match (kind, value) {
         (Type::Any, _) | (Type::Text | Type::Time, Value::String(_)) | (Type::Flag, Value::Bool(_)) => {
             check_time(kind, value)
         }
-        (Type::Whole, Value::Number(number)) if number.is_i64() => Ok(()),
-        (Type::Whole, Value::Number(number)) => Err(format!(
+        (Type::Integer, Value::Number(number)) if number.is_i64() => Ok(()),
+        (Type::Integer, Value::Number(number)) => Err(format!(
             "json: cannot unmarshal number {number} into Go struct field {of}.{path} of type int64"
         )),
         (Type::Texts, Value::Array(items)) => all(items.iter().collect()),
@@ -292,7 +295,7 @@ fn check_field(value: &Value, kind: Type, of: &str, path: &str) -> Result<(), St
         }
         (Type::Text | Type::Time, other) => Err(mismatch(other, of, path, text_type(path))),
         (Type::Flag, other) => Err(mismatch(other, of, path, "bool")),
-        (Type::Whole, other) => Err(mismatch(other, of, path, "int64")),
+        (Type::Integer, other) => Err(mismatch(other, of, path, "int64")),
         (Type::Texts, other) => Err(mismatch(other, of, path, "[]string")),
         (Type::TextMap, other) => Err(mismatch(other, of, path, "map[string]string")),
         (Type::List(name, _), other) => Err(mismatch(other, of, path, &format!("[]v1.{name}"))),
@@ -318,10 +321,10 @@ fn text_type(path: &str) -> &'static str {
 }
 
 fn mismatch(value: &Value, of: &str, path: &str, wanted: &str) -> String {
-    format!("json: cannot unmarshal {} into Go struct field {of}.{path} of type {wanted}", word(value))
+    format!("json: cannot unmarshal {} into Go struct field {of}.{path} of type {wanted}", json_type(value))
 }
 
-fn word(value: &Value) -> &'static str {
+fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

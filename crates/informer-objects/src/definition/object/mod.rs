@@ -1,7 +1,7 @@
-//! Objects of custom kinds: what a definition's schema makes of them.
+//! Processing of custom objects by the schema of their definition.
 //!
-//! In order: decode the metadata ([`meta`]), drop what is unknown ([`prune`]), fill in defaults ([`default`]), and say what is
-//! wrong with its parts. Nothing here knows storage or requests.
+//! In order: metadata is decoded ([`meta`]), unknown fields are removed ([`prune`]), defaults are set
+//! ([`default`]), and the parts are validated. Nothing here knows storage or requests.
 
 mod formats;
 mod lists;

@@ -1,6 +1,7 @@
-//! Numbers against a schema, and numbers as Go sees them.
+//! Numbers: checks against a schema, and their representation in Go.
 //!
-//! A number is whole if it fits into 64 bits with a sign and was written without a fraction; everything else is a float.
+//! A number is an integer if it fits into a signed 64-bit integer and was written without a fraction;
+//! otherwise it is a float.
 
 use serde_json::{Number, Value};
 
@@ -8,9 +9,10 @@ use super::super::field;
 use super::outcome::{Fault, Kind, Outcome};
 use crate::schema::{Structural, StructuralType};
 
-/// Brings the numbers of an object into the form in which they come back: a float without a fraction is written without one.
+/// Converts the numbers of an object to the form in which the server returns them: integral floats become
+/// integers.
 ///
-/// Numbers beyond 64 bits have lost digits by then; beyond [`u64::MAX`] they stay floats.
+/// Numbers beyond 64 bits have lost digits before; beyond [`u64::MAX`] they remain floats.
 pub fn normalize(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
@@ -25,11 +27,11 @@ pub fn normalize(value: &mut Value) {
             }
         }
         Value::Number(number) if !number.is_i64() => {
-            // Too large for a whole number, so it has been a float, which keeps the first digits only.
-            #[allow(clippy::cast_precision_loss, reason = "the loss is what is imitated")]
+            // Too large for a signed integer, so Go decoded it as a float, which has only the first digits.
+            #[allow(clippy::cast_precision_loss, reason = "Go loses the same digits")]
             let float = number.as_u64().unwrap_or_default() as f64;
-            if let Some(kept) = shortest_digits(float) {
-                *number = Number::from(kept);
+            if let Some(integer) = shortest_digits(float) {
+                *number = Number::from(integer);
             }
         }
         Value::Array(items) => items.iter_mut().for_each(normalize),
@@ -38,7 +40,7 @@ pub fn normalize(value: &mut Value) {
     }
 }
 
-/// The whole number that the shortest text of a float stands for.
+/// Returns the integer represented by the shortest text of a float.
 fn shortest_digits(float: f64) -> Option<u64> {
     let text = format!("{float:e}");
     let (digits, exponent) = text.split_once('e')?;
@@ -48,7 +50,7 @@ fn shortest_digits(float: f64) -> Option<u64> {
     format!("{digits}{}", "0".repeat(zeros)).parse().ok()
 }
 
-/// Whether a float stands for a whole number, by the tolerance that kube-openapi has.
+/// Whether a float is an integer within the tolerance of kube-openapi.
 pub(super) fn is_whole(float: f64) -> bool {
     const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
     if !float.is_finite() || float.abs() > MAX_SAFE {
@@ -59,7 +61,7 @@ pub(super) fn is_whole(float: f64) -> bool {
     difference == 0.0 || difference < f64::EPSILON * float.abs().max(whole.abs()).min(f64::MAX)
 }
 
-/// Whether a value is one that is allowed: numbers are converted to the kind of number that is.
+/// Whether a value equals an allowed one; numbers are converted to the type of the allowed number.
 pub(super) fn is_equal(value: &Value, allowed: &Value) -> bool {
     match (value, allowed) {
         (Value::Null, _) => false,
@@ -72,67 +74,68 @@ pub(super) fn is_equal(value: &Value, allowed: &Value) -> bool {
     }
 }
 
-/// Whether a format is one of strings.
+/// Whether a format applies to strings.
 pub(super) fn is_text_format(format: &str) -> bool {
     !matches!(format, "int32" | "int64" | "float" | "double")
 }
 
-/// Limits and ranges.
+/// Checks limits and ranges of a number.
 pub(super) fn check(schema: &Structural, number: &Number, path: &str) -> Outcome {
     let mut outcome = Outcome::default();
     let checks = &schema.checks;
     let range = Range { kind: schema.kind, format: checks.format.as_deref().unwrap_or_default(), path };
-    let value = Given::of(number);
-    outcome_of(&mut outcome, range.refuse(value, "Checked"));
-    let mut limited = |limit: Option<f64>, what: &str, check: &dyn Fn(Given, f64) -> Option<String>| {
-        let Some(limit) = limit else { return };
-        outcome_of(&mut outcome, range.refuse(Given::Float(limit), what));
-        if let Some(text) = check(value, limit) {
-            let shown = Kind::Other(value.show());
-            outcome.fault(Fault { path: Some(path.to_owned()), text, kind: shown });
-        }
-    };
-    limited(checks.multiple_of, "MultipleOf", &|value, factor| multiple(value, factor, path));
-    limited(checks.minimum, "Minimum boundary", &|value, limit| {
+    let value = NumberValue::of(number);
+    add_plain_fault(&mut outcome, range.range_error(value, "Checked"));
+    let mut check_limit =
+        |limit: Option<f64>, what: &str, check: &dyn Fn(NumberValue, f64) -> Option<String>| {
+            let Some(limit) = limit else { return };
+            add_plain_fault(&mut outcome, range.range_error(NumberValue::Float(limit), what));
+            if let Some(text) = check(value, limit) {
+                let shown = Kind::Other(value.show());
+                outcome.fault(Fault { path: Some(path.to_owned()), text, kind: shown });
+            }
+        };
+    check_limit(checks.multiple_of, "MultipleOf", &|value, factor| multiple(value, factor, path));
+    check_limit(checks.minimum, "Minimum boundary", &|value, limit| {
         minimum(value, limit, checks.exclusive_minimum, path)
     });
-    limited(checks.maximum, "Maximum boundary", &|value, limit| {
+    check_limit(checks.maximum, "Maximum boundary", &|value, limit| {
         maximum(value, limit, checks.exclusive_maximum, path)
     });
-    outcome.one_more();
+    outcome.add_match();
     outcome
 }
 
-fn outcome_of(outcome: &mut Outcome, text: Option<String>) {
+fn add_plain_fault(outcome: &mut Outcome, text: Option<String>) {
     if let Some(text) = text {
         outcome.fault(Fault { path: None, text, kind: Kind::Other("\"\"".to_owned()) });
     }
 }
 
-/// A number as it was given.
+/// A number as the object contains it.
 #[derive(Debug, Clone, Copy)]
-enum Given {
-    Whole(i64),
+enum NumberValue {
+    Integer(i64),
     Float(f64),
 }
 
-impl Given {
+impl NumberValue {
     fn of(number: &Number) -> Self {
         match number.as_i64() {
-            Some(whole) => Given::Whole(whole),
-            None => Given::Float(number.as_f64().unwrap_or_default()),
+            Some(whole) => NumberValue::Integer(whole),
+            None => NumberValue::Float(number.as_f64().unwrap_or_default()),
         }
     }
 
     fn show(self) -> String {
         match self {
-            Given::Whole(whole) => whole.to_string(),
-            Given::Float(float) => field::number(float),
+            NumberValue::Integer(whole) => whole.to_string(),
+            NumberValue::Float(float) => field::number(float),
         }
     }
 }
 
-/// What numbers a type and its format can hold.
+/// The numbers that a type and its format can represent.
 #[derive(Debug, Clone, Copy)]
 struct Range<'a> {
     kind: StructuralType,
@@ -141,7 +144,7 @@ struct Range<'a> {
 }
 
 impl Range<'_> {
-    fn refuse(self, value: Given, what: &str) -> Option<String> {
+    fn range_error(self, value: NumberValue, what: &str) -> Option<String> {
         let (name, fits) = match (self.kind, self.format) {
             (StructuralType::Integer, "int32") => ("integer", value.show().parse::<i32>().is_ok()),
             (StructuralType::Integer, _) => ("integer", value.show().parse::<i64>().is_ok()),
@@ -159,37 +162,37 @@ impl Range<'_> {
     }
 }
 
-fn maximum(value: Given, limit: f64, exclusive: bool, path: &str) -> Option<String> {
-    let word = if exclusive { "less than" } else { "less than or equal to" };
-    let (wrong, shown) = match value {
-        Given::Whole(value) => {
+fn maximum(value: NumberValue, limit: f64, exclusive: bool, path: &str) -> Option<String> {
+    let comparison = if exclusive { "less than" } else { "less than or equal to" };
+    let (exceeded, shown) = match value {
+        NumberValue::Integer(value) => {
             let limit = to_whole(limit);
             (value > limit || (exclusive && value == limit), limit.to_string())
         }
-        Given::Float(value) => (value > limit || (exclusive && value >= limit), field::number(limit)),
+        NumberValue::Float(value) => (value > limit || (exclusive && value >= limit), field::number(limit)),
     };
-    wrong.then(|| format!("{path} in body should be {word} {shown}"))
+    exceeded.then(|| format!("{path} in body should be {comparison} {shown}"))
 }
 
-fn minimum(value: Given, limit: f64, exclusive: bool, path: &str) -> Option<String> {
-    let word = if exclusive { "greater than" } else { "greater than or equal to" };
-    let (wrong, shown) = match value {
-        Given::Whole(value) => {
+fn minimum(value: NumberValue, limit: f64, exclusive: bool, path: &str) -> Option<String> {
+    let comparison = if exclusive { "greater than" } else { "greater than or equal to" };
+    let (exceeded, shown) = match value {
+        NumberValue::Integer(value) => {
             let limit = to_whole(limit);
             (value < limit || (exclusive && value == limit), limit.to_string())
         }
-        Given::Float(value) => (value < limit || (exclusive && value <= limit), field::number(limit)),
+        NumberValue::Float(value) => (value < limit || (exclusive && value <= limit), field::number(limit)),
     };
-    wrong.then(|| format!("{path} in body should be {word} {shown}"))
+    exceeded.then(|| format!("{path} in body should be {comparison} {shown}"))
 }
 
-fn multiple(value: Given, factor: f64, path: &str) -> Option<String> {
+fn multiple(value: NumberValue, factor: f64, path: &str) -> Option<String> {
     let (positive, fits, shown) = match value {
-        Given::Whole(value) => {
+        NumberValue::Integer(value) => {
             let factor = to_whole(factor);
             (factor > 0, value.checked_rem(factor) == Some(0), factor.to_string())
         }
-        Given::Float(value) => {
+        NumberValue::Float(value) => {
             let parts = if factor < 1.0 { 1.0 / factor * value } else { value / factor };
             (factor > 0.0, is_whole(parts), field::number(factor))
         }
@@ -202,7 +205,7 @@ fn multiple(value: Given, factor: f64, path: &str) -> Option<String> {
 
 #[allow(
     clippy::cast_possible_truncation,
-    reason = "limits are floats in a schema and whole numbers in a comparison"
+    reason = "limits are floats in a schema and integers in a comparison"
 )]
 fn to_whole(float: f64) -> i64 {
     float as i64

@@ -1,29 +1,31 @@
-//! What looking at a value against its schema gave: complaints, and how much of the schema fitted.
+//! The result of checking a value against its schema: faults, and the number of matching parts.
 //!
-//! An outcome has each complaint once. Which schemas there are is not known here.
+//! An outcome contains each fault once. Nothing here knows which schemas exist.
 
 use serde_json::Value;
 
 use super::super::field;
 use crate::status::StatusCause;
 
-/// What looking at a value gave: complaints, and how much of the schema fitted, which says which of several alternatives was meant.
+/// The result of checking a value.
+///
+/// The number of matching parts determines which of several alternatives was probably intended.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) faults: Vec<Fault>,
     pub(super) matches: usize,
 }
 
-/// One complaint.
+/// One error.
 #[derive(Debug)]
 pub(super) struct Fault {
-    /// Where; complaints about a combination of schemas have no place.
+    /// The field; errors of combined schemas have none.
     pub(super) path: Option<String>,
     pub(super) text: String,
     pub(super) kind: Kind,
 }
 
-/// What a complaint turns into.
+/// The cause that an error becomes.
 #[derive(Debug)]
 pub(super) enum Kind {
     Required,
@@ -49,8 +51,8 @@ impl Fault {
             Kind::Required => field::required(&path, ""),
             Kind::Type(found) => field::wrong_type(&path, &found, &self.text),
             Kind::Values(value, values) => field::not_supported(&path, &value, &values),
-            Kind::TooLong(most) => field::too_long(&path, most),
-            Kind::TooMany(count, most) => field::too_many(&path, count, most),
+            Kind::TooLong(max) => field::too_long(&path, max),
+            Kind::TooMany(count, max) => field::too_many(&path, count, max),
             Kind::Other(shown) => field::invalid_shown(&path, &shown, &self.text),
         }
     }
@@ -72,11 +74,11 @@ impl Outcome {
         other.faults.into_iter().for_each(|fault| self.fault(fault));
     }
 
-    pub(super) fn one_more(&mut self) {
+    pub(super) fn add_match(&mut self) {
         self.matches += 1;
     }
 
-    /// Takes over what one of the looks at a value gave.
+    /// Merges the result of one of the checks of a value, which counts as a match.
     pub(super) fn step(&mut self, other: Outcome) {
         self.merge(other);
         self.matches += 1;

@@ -1,6 +1,7 @@
-//! A value beside the one it replaces, as far as a schema tells which that is.
+//! A value together with the one it replaces, as far as a schema identifies it.
 //!
-//! Fields are paired by name, entries of a list by their keys where the list has keys. What is not paired counts as new.
+//! Fields are paired by name, entries of a list by their keys if the list has keys. A value without a
+//! counterpart counts as new.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use serde_json::Value;
 use super::lists::key_of;
 use crate::schema::Structural;
 
-/// A value, what stood there before, and their schema.
+/// A value, its previous value, and their schema.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pair<'a> {
     new: &'a Value,
@@ -17,7 +18,7 @@ pub(crate) struct Pair<'a> {
     schema: &'a Structural,
 }
 
-/// The old entries of a list, by their keys.
+/// The old entries of a list by their keys.
 #[derive(Debug)]
 pub(crate) struct OldItems<'a> {
     by_key: BTreeMap<String, &'a Value>,
@@ -30,7 +31,7 @@ impl<'a> Pair<'a> {
         Pair { new, old, schema }
     }
 
-    /// What stood there before.
+    /// Returns the previous value.
     pub(crate) fn old(self) -> &'a Value {
         self.old
     }
@@ -40,7 +41,7 @@ impl<'a> Pair<'a> {
         Some(Pair { new: self.new.as_object()?.get(name)?, old: self.old.as_object()?.get(name)?, schema })
     }
 
-    /// The old entries; none can be found unless they have keys.
+    /// Returns the old entries; they can be looked up only if they have keys.
     pub(crate) fn items(self) -> OldItems<'a> {
         let keys = self.schema.list_keys.as_slice();
         let mut by_key = BTreeMap::new();
@@ -54,7 +55,7 @@ impl<'a> Pair<'a> {
         OldItems { by_key, schema: self.schema.items.as_deref(), keys }
     }
 
-    /// Whether nothing changed. A field that the schema does not know counts as a change.
+    /// Whether nothing changed; a field that the schema does not know counts as a change.
     pub(crate) fn is_same(self) -> bool {
         match (self.new, self.old) {
             (Value::Array(new), Value::Array(old)) => {
@@ -83,7 +84,7 @@ impl<'a> OldItems<'a> {
     }
 }
 
-/// The keys of an entry as one text; none unless it has them all.
+/// Returns the keys of an entry as one text; `None` unless it has all of them.
 fn whole_key(item: &Value, keys: &[String]) -> Option<String> {
     let scalar = |key: &String| item.get(key).is_some_and(|value| !value.is_object() && !value.is_array());
     keys.iter().all(scalar).then(|| key_of(item, keys).to_string())

@@ -1,6 +1,6 @@
-//! What an object may not have is dropped, and what it does not say is filled in.
+//! Pruning of unknown fields and defaulting.
 //!
-//! Metadata is never touched here. Both walks follow the schema, so they end where it ends.
+//! Metadata is never changed here. Both walks follow the schema, so they end where it ends.
 
 use serde_json::{Map, Value};
 
@@ -8,49 +8,52 @@ use super::super::field;
 use super::meta::decode_embedded;
 use crate::schema::Structural;
 
-/// Drops fields that the schema does not know, and says which, sorted: `spec.parts[0].extra`.
+/// Removes fields that the schema does not know and returns their paths, sorted: `spec.parts[0].extra`.
 pub fn prune(schema: &Structural, object: &mut Value) -> Vec<String> {
     let mut unknown = Vec::new();
-    known(Some(schema), object, "", &mut unknown);
+    prune_known(Some(schema), object, "", &mut unknown);
     unknown.sort();
     unknown
 }
 
-/// Drops what a version does not know of an object that was stored, without a word and without defaults.
+/// Removes fields of a stored object that a version does not know, without reporting them and without
+/// defaults.
 pub(crate) fn convert(schema: &Structural, object: &mut Value) {
     prune(schema, object);
     drop_nulls(Some(schema), object);
-    // What is wrong with the metadata of an embedded resource stays.
+    // Invalid metadata of an embedded resource remains.
     let _ = decode_embedded(schema, object);
 }
 
-/// Fills in defaults. `null` where the schema allows none becomes the default; without a default it is dropped.
+/// Sets defaults.
+///
+/// A `null` where the schema does not allow it becomes the default, or is removed if there is none.
 pub fn default(schema: &Structural, object: &mut Value) {
     drop_nulls(Some(schema), object);
     fill(schema, object);
 }
 
-fn known(schema: Option<&Structural>, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
+fn prune_known(schema: Option<&Structural>, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
     if let Some(schema) = schema.filter(|schema| schema.preserve) {
-        return preserved(schema, value, path, unknown);
+        return prune_preserved(schema, value, path, unknown);
     }
     match value {
         Value::Object(fields) => fields.retain(|name, value| {
-            let place = field::child(path, name);
+            let field_path = field::child(path, name);
             let Some(schema) = schema else {
-                unknown.push(place);
+                unknown.push(field_path);
                 return false;
             };
             if schema.resource && is_meta(name) {
                 return true;
             }
             if let Some(of) = schema.properties.get(name) {
-                known(Some(of), value, &place, unknown);
+                prune_known(Some(of), value, &field_path, unknown);
             } else if schema.has_additional() {
-                known(schema.additional.as_deref(), value, &place, unknown);
+                prune_known(schema.additional.as_deref(), value, &field_path, unknown);
             } else {
                 if !is_meta(name) || !path.is_empty() {
-                    unknown.push(place);
+                    unknown.push(field_path);
                 }
                 return false;
             }
@@ -59,33 +62,33 @@ fn known(schema: Option<&Structural>, value: &mut Value, path: &str, unknown: &m
         Value::Array(items) => {
             let of = schema.and_then(|schema| schema.items.as_deref());
             for (at, item) in items.iter_mut().enumerate() {
-                known(of, item, &field::index(path, at), unknown);
+                prune_known(of, item, &field::index(path, at), unknown);
             }
         }
         _ => {}
     }
 }
 
-/// Unknown fields stay, but known ones are looked into.
-fn preserved(schema: &Structural, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
+/// Keeps unknown fields, but prunes known ones.
+fn prune_preserved(schema: &Structural, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields.iter_mut() {
                 if schema.resource && is_meta(name) {
                     continue;
                 }
-                let place = field::child(path, name);
+                let field_path = field::child(path, name);
                 if let Some(of) = schema.properties.get(name) {
-                    known(Some(of), value, &place, unknown);
+                    prune_known(Some(of), value, &field_path, unknown);
                 } else if schema.has_additional() {
-                    known(schema.additional.as_deref(), value, &place, unknown);
+                    prune_known(schema.additional.as_deref(), value, &field_path, unknown);
                 }
             }
         }
         Value::Array(items) => {
             if let Some(of) = schema.items.as_deref() {
                 for (at, item) in items.iter_mut().enumerate() {
-                    preserved(of, item, &field::index(path, at), unknown);
+                    prune_preserved(of, item, &field::index(path, at), unknown);
                 }
             }
         }
@@ -94,7 +97,7 @@ fn preserved(schema: &Structural, value: &mut Value, path: &str, unknown: &mut V
 }
 
 fn drop_nulls(schema: Option<&Structural>, value: &mut Value) {
-    // Below what is not known nothing is dropped.
+    // Nothing is removed below unknown fields.
     let Some(schema) = schema else { return };
     match value {
         Value::Object(fields) => fields.retain(|name, value| {

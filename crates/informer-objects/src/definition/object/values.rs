@@ -1,8 +1,7 @@
-//! Values against a schema: types, lengths, limits, and the words that combine schemas.
+//! Checks of values against a schema: types, lengths, limits, and keywords that combine schemas.
 //!
-//! What is wrong comes out in the order and the words of kube-openapi, each complaint once. A part that is wrong but was
-//! just as wrong in the old object is let through ([`Pair`]). Rules in CEL, lists by key and metadata are not
-//! looked at here.
+//! Errors have the order and the texts of kube-openapi, each once. An invalid part that is unchanged from the
+//! old object is tolerated ([`Pair`]). CEL rules, keyed lists and metadata are checked elsewhere.
 
 use serde_json::Value;
 
@@ -14,7 +13,7 @@ use super::pair::Pair;
 use crate::schema::{Structural, StructuralType};
 use crate::status::StatusCause;
 
-/// What is wrong with a value. `at` is where it stands; the paths inside messages begin at the value itself.
+/// Checks a value at the path `at`; paths in messages start at the value itself.
 pub(crate) fn check(
     schema: &Structural,
     value: &Value,
@@ -28,7 +27,7 @@ pub(crate) fn check(
     outcome.faults.into_iter().map(|fault| fault.cause(at)).collect()
 }
 
-/// As [`level`], but nothing is wrong with what has not changed.
+/// Like [`level`], but tolerates errors in values that have not changed.
 fn ratcheted(schema: &Structural, value: &Value, pair: Pair<'_>, path: &str) -> Outcome {
     let outcome = level(schema, value, Some(pair), path);
     if outcome.is_good() || !pair.is_same() {
@@ -101,42 +100,42 @@ fn of_type(schema: &Structural, value: &Value, path: &str) -> Outcome {
     if fits { good } else { wrong(&types.join(","), found) }
 }
 
-/// Schemas that are combined: any, one, all or none of them must fit.
+/// Checks combined schemas: any, one, all or none of them must match.
 fn combined(schema: &Structural, value: &Value, pair: Option<Pair<'_>>, path: &str) -> Outcome {
     let mut outcome = Outcome::default();
     let checks = &schema.checks;
     let shown = field::quote(path);
     if !checks.any_of.is_empty() {
-        let (best, fitting) = alternatives(&checks.any_of, value, pair, path, true);
-        if fitting == 0 {
+        let (best, matching) = alternatives(&checks.any_of, value, pair, path, true);
+        if matching == 0 {
             let text = format!("{shown} must validate at least one schema (anyOf)");
             outcome.fault(Fault::plain(text));
         }
         outcome.merge(best);
     }
     if !checks.one_of.is_empty() {
-        let (best, fitting) = alternatives(&checks.one_of, value, pair, path, false);
-        if fitting != 1 {
-            let found = match fitting {
+        let (best, matching) = alternatives(&checks.one_of, value, pair, path, false);
+        if matching != 1 {
+            let found = match matching {
                 0 => "Found none valid".to_owned(),
                 count => format!("Found {count} valid alternatives"),
             };
             let text = format!("{shown} must validate one and only one schema (oneOf). {found}");
             outcome.fault(Fault::plain(text));
         }
-        if fitting < 2 {
+        if matching < 2 {
             outcome.merge(best);
         }
     }
     if !checks.all_of.is_empty() {
-        let mut fitting = 0;
+        let mut matching = 0;
         for schema in &checks.all_of {
             let result = level(schema, value, pair, path);
-            fitting += usize::from(result.is_good());
+            matching += usize::from(result.is_good());
             outcome.merge(result);
         }
-        if fitting != checks.all_of.len() {
-            let none = if fitting == 0 { ". None validated" } else { "" };
+        if matching != checks.all_of.len() {
+            let none = if matching == 0 { ". None validated" } else { "" };
             let text = format!("{shown} must validate all the schemas (allOf){none}");
             outcome.fault(Fault::plain(text));
         }
@@ -150,31 +149,32 @@ fn combined(schema: &Structural, value: &Value, pair: Option<Pair<'_>>, path: &s
     outcome
 }
 
-/// What the first schema that fits says, or of those that do not the one that was closest; and how many fit.
+/// Returns the outcome of the first matching schema, or of the closest one if none matches, and the number of
+/// matching ones.
 fn alternatives(
     schemas: &[Structural],
     value: &Value,
     pair: Option<Pair<'_>>,
     path: &str,
-    first_is_enough: bool,
+    stop_at_first: bool,
 ) -> (Outcome, usize) {
     let mut best: Option<Outcome> = None;
-    let mut fitting = 0;
+    let mut matching = 0;
     for schema in schemas {
         let result = level(schema, value, pair, path);
         if result.is_good() {
-            fitting += 1;
-            if fitting == 1 {
+            matching += 1;
+            if matching == 1 {
                 best = Some(result);
             }
-            if first_is_enough {
+            if stop_at_first {
                 break;
             }
-        } else if fitting == 0 && best.as_ref().is_none_or(|best| result.matches > best.matches) {
+        } else if matching == 0 && best.as_ref().is_none_or(|best| result.matches > best.matches) {
             best = Some(result);
         }
     }
-    (best.unwrap_or_default(), fitting)
+    (best.unwrap_or_default(), matching)
 }
 
 fn of_text(schema: &Structural, text: &str, path: &str) -> Outcome {
@@ -183,11 +183,11 @@ fn of_text(schema: &Structural, text: &str, path: &str) -> Outcome {
     let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
     let fault = |text: String, kind| Fault { path: Some(path.to_owned()), text, kind };
     let shown = || Kind::Other(field::quote(text));
-    if let Some(most) = checks.max_length.filter(|most| length > *most) {
-        let text = format!("{path} in body should be at most {most} chars long");
-        outcome.fault(fault(text, Kind::TooLong(most)));
-    } else if let Some(least) = checks.min_length.filter(|least| length < *least) {
-        outcome.fault(fault(format!("{path} in body should be at least {least} chars long"), shown()));
+    if let Some(max) = checks.max_length.filter(|max| length > *max) {
+        let text = format!("{path} in body should be at most {max} chars long");
+        outcome.fault(fault(text, Kind::TooLong(max)));
+    } else if let Some(min) = checks.min_length.filter(|min| length < *min) {
+        outcome.fault(fault(format!("{path} in body should be at least {min} chars long"), shown()));
     } else if let Some(pattern) = &checks.pattern {
         match &pattern.regex {
             Ok(regex) if regex.is_match(text) => {}
@@ -230,15 +230,15 @@ fn of_items(schema: &Structural, items: &[Value], pair: Option<Pair<'_>>, path: 
     }
     let size = i64::try_from(items.len()).unwrap_or(i64::MAX);
     let fault = |text: String, kind| Fault { path: Some(path.to_owned()), text, kind };
-    if let Some(least) = checks.min_items.filter(|least| size < *least) {
-        let text = format!("{path} in body should have at least {least} items");
+    if let Some(min) = checks.min_items.filter(|min| size < *min) {
+        let text = format!("{path} in body should have at least {min} items");
         outcome.fault(fault(text, Kind::Other(size.to_string())));
     }
-    if let Some(most) = checks.max_items.filter(|most| size > *most) {
-        let text = format!("{path} in body should have at most {most} items");
-        outcome.fault(fault(text, Kind::TooMany(items.len(), most)));
+    if let Some(max) = checks.max_items.filter(|max| size > *max) {
+        let text = format!("{path} in body should have at most {max} items");
+        outcome.fault(fault(text, Kind::TooMany(items.len(), max)));
     }
-    if checks.unique_items && super::lists::first_double(items.iter()).is_some() {
+    if checks.unique_items && super::lists::first_duplicate(items.iter()).is_some() {
         let text = format!("{path} in body shouldn't contain duplicates");
         outcome.fault(fault(text, Kind::Other("\"\"".to_owned())));
     }
@@ -273,13 +273,13 @@ fn of_fields(
     let checks = &schema.checks;
     let size = i64::try_from(fields.len()).unwrap_or(i64::MAX);
     let fault = |text: String, kind| Fault { path: Some(path.to_owned()), text, kind };
-    if let Some(least) = checks.min_properties.filter(|least| size < *least) {
-        let text = format!("{path} in body should have at least {least} properties");
+    if let Some(min) = checks.min_properties.filter(|min| size < *min) {
+        let text = format!("{path} in body should have at least {min} properties");
         outcome.fault(fault(text, Kind::Other(size.to_string())));
     }
-    if let Some(most) = checks.max_properties.filter(|most| size > *most) {
-        let text = format!("{path} in body should have at most {most} properties");
-        outcome.fault(fault(text, Kind::TooMany(fields.len(), most)));
+    if let Some(max) = checks.max_properties.filter(|max| size > *max) {
+        let text = format!("{path} in body should have at most {max} properties");
+        outcome.fault(fault(text, Kind::TooMany(fields.len(), max)));
     }
     for (name, value) in fields.iter().filter(|(name, _)| !schema.properties.contains_key(*name)) {
         if schema.open == Some(false) {
@@ -310,7 +310,7 @@ fn one_field(
     parent: &str,
     path: &str,
 ) -> Outcome {
-    // What an object is never shows as unchanged: old and new were converted to the same type.
+    // Type fields never count as unchanged: old and new were converted to the same type.
     let pair = pair.filter(|_| !(parent.is_empty() && matches!(name, "kind" | "apiVersion")));
     match pair.and_then(|pair| pair.field(name)) {
         Some(pair) => ratcheted(schema, value, pair, path),
@@ -318,7 +318,7 @@ fn one_field(
     }
 }
 
-/// The types a schema allows; none means any.
+/// Returns the types a schema allows; empty if it allows any.
 fn types(schema: &Structural) -> &'static [&'static str] {
     match schema.kind {
         StructuralType::Any => &[],
@@ -332,7 +332,7 @@ fn types(schema: &Structural) -> &'static [&'static str] {
     }
 }
 
-/// The type of a value, and the format that goes with it.
+/// Returns the type of a value and the corresponding format.
 fn type_of(value: &Value) -> (&'static str, &'static str) {
     match value {
         Value::Null => ("null", ""),
