@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::field::{child, index, invalid, invalid_shown, key, not_supported, required};
 use super::super::paths::field_path;
-use super::super::rules::judge;
+use super::super::rules::check_rules;
 use super::super::source_schema::{SchemaLevel, keyword_names, show_items, show_level, show_rule};
 use super::{defaults, no, structure};
 use crate::schema::{STRUCTURAL_DEPTH, Structural};
@@ -424,16 +424,16 @@ fn compiled_rules(
     if rules.is_empty() {
         return causes;
     }
-    for (nth, (rule, verdict)) in rules.iter().zip(judge(&schema.rules, schema)).enumerate() {
+    for (nth, (rule, result)) in rules.iter().zip(check_rules(&schema.rules, schema)).enumerate() {
         let path_of_rule = index(&child(path, "x-kubernetes-validations"), nth);
         let rule_field = child(&path_of_rule, "rule");
-        if let Some(why) = &verdict.rule {
+        if let Some(why) = &result.rule {
             causes.push(invalid_shown(&rule_field, &show_rule(rule), why));
         }
-        if let Some(why) = &verdict.message {
+        if let Some(why) = &result.message {
             causes.push(invalid_shown(&child(&path_of_rule, "messageExpression"), &show_rule(rule), why));
         }
-        if verdict.uses_old {
+        if result.uses_old {
             if let Some(list) = &context.no_old {
                 let why = format!(
                     "oldSelf cannot be used on the uncorrelatable portion of the schema within {list}"

@@ -1,34 +1,35 @@
-//! What a run may cost.
+//! The cost budget of evaluations.
 //!
-//! Every step pays before it is done, by the size of what it works on and of what it makes. A run that would spend more than
-//! it may ends there, so no rule can ask for more memory or time than its budget buys. Prices are those of a real server;
-//! where it counts on having refused a rule beforehand (`replace`, `split`, sets), the work itself is the price.
+//! Every step is charged before it is executed, by the size of its input and output. An evaluation that would
+//! exceed its budget is aborted, so no rule can use more memory or time than its budget allows. Costs are
+//! those of kube-apiserver; where kube-apiserver relies on having rejected a rule before (`replace`, `split`,
+//! sets), the actual work is charged.
 
 use kube_cel::cel::objects::{Key, OptionalValue};
 use kube_cel::cel::{ExecutionError, Value as Cel};
 
-/// What one rule may cost on one value.
-pub(super) const PER_CALL: u64 = 1_000_000;
-/// What all rules may cost on one object.
-pub(super) const PER_OBJECT: u64 = 10_000_000;
+/// The maximum cost of one rule on one value.
+pub(super) const MAX_COST_PER_CALL: u64 = 1_000_000;
+/// The maximum cost of all rules on one object.
+pub(super) const MAX_COST_PER_OBJECT: u64 = 10_000_000;
 
-/// How a run ends that costs too much.
+/// The error of an evaluation that costs too much.
 pub(super) const EXCEEDED: &str = "operation cancelled: actual cost limit exceeded";
 
-/// The meter counts in tenths of what a real server counts in: looking at one byte costs one.
+/// The meter counts in tenths of the units of kube-apiserver: reading one byte costs one.
 pub(super) const UNIT: u64 = 10;
-/// What it takes to hand one value to the library and back.
-pub(super) const EACH: u64 = 2 * UNIT;
+/// The cost of passing one value to the library and back.
+pub(super) const VALUE_COST: u64 = 2 * UNIT;
 
-/// What an expression gives, or why it gives nothing.
-pub(super) type Answer = Result<Cel, EvalAbort>;
+/// The value of an expression, or the reason why there is none.
+pub(super) type EvalResult = Result<Cel, EvalAbort>;
 
-/// Why a run ended without a value.
+/// The reason why an evaluation ended without a value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum EvalAbort {
-    /// It cost too much; nothing can make good for that.
+    /// The cost limit was exceeded; no other part of the rule can compensate for it.
     BudgetExceeded,
-    /// It went wrong, which other parts of the rule may make good for.
+    /// The evaluation failed; other parts of the rule may compensate for it.
     Failed(ExecutionError),
 }
 
@@ -38,7 +39,7 @@ impl From<ExecutionError> for EvalAbort {
     }
 }
 
-/// What the run that is going on has cost, and what it may.
+/// The cost of the current evaluation and its limit.
 #[derive(Debug)]
 pub(super) struct Meter {
     spent: u64,
@@ -46,45 +47,46 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// A meter for one run.
+    /// Creates a meter for one evaluation.
     pub(super) fn new(limit: u64) -> Self {
         Meter { spent: 0, limit: limit.saturating_mul(UNIT) }
     }
 
-    /// What has been spent, rounded up; more than the limit if something could not be paid for.
+    /// Returns the cost so far, rounded up; more than the limit if the limit was exceeded.
     pub(super) fn spent(&self) -> u64 {
         self.spent.div_ceil(UNIT)
     }
 
-    /// Pays for something that is about to be done.
-    pub(super) fn pay(&mut self, tenths: u64) -> Result<(), EvalAbort> {
+    /// Charges a step that is about to be executed.
+    pub(super) fn charge(&mut self, tenths: u64) -> Result<(), EvalAbort> {
         self.spent = self.spent.saturating_add(tenths).min(self.limit.saturating_add(UNIT));
         if self.spent > self.limit { Err(EvalAbort::BudgetExceeded) } else { Ok(()) }
     }
 
-    /// Pays for copying a whole value, and says how long its texts are. A value that shares its parts is as large as if it
-    /// did not, so this is paid while it is walked.
-    pub(super) fn pay_whole(&mut self, value: &Cel) -> Result<u64, EvalAbort> {
-        self.pay(EACH)?;
+    /// Charges the copy of a whole value and returns the length of its texts.
+    ///
+    /// Shared parts count each time they occur, so the cost is charged during the walk.
+    pub(super) fn charge_value(&mut self, value: &Cel) -> Result<u64, EvalAbort> {
+        self.charge(VALUE_COST)?;
         let mut bytes = length(value);
-        self.pay(bytes)?;
+        self.charge(bytes)?;
         match value {
             Cel::List(items) => {
                 for item in items.iter() {
-                    bytes = bytes.saturating_add(self.pay_whole(item)?);
+                    bytes = bytes.saturating_add(self.charge_value(item)?);
                 }
             }
             Cel::Map(map) => {
                 for (key, value) in map.map.iter() {
                     if let Key::String(text) = key {
-                        self.pay(size(text.len()))?;
+                        self.charge(size(text.len()))?;
                     }
-                    bytes = bytes.saturating_add(self.pay_whole(value)?);
+                    bytes = bytes.saturating_add(self.charge_value(value)?);
                 }
             }
             Cel::Opaque(opaque) => {
                 if let Some(value) = opaque.downcast_ref::<OptionalValue>().and_then(OptionalValue::value) {
-                    bytes = bytes.saturating_add(self.pay_whole(value)?);
+                    bytes = bytes.saturating_add(self.charge_value(value)?);
                 }
             }
             _ => {}
@@ -93,7 +95,7 @@ impl Meter {
     }
 }
 
-/// How many bytes a text has; other values count as none.
+/// Returns the number of bytes of a text; zero for other values.
 pub(super) fn length(value: &Cel) -> u64 {
     match value {
         Cel::String(text) => size(text.len()),
@@ -102,7 +104,7 @@ pub(super) fn length(value: &Cel) -> u64 {
     }
 }
 
-/// How many entries a list or a map has; other values count as one.
+/// Returns the number of entries of a list or a map; one for other values.
 pub(super) fn entries(value: &Cel) -> u64 {
     match value {
         Cel::List(items) => size(items.len()),

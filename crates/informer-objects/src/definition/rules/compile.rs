@@ -1,7 +1,7 @@
-//! From the text of a rule to something that can be run.
+//! Compilation of rules.
 //!
-//! A rule that is too long or too deep is refused, so that whatever walks it stays within its stack; one that uses what the
-//! evaluator cannot do is refused rather than run.
+//! A rule that is too long or too deeply nested is rejected, so that recursive functions do not overflow the
+//! stack; so is a rule that uses features the evaluator does not support.
 
 use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr};
 use kube_cel::cel::parser::{ParseError, Parser};
@@ -9,16 +9,16 @@ use kube_cel::cel::parser::{ParseError, Parser};
 use super::macros;
 use super::operator_tokens::{max_bracket_depth, without_pairs};
 
-/// How long a rule may be.
-const MAX_LENGTH: usize = 16 << 10;
-/// How deep an expression may be nested.
+/// The maximum length of a rule.
+const MAX_RULE_BYTES: usize = 16 << 10;
+/// The maximum nesting depth of an expression.
 pub(super) const MAX_DEPTH: usize = 200;
-/// How many brackets may be open at once, or conditions wait for their else.
+/// The maximum number of brackets open at the same time, including conditions without their else branch.
 const MAX_BRACKETS: usize = 60;
-/// How many errors of one rule are told.
+/// The maximum number of errors reported for one rule.
 pub(super) const MAX_ERRORS: usize = 100;
 
-/// A rule or a message, ready to be run, or the reason why it never will be.
+/// A compiled rule or message expression, or the error of compiling it.
 #[derive(Debug)]
 pub(super) struct Compiled {
     pub(super) expression: Result<IdedExpr, String>,
@@ -38,44 +38,54 @@ impl Compiled {
     }
 }
 
-/// Parses a rule. The error has the place in the text, as the real compiler shows it.
+/// Parses a rule; the error contains the position in the text, as printed by cel-go.
 pub(super) fn parse(text: &str) -> Result<IdedExpr, String> {
-    if text.len() > MAX_LENGTH {
-        return Err(show(text, 1, 1, &format!("expression size exceeds limit: {MAX_LENGTH}")));
+    if text.len() > MAX_RULE_BYTES {
+        return Err(show(text, 1, 1, &format!("expression size exceeds limit: {MAX_RULE_BYTES}")));
     }
-    let deep = || show(text, 1, 1, &format!("expression recursion limit exceeded: {MAX_DEPTH}"));
+    let too_deep = || show(text, 1, 1, &format!("expression recursion limit exceeded: {MAX_DEPTH}"));
     if max_bracket_depth(text) > MAX_BRACKETS {
-        return Err(deep());
+        return Err(too_deep());
     }
     let parser = Parser::new().enable_optional_syntax(true);
     let parsed = parser.parse(&without_pairs(text)).map_err(|errors| {
         let shown = errors.errors.iter().take(MAX_ERRORS).map(|error| show_error(text, error));
-        some_errors(shown.collect(), errors.errors.len().saturating_sub(MAX_ERRORS))
+        join_errors(shown.collect(), errors.errors.len().saturating_sub(MAX_ERRORS))
     })?;
     if depth(&parsed) > MAX_DEPTH {
-        return Err(deep());
+        return Err(too_deep());
     }
-    match unusable(&parsed) {
+    match unsupported(&parsed) {
         Some(why) => Err(show(text, 1, 1, &why)),
         None => Ok(parsed),
     }
 }
 
-/// Whether a name is used anywhere. The result of a loop has the same name in all of them, and is another in each.
+/// Whether a name is used anywhere.
+///
+/// The accumulator of a comprehension has the same name in all of them, but is a different variable in each.
 pub(super) fn mentions(expression: &IdedExpr, name: &str) -> bool {
     match &expression.expr {
         Expr::Ident(ident) => ident == name,
-        Expr::Comprehension(loops) if loops.accu_var == name => mentions(&loops.iter_range, name),
+        Expr::Comprehension(comprehension) if comprehension.accu_var == name => {
+            mentions(&comprehension.iter_range, name)
+        }
         _ => children(expression).into_iter().any(|child| mentions(child, name)),
     }
 }
 
-/// What stands directly below an expression, in the order of the text.
+/// Returns the direct children of an expression, in the order of the text.
 pub(super) fn children(expression: &IdedExpr) -> Vec<&IdedExpr> {
     match &expression.expr {
         Expr::Call(CallExpr { target, args, .. }) => target.as_deref().into_iter().chain(args).collect(),
-        Expr::Comprehension(loops) => {
-            vec![&loops.iter_range, &loops.accu_init, &loops.loop_cond, &loops.loop_step, &loops.result]
+        Expr::Comprehension(comprehension) => {
+            vec![
+                &comprehension.iter_range,
+                &comprehension.accu_init,
+                &comprehension.loop_cond,
+                &comprehension.loop_step,
+                &comprehension.result,
+            ]
         }
         Expr::List(list) => list.elements.iter().collect(),
         Expr::Map(map) => entries(&map.entries),
@@ -85,23 +95,23 @@ pub(super) fn children(expression: &IdedExpr) -> Vec<&IdedExpr> {
     }
 }
 
-/// An error at a place, with the line it is in.
+/// Returns an error at a position, with the line that contains it.
 pub(super) fn show(text: &str, line: usize, column: usize, what: &str) -> String {
     let shown = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
     let dots = ".".repeat(column.saturating_sub(1));
     format!("ERROR: <input>:{line}:{column}: {what}\n | {shown}\n | {dots}^")
 }
 
-/// All errors that are told, and how many are not.
-pub(super) fn some_errors(mut shown: Vec<String>, left_out: usize) -> String {
-    if left_out > 0 {
-        shown.push(format!("{left_out} more errors were truncated"));
+/// Joins the reported errors, and adds the number of those that were truncated.
+pub(super) fn join_errors(mut shown: Vec<String>, truncated: usize) -> String {
+    if truncated > 0 {
+        shown.push(format!("{truncated} more errors were truncated"));
     }
     shown.join("\n")
 }
 
 fn show_error(text: &str, error: &ParseError) -> String {
-    let at = |place: isize| usize::try_from(place).unwrap_or_default();
+    let at = |position: isize| usize::try_from(position).unwrap_or_default();
     show(text, at(error.pos.0), at(error.pos.1), &error.msg)
 }
 
@@ -117,18 +127,18 @@ fn entries(entries: &[kube_cel::cel::common::ast::IdedEntryExpr]) -> Vec<&IdedEx
 }
 
 fn depth(expression: &IdedExpr) -> usize {
-    let own = match &expression.expr {
+    let levels = match &expression.expr {
         Expr::Call(call) if macros::parts(call).is_some() => 1 + macros::DEPTH,
         _ => 1,
     };
-    own + children(expression).into_iter().map(depth).max().unwrap_or_default()
+    levels + children(expression).into_iter().map(depth).max().unwrap_or_default()
 }
 
-/// What the evaluator cannot do.
-fn unusable(expression: &IdedExpr) -> Option<String> {
+/// Returns the error about an expression that the evaluator does not support.
+fn unsupported(expression: &IdedExpr) -> Option<String> {
     match &expression.expr {
         Expr::Struct(of) => Some(format!("undeclared reference to '{}' (in container '')", of.type_name)),
         Expr::Unspecified => Some("Syntax error: incomplete expression".to_owned()),
-        _ => children(expression).into_iter().find_map(unusable),
+        _ => children(expression).into_iter().find_map(unsupported),
     }
 }

@@ -1,7 +1,7 @@
-//! JSON as CEL sees it, guided by the schema.
+//! Conversion of JSON to CEL values by the schema.
 //!
-//! Only what the schema names can be reached from a rule; of metadata, only the name and its beginning. Times, durations and
-//! bytes are what their formats say; keys of maps stay as they are, names of fields are escaped.
+//! A rule can access only fields in the schema; of metadata, only `name` and `generateName`. Times, durations
+//! and bytes have the types of their formats. Keys of maps are unchanged, names of fields are escaped.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use kube_cel::cel::Value as Cel;
 use kube_cel::cel::objects::{Key, Map};
 use serde_json::{Map as Fields, Value};
 
-use super::operators::{Entries, Kinds};
+use super::operators::{ListIdentity, ListTypes};
 use crate::schema::{Structural, StructuralType};
 
-/// A value as rules see it; the lists in it that are sets and maps are noted.
-pub(super) fn to_cel(schema: &Structural, value: &Value, kinds: &mut Kinds) -> Cel {
+/// Converts a value for rules, and records which lists in it are sets or maps.
+pub(super) fn to_cel(schema: &Structural, value: &Value, kinds: &mut ListTypes) -> Cel {
     match value {
         Value::Null => Cel::Null,
         Value::Bool(flag) => Cel::Bool(*flag),
@@ -41,7 +41,7 @@ pub(super) fn to_cel(schema: &Structural, value: &Value, kinds: &mut Kinds) -> C
     }
 }
 
-/// The name by which a rule reaches a field; none if it cannot.
+/// Returns the name by which a rule accesses a field; `None` if it cannot.
 pub(super) fn escape(name: &str) -> Option<String> {
     if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) {
         return None;
@@ -56,7 +56,7 @@ pub(super) fn escape(name: &str) -> Option<String> {
     Some(escaped.replace('.', "__dot__").replace('-', "__dash__").replace('/', "__slash__"))
 }
 
-/// Whether a rule can reach what a schema describes.
+/// Whether a rule can access values of a schema.
 pub(super) fn is_visible(schema: &Structural) -> bool {
     match schema.kind {
         StructuralType::Any => false,
@@ -66,39 +66,40 @@ pub(super) fn is_visible(schema: &Structural) -> bool {
     }
 }
 
-fn object(schema: &Structural, fields: &Fields<String, Value>, kinds: &mut Kinds) -> HashMap<Key, Cel> {
+fn object(schema: &Structural, fields: &Fields<String, Value>, kinds: &mut ListTypes) -> HashMap<Key, Cel> {
     let key = |name: &str| Key::String(Arc::new(name.to_owned()));
     if let Some(of) = &schema.additional {
         return fields.iter().map(|(name, value)| (key(name), to_cel(of, value, kinds))).collect();
     }
-    let mut seen = HashMap::with_capacity(fields.len());
-    // A field that is null is not there; an entry of a map is.
+    let mut visible = HashMap::with_capacity(fields.len());
+    // A null field counts as absent; a null entry of a map does not.
     for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
         let Some(escaped) = escape(name) else { continue };
         if schema.resource && matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
-            seen.insert(key(&escaped), meta(value, kinds));
+            visible.insert(key(&escaped), meta(value, kinds));
         } else if let Some(of) = schema.properties.get(name).filter(|of| is_visible(of)) {
-            seen.insert(key(&escaped), to_cel(of, value, kinds));
+            visible.insert(key(&escaped), to_cel(of, value, kinds));
         }
     }
-    seen
+    visible
 }
 
-fn meta(value: &Value, kinds: &mut Kinds) -> Cel {
+fn meta(value: &Value, kinds: &mut ListTypes) -> Cel {
     let free = Structural::default();
     let Value::Object(fields) = value else { return to_cel(&free, value, kinds) };
     let names = fields.iter().filter(|(name, _)| matches!(name.as_str(), "name" | "generateName"));
-    let seen = names.map(|(name, value)| (Key::String(Arc::new(name.clone())), to_cel(&free, value, kinds)));
-    Cel::Map(Map { map: Arc::new(seen.collect()) })
+    let visible =
+        names.map(|(name, value)| (Key::String(Arc::new(name.clone())), to_cel(&free, value, kinds)));
+    Cel::Map(Map { map: Arc::new(visible.collect()) })
 }
 
-/// What a list is besides a list.
-fn entries(schema: &Structural) -> Option<Entries> {
+/// Returns the identity of entries of a list, unless they have none.
+fn entries(schema: &Structural) -> Option<ListIdentity> {
     match schema.list_type.as_deref() {
-        Some("set") => Some(Entries::Set),
+        Some("set") => Some(ListIdentity::Set),
         Some("map") => {
             let keys = schema.list_keys.iter().map(|key| escape(key).unwrap_or_else(|| key.clone()));
-            Some(Entries::Map(Arc::new(keys.collect())))
+            Some(ListIdentity::Map(Arc::new(keys.collect())))
         }
         _ => None,
     }
@@ -122,7 +123,7 @@ fn time(text: &str) -> Option<Cel> {
     chrono::DateTime::parse_from_rfc3339(text).ok().map(Cel::Timestamp)
 }
 
-/// A duration as Go writes it, `1h30m`.
+/// Parses a duration in Go's format, `1h30m`.
 fn duration(text: &str) -> Option<Cel> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1.0, rest),
@@ -149,12 +150,12 @@ fn duration(text: &str) -> Option<Cel> {
     Some(Cel::Duration(chrono::Duration::nanoseconds(truncate(sign * nanos))))
 }
 
-#[allow(clippy::cast_possible_truncation, reason = "beyond 64 bits the nearest number is as good as any")]
+#[allow(clippy::cast_possible_truncation, reason = "beyond 64 bits the nearest integer is sufficient")]
 fn truncate(float: f64) -> i64 {
     float as i64
 }
 
-/// Words of the language.
+/// Reserved words of the language.
 const RESERVED: &[&str] = &[
     "true",
     "false",

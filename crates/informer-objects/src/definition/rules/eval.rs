@@ -1,8 +1,9 @@
-//! Evaluating a rule.
+//! Evaluation of rules.
 //!
-//! The language's own evaluator copies a list whenever it is named, so rules are evaluated here, over values that are shared;
-//! only functions are the library's. An error in one part of a rule may be made good by another, as the language has it:
-//! `all` is false if any entry says so, whatever the others run into. Having spent too much cannot.
+//! The evaluator of the `cel` crate copies a list whenever it is referenced, so rules are evaluated here, on
+//! shared values; only functions come from the library. As defined by CEL, an error in one part of a rule may
+//! be compensated by another: `all` is false if it is false for any entry, even if other entries fail.
+//! Exceeding the budget cannot be compensated.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,63 +14,65 @@ use kube_cel::cel::common::ast::{
 use kube_cel::cel::objects::{Key, Map};
 use kube_cel::cel::{Context, ExecutionError, Value as Cel};
 
-use super::budget::{Answer, EvalAbort, Meter, UNIT, entries, size};
+use super::budget::{EvalAbort, EvalResult, Meter, UNIT, entries, size};
 use super::functions::{self, Patterns};
-use super::{keywords, operators as signs};
+use super::{keywords, operators as ops};
 
-/// What making a list or a map costs.
-const NEW_LIST: u64 = 10 * UNIT;
-const NEW_MAP: u64 = 30 * UNIT;
+/// The cost of creating a list or a map.
+const LIST_COST: u64 = 10 * UNIT;
+const MAP_COST: u64 = 30 * UNIT;
 
-/// One run of one expression.
+/// The evaluation of one expression.
 pub(super) struct Evaluation<'a> {
     library: &'a Context<'a>,
     patterns: &'a mut Patterns,
     meter: Meter,
-    lists: signs::Lists<'a>,
-    /// What can be named, the innermost last. The result of a loop may be an error that a later turn makes good for.
+    lists: ops::Lists<'a>,
+    /// The variables, the innermost last.
+    ///
+    /// The accumulator of a comprehension may be an error that a later iteration compensates for.
     names: Vec<(&'a str, Result<Cel, ExecutionError>)>,
 }
 
 impl<'a> Evaluation<'a> {
     pub(super) fn new(library: &'a Context<'a>, patterns: &'a mut Patterns, limit: u64) -> Self {
-        let lists = signs::Lists::default();
+        let lists = ops::Lists::default();
         Evaluation { library, patterns, meter: Meter::new(limit), lists, names: Vec::new() }
     }
 
-    /// Says which of the lists in the values are sets and maps.
-    pub(super) fn lists(&mut self, kinds: &'a signs::Kinds) {
-        self.lists = signs::Lists::new(kinds);
+    /// Sets which of the lists in the values are sets or maps.
+    pub(super) fn lists(&mut self, kinds: &'a ops::ListTypes) {
+        self.lists = ops::Lists::new(kinds);
     }
 
-    /// Gives a name to a value.
+    /// Declares a variable.
     pub(super) fn name(&mut self, name: &'a str, value: Cel) {
         self.names.push((name, Ok(value)));
     }
 
-    /// Runs an expression; also says what that has cost.
-    pub(super) fn run(mut self, expression: &'a IdedExpr) -> (Answer, u64) {
-        let answer = self.value(expression);
-        (answer, self.meter.spent())
+    /// Evaluates an expression and returns its cost.
+    pub(super) fn run(mut self, expression: &'a IdedExpr) -> (EvalResult, u64) {
+        let result = self.value(expression);
+        (result, self.meter.spent())
     }
 
-    fn value(&mut self, expression: &'a IdedExpr) -> Answer {
+    fn value(&mut self, expression: &'a IdedExpr) -> EvalResult {
         match &expression.expr {
             Expr::Literal(literal) => self.literal(literal),
-            Expr::Ident(name) => self.named(name),
+            Expr::Ident(name) => self.variable(name),
             Expr::Select(select) => {
                 let of = self.value(&select.operand)?;
-                signs::field(&mut self.meter, &of, &select.field, select.test)
+                ops::field(&mut self.meter, &of, &select.field, select.test)
             }
             Expr::List(list) => self.list(list),
             Expr::Map(map) => self.map(map),
-            Expr::Comprehension(loops) => self.repeat(loops),
+            Expr::Comprehension(expr) => self.comprehension(expr),
             Expr::Call(call) => self.call(call),
             Expr::Struct(_) | Expr::Unspecified => Err(ExecutionError::NoSuchOverload.into()),
         }
     }
 
-    fn literal(&mut self, literal: &LiteralValue) -> Answer {
+    fn literal(&mut self, literal: &LiteralValue) -> EvalResult {
         Ok(match literal {
             LiteralValue::Boolean(flag) => Cel::Bool(*flag.inner()),
             LiteralValue::Double(number) => Cel::Float(*number.inner()),
@@ -77,31 +80,32 @@ impl<'a> Evaluation<'a> {
             LiteralValue::UInt(number) => Cel::UInt(*number.inner()),
             LiteralValue::Null => Cel::Null,
             LiteralValue::String(text) => {
-                self.meter.pay(size(text.inner().len()) / 10)?;
+                self.meter.charge(size(text.inner().len()) / 10)?;
                 Cel::String(Arc::new(text.inner().to_owned()))
             }
             LiteralValue::Bytes(bytes) => {
-                self.meter.pay(size(bytes.inner().len()) / 10)?;
+                self.meter.charge(size(bytes.inner().len()) / 10)?;
                 Cel::Bytes(Arc::new(bytes.inner().to_vec()))
             }
         })
     }
 
-    fn named(&mut self, name: &str) -> Answer {
-        self.meter.pay(UNIT)?;
+    fn variable(&mut self, name: &str) -> EvalResult {
+        self.meter.charge(UNIT)?;
         match self.names.iter().rev().find(|(known, _)| *known == name) {
             Some((_, value)) => Ok(value.clone()?),
-            // There are no types as values, so their names stand for them.
+            // Types are not values here, so their names represent them.
             None if keywords::is_type(name) => Ok(Cel::String(Arc::new(name.to_owned()))),
             None => Err(ExecutionError::UndeclaredReference(Arc::new(name.to_owned())).into()),
         }
     }
 
-    /// A value that is not needed afterwards in its place: the result of a loop, which the step is about to replace.
-    fn taken(&mut self, expression: &'a IdedExpr) -> Answer {
+    /// Evaluates an operand that is not needed afterwards: takes the accumulator, which the step is about to
+    /// replace.
+    fn take_value(&mut self, expression: &'a IdedExpr) -> EvalResult {
         match &expression.expr {
             Expr::Ident(name) if name.starts_with('@') => {
-                self.meter.pay(UNIT)?;
+                self.meter.charge(UNIT)?;
                 let known = self.names.iter_mut().rev().find(|(known, _)| known == name);
                 let missing = || ExecutionError::UndeclaredReference(Arc::new(name.clone()));
                 Ok(known
@@ -111,8 +115,8 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    fn list(&mut self, list: &'a ListExpr) -> Answer {
-        self.meter.pay(NEW_LIST)?;
+    fn list(&mut self, list: &'a ListExpr) -> EvalResult {
+        self.meter.charge(LIST_COST)?;
         let mut items = Vec::with_capacity(list.elements.len());
         for (at, element) in list.elements.iter().enumerate() {
             let item = self.value(element)?;
@@ -121,8 +125,8 @@ impl<'a> Evaluation<'a> {
         Ok(Cel::List(Arc::new(items)))
     }
 
-    fn map(&mut self, map: &'a MapExpr) -> Answer {
-        self.meter.pay(NEW_MAP)?;
+    fn map(&mut self, map: &'a MapExpr) -> EvalResult {
+        self.meter.charge(MAP_COST)?;
         let mut fields = HashMap::with_capacity(map.entries.len());
         for entry in &map.entries {
             let EntryExpr::MapEntry(pair) = &entry.expr else {
@@ -137,75 +141,82 @@ impl<'a> Evaluation<'a> {
         Ok(Cel::Map(Map { map: Arc::new(fields) }))
     }
 
-    fn repeat(&mut self, loops: &'a ComprehensionExpr) -> Answer {
-        let range = self.value(&loops.iter_range)?;
+    fn comprehension(&mut self, comprehension: &'a ComprehensionExpr) -> EvalResult {
+        let range = self.value(&comprehension.iter_range)?;
         let items = match range {
             Cel::List(items) => items,
             Cel::Map(map) => {
-                self.meter.pay(entries(&Cel::Map(map.clone())))?;
+                self.meter.charge(entries(&Cel::Map(map.clone())))?;
                 Arc::new(map.map.keys().map(Cel::from).collect())
             }
             _ => return Err(ExecutionError::NoSuchOverload.into()),
         };
-        let result = self.value(&loops.accu_init)?;
-        let outside = self.names.len();
-        self.names.push((&loops.accu_var, Ok(result)));
-        let answer = self.turns(loops, &items, outside);
-        self.names.truncate(outside);
-        answer
+        let initial = self.value(&comprehension.accu_init)?;
+        let accumulator = self.names.len();
+        self.names.push((&comprehension.accu_var, Ok(initial)));
+        let result = self.iterate(comprehension, &items, accumulator);
+        self.names.truncate(accumulator);
+        result
     }
 
-    /// The turns of a loop, whose result is the name at `place`.
-    fn turns(&mut self, loops: &'a ComprehensionExpr, items: &[Cel], place: usize) -> Answer {
-        // `all` and `exists` go on after an error, in the hope of an entry that decides.
-        let hopes = |call: &CallExpr| call.func_name == operators::NOT_STRICTLY_FALSE;
-        let hopeful = matches!(&loops.loop_cond.expr, Expr::Call(call) if hopes(call));
+    /// Iterates; the accumulator is the variable at index `accumulator`.
+    fn iterate(
+        &mut self,
+        comprehension: &'a ComprehensionExpr,
+        items: &[Cel],
+        accumulator: usize,
+    ) -> EvalResult {
+        // `all` and `exists` continue after an error, because another entry may decide.
+        let is_not_strictly_false = |call: &CallExpr| call.func_name == operators::NOT_STRICTLY_FALSE;
+        let tolerates_errors =
+            matches!(&comprehension.loop_cond.expr, Expr::Call(call) if is_not_strictly_false(call));
         for item in items {
-            if !self.truth(&loops.loop_cond)? {
+            if !self.boolean(&comprehension.loop_cond)? {
                 break;
             }
-            self.names.push((&loops.iter_var, Ok(item.clone())));
-            let turn = self.value(&loops.loop_step);
+            self.names.push((&comprehension.iter_var, Ok(item.clone())));
+            let value = self.value(&comprehension.loop_step);
             self.names.pop();
-            let turn = match turn {
+            let value = match value {
                 Ok(value) => Ok(value),
-                Err(EvalAbort::Failed(error)) if hopeful => Err(error),
-                Err(stop) => return Err(stop),
+                Err(EvalAbort::Failed(error)) if tolerates_errors => Err(error),
+                Err(abort) => return Err(abort),
             };
-            if let Some((_, result)) = self.names.get_mut(place) {
-                *result = turn;
+            if let Some((_, result)) = self.names.get_mut(accumulator) {
+                *result = value;
             }
         }
-        self.value(&loops.result)
+        self.value(&comprehension.result)
     }
 
-    fn truth(&mut self, expression: &'a IdedExpr) -> Result<bool, EvalAbort> {
+    fn boolean(&mut self, expression: &'a IdedExpr) -> Result<bool, EvalAbort> {
         match self.value(expression)? {
             Cel::Bool(flag) => Ok(flag),
             _ => Err(ExecutionError::NoSuchOverload.into()),
         }
     }
 
-    /// `&&` is decided by false, `||` by true, whatever the other side says or runs into.
-    fn logical(&mut self, left: &'a IdedExpr, right: &'a IdedExpr, decides: bool) -> Answer {
-        let left = self.truth(left);
+    /// Evaluates `&&`, which false decides, or `||`, which true decides, whatever the other operand is or
+    /// fails with.
+    fn logical(&mut self, left: &'a IdedExpr, right: &'a IdedExpr, decides: bool) -> EvalResult {
+        let left = self.boolean(left);
         match left {
             Ok(flag) if flag == decides => return Ok(Cel::Bool(flag)),
             Err(EvalAbort::BudgetExceeded) => return Err(EvalAbort::BudgetExceeded),
             _ => {}
         }
-        match (left, self.truth(right)) {
+        match (left, self.boolean(right)) {
             (_, Ok(flag)) if flag == decides => Ok(Cel::Bool(flag)),
             (_, Err(EvalAbort::BudgetExceeded)) => Err(EvalAbort::BudgetExceeded),
-            (Err(stop), _) | (Ok(_), Err(stop)) => Err(stop),
+            (Err(abort), _) | (Ok(_), Err(abort)) => Err(abort),
             (Ok(_), Ok(flag)) => Ok(Cel::Bool(flag)),
         }
     }
 
-    fn call(&mut self, call: &'a CallExpr) -> Answer {
+    fn call(&mut self, call: &'a CallExpr) -> EvalResult {
         match (call.func_name.as_str(), call.args.as_slice()) {
             (operators::CONDITIONAL, [condition, yes, no]) => {
-                if self.truth(condition)? {
+                if self.boolean(condition)? {
                     self.value(yes)
                 } else {
                     self.value(no)
@@ -214,31 +225,32 @@ impl<'a> Evaluation<'a> {
             (operators::LOGICAL_AND, [left, right]) => self.logical(left, right, false),
             (operators::LOGICAL_OR, [left, right]) => self.logical(left, right, true),
             (operators::NOT_STRICTLY_FALSE, [of]) => {
-                self.meter.pay(UNIT)?;
+                self.meter.charge(UNIT)?;
                 match self.value(of) {
                     Err(EvalAbort::BudgetExceeded) => Err(EvalAbort::BudgetExceeded),
-                    answer => Ok(Cel::Bool(answer != Ok(Cel::Bool(false)))),
+                    result => Ok(Cel::Bool(result != Ok(Cel::Bool(false)))),
                 }
             }
-            (sign, [of]) if keywords::sign(sign).is_some() => {
+            (function, [of]) if keywords::operator_symbol(function).is_some() => {
                 let of = self.value(of)?;
-                signs::unary(&mut self.meter, sign, &of).unwrap_or(Err(ExecutionError::NoSuchOverload.into()))
+                ops::unary(&mut self.meter, function, &of)
+                    .unwrap_or(Err(ExecutionError::NoSuchOverload.into()))
             }
-            (sign, [left, right]) if is_binary(sign) => {
-                let left = self.taken(left)?;
+            (function, [left, right]) if is_binary(function) => {
+                let left = self.take_value(left)?;
                 let right = self.value(right)?;
-                signs::binary(&mut self.meter, &mut self.lists, sign, left, right)
+                ops::binary(&mut self.meter, &mut self.lists, function, left, right)
                     .unwrap_or(Err(ExecutionError::NoSuchOverload.into()))
             }
             _ => self.function(call),
         }
     }
 
-    fn function(&mut self, call: &'a CallExpr) -> Answer {
+    fn function(&mut self, call: &'a CallExpr) -> EvalResult {
         let mut args = Vec::with_capacity(call.args.len() + 1);
         let mut space = None;
         match call.target.as_deref() {
-            // The first word of a function's name, `sets` in `sets.contains`, looks like a variable.
+            // The first segment of a function name, `sets` in `sets.contains`, looks like a variable.
             Some(IdedExpr { expr: Expr::Ident(name), .. })
                 if keywords::NAMESPACES.contains(&name.as_str())
                     && !self.names.iter().any(|(known, _)| known == name) =>
@@ -257,15 +269,15 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// What an optional value holds; any other value is there.
+/// Returns the contents of an optional value, or any other value unchanged.
 fn present(value: Cel) -> Option<Cel> {
-    match signs::optional(&value) {
+    match ops::optional(&value) {
         Some(inner) => inner.value().cloned(),
         None => Some(value),
     }
 }
 
 fn is_binary(function: &str) -> bool {
-    keywords::sign(function).is_some()
+    keywords::operator_symbol(function).is_some()
         || matches!(function, operators::INDEX | operators::OPT_INDEX | operators::OPT_SELECT)
 }

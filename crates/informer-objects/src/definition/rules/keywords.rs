@@ -1,4 +1,4 @@
-//! The words of the language: tokens with their places, operators, functions.
+//! Tokens of CEL with their positions, operators and functions.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -6,64 +6,64 @@ use kube_cel::cel::common::ast::operators;
 
 use super::kind::Kind;
 
-/// Line and column, from one.
-pub(super) type Place = (usize, usize);
+/// Line and column, starting at one.
+pub(super) type Position = (usize, usize);
 
-/// A piece of a rule's text.
+/// A token of a rule.
 #[derive(Debug)]
 struct Token {
     text: String,
-    place: Place,
+    position: Position,
     /// Whether it is the name of a field or a method.
-    after_point: bool,
-    /// Where that point is.
-    point: Place,
+    after_dot: bool,
+    /// The position of the dot before it.
+    dot: Position,
 }
 
-/// Where the pieces of a rule's text are. Pieces that are alike are passed one after the other.
+/// The positions of the tokens of a rule; equal tokens are consumed in order.
 #[derive(Debug, Default)]
-pub(super) struct Places {
-    names: HashMap<String, VecDeque<Place>>,
-    fields: HashMap<String, VecDeque<Place>>,
-    /// Brackets, by the names of the functions in front of them.
-    calls: HashMap<String, VecDeque<Place>>,
+pub(super) struct TokenPositions {
+    names: HashMap<String, VecDeque<Position>>,
+    fields: HashMap<String, VecDeque<Position>>,
+    /// The positions of opening brackets by the function names before them.
+    calls: HashMap<String, VecDeque<Position>>,
 }
 
-impl Places {
+impl TokenPositions {
     pub(super) fn of(text: &str) -> Self {
-        let mut places = Places::default();
+        let mut positions = TokenPositions::default();
         let tokens = tokens(text);
         for pair in tokens.windows(2) {
             if let [name, bracket] = pair
                 && bracket.text == "("
             {
-                places.calls.entry(name.text.clone()).or_default().push_back(bracket.place);
+                positions.calls.entry(name.text.clone()).or_default().push_back(bracket.position);
             }
         }
         for token in tokens {
-            let (alike, place) = if token.after_point {
-                (&mut places.fields, token.point)
+            let (queue, position) = if token.after_dot {
+                (&mut positions.fields, token.dot)
             } else {
-                (&mut places.names, token.place)
+                (&mut positions.names, token.position)
             };
-            alike.entry(token.text).or_default().push_back(place);
+            queue.entry(token.text).or_default().push_back(position);
         }
-        places
+        positions
     }
 
-    /// The place of the next such piece.
-    pub(super) fn pass(&mut self, text: &str, after_point: bool) -> Place {
-        let alike = if after_point { &mut self.fields } else { &mut self.names };
-        alike.get_mut(text).and_then(VecDeque::pop_front).unwrap_or((1, 1))
+    /// Returns the position of the next such token.
+    pub(super) fn next_token(&mut self, text: &str, after_dot: bool) -> Position {
+        let queue = if after_dot { &mut self.fields } else { &mut self.names };
+        queue.get_mut(text).and_then(VecDeque::pop_front).unwrap_or((1, 1))
     }
 
-    /// The place of the bracket behind the next such function name.
-    pub(super) fn pass_call(&mut self, name: &str) -> Place {
+    /// Returns the position of the bracket after the next such function name.
+    pub(super) fn next_call(&mut self, name: &str) -> Position {
         self.calls.get_mut(name).and_then(VecDeque::pop_front).unwrap_or((1, 1))
     }
 }
 
-/// Names and signs, without comments; whatever a quoted text says, its token is a quotation mark.
+/// Splits a rule into names and symbols, without comments; the token of a string is a quotation mark.
 fn tokens(text: &str) -> Vec<Token> {
     let mut tokens: Vec<Token> = Vec::new();
     for (line, content) in text.lines().enumerate() {
@@ -76,18 +76,18 @@ fn tokens(text: &str) -> Vec<Token> {
                 _ if is_letter(letter) => {
                     letters.iter().skip(at).take_while(|letter| is_letter(**letter)).count()
                 }
-                _ => sign_length(letters.get(at..).unwrap_or_default()),
+                _ => symbol_length(letters.get(at..).unwrap_or_default()),
             };
             if !letter.is_whitespace() {
-                let point = tokens.last().filter(|last| last.text == "." || last.text == ".?");
+                let dot = tokens.last().filter(|last| last.text == "." || last.text == ".?");
                 tokens.push(Token {
                     text: match letter {
                         '"' | '\'' => "\"".to_owned(),
                         _ => letters.iter().skip(at).take(length).collect(),
                     },
-                    place: (line + 1, at + 1),
-                    after_point: point.is_some(),
-                    point: point.map_or((1, 1), |point| point.place),
+                    position: (line + 1, at + 1),
+                    after_dot: dot.is_some(),
+                    dot: dot.map_or((1, 1), |dot| dot.position),
                 });
             }
             at += length.max(1);
@@ -96,8 +96,8 @@ fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// How an operator is written; none for functions.
-pub(super) fn sign(function: &str) -> Option<&'static str> {
+/// Returns the symbol of an operator; `None` for functions.
+pub(super) fn operator_symbol(function: &str) -> Option<&'static str> {
     Some(match function {
         operators::CONDITIONAL => "?",
         operators::LOGICAL_AND => "&&",
@@ -119,31 +119,31 @@ pub(super) fn sign(function: &str) -> Option<&'static str> {
     })
 }
 
-/// What an operator gives; none if it does not take such operands.
-pub(super) fn judge<'a>(function: &str, kinds: &[Kind<'a>]) -> Option<Kind<'a>> {
-    let known = |kind: &Kind<'_>| *kind != Kind::Dyn;
+/// Returns the type of the result of an operator; `None` if it does not accept the operands.
+pub(super) fn operator_result<'a>(function: &str, kinds: &[Kind<'a>]) -> Option<Kind<'a>> {
+    let is_known = |kind: &Kind<'_>| *kind != Kind::Dyn;
     match (function, kinds) {
         (operators::CONDITIONAL, [condition, yes, no]) => {
-            let alike = yes.is_or_may_be(no) || *yes == Kind::Null || *no == Kind::Null;
-            (condition.is_or_may_be(&Kind::Bool) && alike)
-                .then(|| if known(yes) { yes.clone() } else { no.clone() })
+            let compatible = yes.is_compatible_with(no) || *yes == Kind::Null || *no == Kind::Null;
+            (condition.is_compatible_with(&Kind::Bool) && compatible)
+                .then(|| if is_known(yes) { yes.clone() } else { no.clone() })
         }
         (operators::LOGICAL_AND | operators::LOGICAL_OR | operators::LOGICAL_NOT, kinds) => {
-            kinds.iter().all(|kind| kind.is_or_may_be(&Kind::Bool)).then_some(Kind::Bool)
+            kinds.iter().all(|kind| kind.is_compatible_with(&Kind::Bool)).then_some(Kind::Bool)
         }
         (operators::NEGATE, [kind]) => {
             matches!(kind, Kind::Dyn | Kind::Int | Kind::Double).then(|| kind.clone())
         }
         (operators::EQUALS | operators::NOT_EQUALS, [left, right]) => {
-            let null = |kind: &Kind<'_>| matches!(kind, Kind::Null);
-            let holds_null =
+            let is_null = |kind: &Kind<'_>| matches!(kind, Kind::Null);
+            let is_nullable =
                 |kind: &Kind<'_>| matches!(kind, Kind::Object(_) | Kind::Duration | Kind::Timestamp);
-            let with_null = (null(left) && holds_null(right)) || (null(right) && holds_null(left));
-            (left.is_or_may_be(right) || with_null).then_some(Kind::Bool)
+            let with_null = (is_null(left) && is_nullable(right)) || (is_null(right) && is_nullable(left));
+            (left.is_compatible_with(right) || with_null).then_some(Kind::Bool)
         }
         (operators::IN, [left, right]) => match right {
-            Kind::List(of) => left.is_or_may_be(of).then_some(Kind::Bool),
-            Kind::Map(_) => left.is_or_may_be(&Kind::String).then_some(Kind::Bool),
+            Kind::List(of) => left.is_compatible_with(of).then_some(Kind::Bool),
+            Kind::Map(_) => left.is_compatible_with(&Kind::String).then_some(Kind::Bool),
             Kind::Dyn => Some(Kind::Bool),
             _ => None,
         },
@@ -151,14 +151,14 @@ pub(super) fn judge<'a>(function: &str, kinds: &[Kind<'a>]) -> Option<Kind<'a>> 
             operators::LESS | operators::LESS_EQUALS | operators::GREATER | operators::GREATER_EQUALS,
             [left, right],
         ) => {
-            let ordered = |kind: &Kind<'_>| {
+            let is_ordered = |kind: &Kind<'_>| {
                 !matches!(
                     kind,
                     Kind::List(_) | Kind::Map(_) | Kind::Object(_) | Kind::Null | Kind::Optional(_)
                 )
             };
-            let alike = left.is_or_may_be(right) || (is_number(left) && is_number(right));
-            (alike && ordered(left) && ordered(right)).then_some(Kind::Bool)
+            let comparable = left.is_compatible_with(right) || (is_number(left) && is_number(right));
+            (comparable && is_ordered(left) && is_ordered(right)).then_some(Kind::Bool)
         }
         (_, [left, right]) => arithmetic(function, left, right),
         _ => Some(Kind::Dyn),
@@ -166,15 +166,15 @@ pub(super) fn judge<'a>(function: &str, kinds: &[Kind<'a>]) -> Option<Kind<'a>> 
 }
 
 fn arithmetic<'a>(function: &str, left: &Kind<'a>, right: &Kind<'a>) -> Option<Kind<'a>> {
-    let (sum, difference) = (function == operators::ADD, function == operators::SUBSTRACT);
+    let (is_sum, is_difference) = (function == operators::ADD, function == operators::SUBSTRACT);
     match (left, right) {
         (Kind::Dyn, _) | (_, Kind::Dyn) => Some(Kind::Dyn),
-        (Kind::Timestamp, Kind::Duration) if sum || difference => Some(Kind::Timestamp),
-        (Kind::Duration, Kind::Timestamp) if sum => Some(Kind::Timestamp),
-        (Kind::Timestamp, Kind::Timestamp) if difference => Some(Kind::Duration),
-        (Kind::Duration, Kind::Duration) if sum || difference => Some(Kind::Duration),
-        (Kind::String, Kind::String) | (Kind::Bytes, Kind::Bytes) if sum => Some(left.clone()),
-        (Kind::List(_), Kind::List(_)) if sum => left.is_or_may_be(right).then(|| left.clone()),
+        (Kind::Timestamp, Kind::Duration) if is_sum || is_difference => Some(Kind::Timestamp),
+        (Kind::Duration, Kind::Timestamp) if is_sum => Some(Kind::Timestamp),
+        (Kind::Timestamp, Kind::Timestamp) if is_difference => Some(Kind::Duration),
+        (Kind::Duration, Kind::Duration) if is_sum || is_difference => Some(Kind::Duration),
+        (Kind::String, Kind::String) | (Kind::Bytes, Kind::Bytes) if is_sum => Some(left.clone()),
+        (Kind::List(_), Kind::List(_)) if is_sum => left.is_compatible_with(right).then(|| left.clone()),
         (Kind::Double, Kind::Double) if function == operators::MODULO => None,
         _ => (is_number(left) && left == right).then(|| left.clone()),
     }
@@ -184,11 +184,11 @@ fn is_number(kind: &Kind<'_>) -> bool {
     matches!(kind, Kind::Int | Kind::Uint | Kind::Double)
 }
 
-/// First words of functions' names.
+/// The first segments of function names.
 pub(super) const NAMESPACES: &[&str] =
     &["sets", "math", "base64", "optional", "format", "jsonpatch", "strings", "lists", "ip", "cidr"];
 
-/// Whether a name is a type's.
+/// Whether a name is that of a type.
 pub(super) fn is_type(name: &str) -> bool {
     matches!(
         name,
@@ -210,23 +210,23 @@ pub(super) fn is_function(name: &str) -> bool {
     FUNCTIONS.iter().any(|(_, names)| names.contains(&name))
 }
 
-/// The name of the type that a function gives; empty if it depends.
-pub(super) fn gives(name: &str) -> &'static str {
+/// Returns the name of the return type of a function; empty if it depends on the arguments.
+pub(super) fn return_type(name: &str) -> &'static str {
     FUNCTIONS.iter().find(|(_, names)| names.contains(&name)).map_or("", |(kind, _)| kind)
 }
 
-/// Whether a function takes such operands; of most functions it is not known.
-pub(super) fn fits(name: &str, target: Option<&Kind<'_>>, args: &[Kind<'_>]) -> bool {
-    let text = |kind: &Kind<'_>| kind.is_or_may_be(&Kind::String);
+/// Whether a function accepts the operands; for most functions this is not checked.
+pub(super) fn accepts(name: &str, target: Option<&Kind<'_>>, args: &[Kind<'_>]) -> bool {
+    let is_text = |kind: &Kind<'_>| kind.is_compatible_with(&Kind::String);
     match (name, target, args) {
         ("startsWith" | "endsWith" | "matches" | "contains", Some(target), [arg]) => {
-            text(target) && text(arg)
+            is_text(target) && is_text(arg)
         }
-        ("lowerAscii" | "upperAscii" | "trim", Some(target), []) => text(target),
+        ("lowerAscii" | "upperAscii" | "trim", Some(target), []) => is_text(target),
         ("size", Some(of), []) | ("size", None, [of]) => {
             matches!(of, Kind::Dyn | Kind::String | Kind::Bytes | Kind::List(_) | Kind::Map(_))
         }
-        ("orValue", Some(Kind::Optional(of)), [arg]) => of.is_or_may_be(arg),
+        ("orValue", Some(Kind::Optional(of)), [arg]) => of.is_compatible_with(arg),
         _ => true,
     }
 }
@@ -392,7 +392,7 @@ fn is_letter(character: char) -> bool {
     character.is_ascii_alphanumeric() || character == '_'
 }
 
-/// The length of a quoted text that begins here.
+/// Returns the length of a quoted string.
 fn quoted(letters: &[char]) -> usize {
     let Some(end) = letters.first() else { return 0 };
     let mut escaped = false;
@@ -407,7 +407,7 @@ fn quoted(letters: &[char]) -> usize {
     letters.len()
 }
 
-fn sign_length(letters: &[char]) -> usize {
+fn symbol_length(letters: &[char]) -> usize {
     let two: String = letters.iter().take(2).collect();
     if matches!(two.as_str(), "&&" | "||" | "==" | "!=" | "<=" | ">=" | ".?" | "[?") { 2 } else { 1 }
 }

@@ -1,13 +1,13 @@
-//! What an expression of a rule gives, as far as a schema says it.
+//! The types of expressions in rules, as far as the schema determines them.
 //!
-//! A kind is a fact about values. How an expression gets one, and which functions there are, is not known here.
+//! Nothing here knows how the type of an expression is determined, or which functions exist.
 
 use crate::schema::{Structural, StructuralType};
 
-/// What an expression gives.
+/// The type of an expression.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind<'a> {
-    /// Not known.
+    /// Unknown.
     Dyn,
     Null,
     Bool,
@@ -24,11 +24,11 @@ pub(super) enum Kind<'a> {
     Optional(Box<Kind<'a>>),
 }
 
-/// Which fields an object has.
+/// The fields of an object.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Fields<'a> {
     Of(&'a Structural),
-    /// Metadata, of which a rule sees two names.
+    /// Metadata, of which rules see two fields.
     Meta,
 }
 
@@ -65,18 +65,18 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// Whether it is something, or not known not to be.
-    pub(super) fn is_or_may_be(&self, other: &Kind<'_>) -> bool {
+    /// Whether two types are compatible; an unknown type is compatible with all.
+    pub(super) fn is_compatible_with(&self, other: &Kind<'_>) -> bool {
         match (self, other) {
             (Kind::Dyn, _) | (_, Kind::Dyn) | (Kind::Object(_), Kind::Object(_)) => true,
             (Kind::List(a), Kind::List(b))
             | (Kind::Map(a), Kind::Map(b))
-            | (Kind::Optional(a), Kind::Optional(b)) => a.is_or_may_be(b),
+            | (Kind::Optional(a), Kind::Optional(b)) => a.is_compatible_with(b),
             _ => self == other,
         }
     }
 
-    /// How messages call it.
+    /// Returns the name used in messages.
     pub(super) fn name(&self) -> String {
         match self {
             Kind::Dyn => "dyn".to_owned(),

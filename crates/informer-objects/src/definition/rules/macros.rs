@@ -1,20 +1,21 @@
-//! Macros that the parser leaves as calls: `optMap` and `optFlatMap`, which give a name to what an optional value holds.
+//! Macros that the parser leaves as calls: `optMap` and `optFlatMap`, which name the contents of an optional
+//! value.
 //!
-//! For the checker they stay calls, so that places are those of the text. To be run, they become what the language says they
-//! stand for; only the value in front of them is not written twice, but gets a name too.
+//! The checker handles them as calls, so that positions are those of the text. Before evaluation they are
+//! expanded as defined by CEL, except that the target is not duplicated but bound to a variable too.
 
 use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, operators,
 };
 
-/// Names that nobody can write.
+/// Variable names that rules cannot contain.
 const VALUE: &str = "@optional";
 const UNUSED: &str = "@unused";
 
-/// How much deeper than a call such a macro is.
+/// The depth that expanding a macro adds to a call.
 pub(super) const DEPTH: usize = 4;
 
-/// Such a macro as it is written: what it is called on, the variable, and what is made of it.
+/// Returns the parts of a macro call: target, variable and body.
 pub(super) fn parts(call: &CallExpr) -> Option<(&IdedExpr, &str, &IdedExpr)> {
     match (call.func_name.as_str(), call.target.as_deref(), call.args.as_slice()) {
         ("optMap" | "optFlatMap", Some(target), [IdedExpr { expr: Expr::Ident(name), .. }, body]) => {
@@ -24,16 +25,20 @@ pub(super) fn parts(call: &CallExpr) -> Option<(&IdedExpr, &str, &IdedExpr)> {
     }
 }
 
-/// Puts what they stand for in the place of all macros.
+/// Expands all macros.
 pub(super) fn expand(expression: &mut IdedExpr) {
     match &mut expression.expr {
         Expr::Call(call) => {
             call.target.iter_mut().for_each(|target| expand(target));
             call.args.iter_mut().for_each(expand);
         }
-        Expr::Comprehension(loops) => {
-            let parts =
-                [&mut loops.iter_range, &mut loops.accu_init, &mut loops.loop_step, &mut loops.result];
+        Expr::Comprehension(comprehension) => {
+            let parts = [
+                &mut comprehension.iter_range,
+                &mut comprehension.accu_init,
+                &mut comprehension.loop_step,
+                &mut comprehension.result,
+            ];
             parts.into_iter().for_each(expand);
         }
         Expr::List(list) => list.elements.iter_mut().for_each(expand),
@@ -52,19 +57,19 @@ pub(super) fn expand(expression: &mut IdedExpr) {
         && let Some((target, name, body)) = parts(call)
     {
         let (target, name, body) = (target.clone(), name.to_owned(), body.clone());
-        let made = named(&name, method(ident(VALUE), "value", Vec::new()), body);
-        let made = match call.func_name.as_str() {
-            "optMap" => method(ident("optional"), "of", vec![made]),
-            _ => made,
+        let result = named(&name, method(ident(VALUE), "value", Vec::new()), body);
+        let result = match call.func_name.as_str() {
+            "optMap" => method(ident("optional"), "of", vec![result]),
+            _ => result,
         };
-        let nothing = method(ident("optional"), "none", Vec::new());
-        let asked = method(ident(VALUE), "hasValue", Vec::new());
+        let none = method(ident("optional"), "none", Vec::new());
+        let has_value = method(ident(VALUE), "hasValue", Vec::new());
         *expression =
-            named(VALUE, target, function(operators::CONDITIONAL, None, vec![asked, made, nothing]));
+            named(VALUE, target, function(operators::CONDITIONAL, None, vec![has_value, result, none]));
     }
 }
 
-/// An expression in which a value has a name: the result of a loop without turns.
+/// Binds a value to a name in an expression: the accumulator of a comprehension without iterations.
 fn named(name: &str, value: IdedExpr, body: IdedExpr) -> IdedExpr {
     part(Expr::Comprehension(Box::new(ComprehensionExpr {
         iter_range: part(Expr::List(ListExpr::new(Vec::new()))),

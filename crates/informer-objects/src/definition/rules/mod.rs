@@ -1,9 +1,10 @@
-//! `x-kubernetes-validations`: rules in CEL, compiled once and run against objects.
+//! `x-kubernetes-validations`: CEL rules, compiled once and evaluated on objects.
 //!
-//! The grammar is the `cel` crate's, most functions are `kube-cel`'s. The evaluator is our own, because theirs copies what it
-//! looks at and cannot be stopped; so is the walk along the object, because paths, texts, old values and what is let through
-//! must be those of a real server. Rules come from outside: they are bounded in length, depth and in what a run may cost, and
-//! run on a stack that holds the deepest one.
+//! The parser is that of the `cel` crate, most functions are those of `kube-cel`. The evaluator is our own,
+//! because theirs copies the values it reads and cannot be aborted; so is the walk along the object, because
+//! paths, texts, old values and tolerated errors must be those of kube-apiserver. Rules are untrusted: their
+//! length, depth and evaluation cost are limited, and they run on a stack that is large enough for the
+//! deepest one.
 
 mod budget;
 mod compile;
@@ -19,7 +20,7 @@ mod run;
 mod types;
 
 #[cfg(test)]
-mod judge_tests;
+mod check_tests;
 #[cfg(test)]
 mod tests;
 
@@ -34,7 +35,7 @@ use crate::status::StatusCause;
 use compile::Compiled;
 use kind::Kind;
 
-/// The compiled rules of a schema, by their texts. Each is compiled when it is first needed.
+/// The compiled rules of a schema by their texts; each is compiled on first use.
 #[derive(Debug, Default)]
 pub(crate) struct Programs(BTreeMap<String, OnceLock<Compiled>>);
 
@@ -46,7 +47,7 @@ impl Programs {
     }
 
     fn get(&self, text: &str) -> Option<&Compiled> {
-        self.0.get(text).map(|place| place.get_or_init(|| Compiled::new(text)))
+        self.0.get(text).map(|compiled| compiled.get_or_init(|| Compiled::new(text)))
     }
 }
 
@@ -62,7 +63,7 @@ fn collect(schema: &Structural, texts: &mut BTreeMap<String, OnceLock<Compiled>>
     below.for_each(|schema| collect(schema, texts));
 }
 
-/// What the rules say about a value. `old` is what stood there before; `at` is its place.
+/// Evaluates the rules of a schema on a value; `old` is its previous value, `at` its path.
 pub(crate) fn check(
     schema: &Structural,
     programs: &Programs,
@@ -79,49 +80,49 @@ pub(crate) fn check(
     })
 }
 
-/// What is wrong with a rule itself.
+/// The result of checking a rule when its definition is stored.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Verdict {
-    /// Why the rule cannot be used.
+pub(crate) struct RuleCheck {
+    /// The error of the rule.
     pub rule: Option<String>,
-    /// Why its message cannot be used.
+    /// The error of its message expression.
     pub message: Option<String>,
-    /// Whether it compares with the old value.
+    /// Whether it uses the old value.
     pub(crate) uses_old: bool,
 }
 
-/// Looks at the rules of one level, without running them.
-pub(crate) fn judge(rules: &[Rule], schema: &Structural) -> Vec<Verdict> {
-    let nothing = || rules.iter().map(|_| Verdict::default()).collect();
-    on_large_stack(|| rules.iter().map(|rule| judge_one(rule, schema)).collect()).unwrap_or_else(nothing)
+/// Checks the rules of one level without evaluating them.
+pub(crate) fn check_rules(rules: &[Rule], schema: &Structural) -> Vec<RuleCheck> {
+    let nothing = || rules.iter().map(|_| RuleCheck::default()).collect();
+    on_large_stack(|| rules.iter().map(|rule| check_rule(rule, schema)).collect()).unwrap_or_else(nothing)
 }
 
-fn judge_one(rule: &Rule, schema: &Structural) -> Verdict {
-    let mut verdict = Verdict::default();
+fn check_rule(rule: &Rule, schema: &Structural) -> RuleCheck {
+    let mut result = RuleCheck::default();
     if rule.text.trim().is_empty() {
-        return verdict;
+        return result;
     }
     let scope = types::Scope::of(schema, rule.optional_old_self == Some(true));
     match typed(&rule.text, &scope) {
-        Err(text) => verdict.rule = Some(format!("compilation failed: {text}")),
+        Err(text) => result.rule = Some(format!("compilation failed: {text}")),
         Ok((kind, uses_old)) => {
-            verdict.uses_old = uses_old;
-            if !kind.is_or_may_be(&Kind::Bool) {
-                verdict.rule = Some("cel expression must evaluate to a bool".to_owned());
+            result.uses_old = uses_old;
+            if !kind.is_compatible_with(&Kind::Bool) {
+                result.rule = Some("cel expression must evaluate to a bool".to_owned());
             }
         }
     }
-    if verdict.rule.is_some() || rule.message_expression.is_empty() {
-        return verdict;
+    if result.rule.is_some() || rule.message_expression.is_empty() {
+        return result;
     }
     match typed(&rule.message_expression, &scope) {
-        Err(text) => verdict.message = Some(format!("messageExpression compilation failed: {text}")),
-        Ok((kind, _)) if !kind.is_or_may_be(&Kind::String) => {
-            verdict.message = Some("messageExpression must evaluate to a string".to_owned());
+        Err(text) => result.message = Some(format!("messageExpression compilation failed: {text}")),
+        Ok((kind, _)) if !kind.is_compatible_with(&Kind::String) => {
+            result.message = Some("messageExpression must evaluate to a string".to_owned());
         }
         Ok(_) => {}
     }
-    verdict
+    result
 }
 
 fn typed<'a>(text: &str, scope: &types::Scope<'a>) -> Result<(Kind<'a>, bool), String> {
@@ -130,14 +131,14 @@ fn typed<'a>(text: &str, scope: &types::Scope<'a>) -> Result<(Kind<'a>, bool), S
     Ok((kind, compile::mentions(&parsed, "oldSelf")))
 }
 
-/// The deepest rule that is let through needs less than this, also in a build without optimisation.
-const STACK: usize = 96 << 20;
+/// The stack size, sufficient for the deepest rule that is accepted, also in an unoptimized build.
+const STACK_BYTES: usize = 96 << 20;
 
-/// Runs something on a stack of its own. Nothing comes back if there is no memory for it, or if it panics: the CEL crates
-/// have a few places where hostile rules might make them.
+/// Runs a function on a stack of its own; `None` if there is no memory for it, or if it panics, which hostile
+/// rules may cause in the CEL crates.
 fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("rules".to_owned()).stack_size(STACK);
+        let thread = std::thread::Builder::new().name("rules".to_owned()).stack_size(STACK_BYTES);
         thread.spawn_scoped(scope, work).ok()?.join().ok()
     })
 }

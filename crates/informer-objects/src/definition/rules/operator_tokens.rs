@@ -1,30 +1,31 @@
-//! The text of a rule before it is parsed: what is code in it and what is quoted, how deep it goes, and signs that stand twice.
+//! Preprocessing of rules before they are parsed: strings, bracket depth, and double operators.
 //!
-//! The parser walks what stands behind two signs in a row twice, so that a few of them, one inside the other, would keep it busy for ever.
-//! Two of a kind cancel each other out, and are blanked; everything else keeps its place.
+//! The parser visits the operand of two consecutive unary operators twice, so a few nested ones would take
+//! exponential time. Two equal operators cancel each other out and are replaced by blanks; all other text
+//! keeps its position.
 
-/// What stands for a whole quoted text among the letters of the code.
+/// The character that represents a whole string in the code.
 const QUOTED: char = '"';
 
-/// The letters of a text that are not inside quotes, with their places; each quoted text is one letter.
+/// Returns the characters outside strings with their offsets; each string is one character.
 fn code(text: &str) -> Vec<(usize, char)> {
     let letters: Vec<(usize, char)> = text.char_indices().collect();
     let mut code: Vec<(usize, char)> = Vec::new();
     let mut at = 0;
-    while let Some(&(place, letter)) = letters.get(at) {
+    while let Some(&(offset, letter)) = letters.get(at) {
         at += 1;
         if !matches!(letter, '"' | '\'') {
-            code.push((place, letter));
+            code.push((offset, letter));
             continue;
         }
-        // `r"…"`, `b'…'`, `rb"…"`: letters right before a quote, if they are no longer name.
+        // `r"…"`, `b'…'`, `rb"…"`: letters immediately before a quote, unless they belong to a longer name.
         let prefix = code.iter().rev().take_while(|(_, letter)| letter.is_alphanumeric() || *letter == '_');
         let prefix: Vec<char> = prefix.map(|(_, letter)| *letter).collect();
         let raw = prefix.len() <= 2
             && prefix.iter().all(|letter| "rRbB".contains(*letter))
             && prefix.iter().any(|letter| "rR".contains(*letter));
-        let is = |at: usize| letters.get(at).is_some_and(|(_, other)| *other == letter);
-        let triple = is(at) && is(at + 1);
+        let is_quote = |at: usize| letters.get(at).is_some_and(|(_, other)| *other == letter);
+        let triple = is_quote(at) && is_quote(at + 1);
         if triple {
             at += 2;
         }
@@ -32,19 +33,20 @@ fn code(text: &str) -> Vec<(usize, char)> {
             at += 1;
             if inside == '\\' && !raw {
                 at += 1;
-            } else if inside == letter && (!triple || (is(at) && is(at + 1))) {
+            } else if inside == letter && (!triple || (is_quote(at) && is_quote(at + 1))) {
                 at += if triple { 2 } else { 0 };
                 break;
             }
         }
-        code.push((place, QUOTED));
+        code.push((offset, QUOTED));
     }
     code
 }
 
-/// The most brackets open at once; conditions count as brackets that are never closed.
+/// Returns the maximum number of brackets open at the same time; a condition counts as a bracket that is
+/// never closed.
 pub(super) fn max_bracket_depth(text: &str) -> usize {
-    let (mut open, mut most, mut conditions) = (0_usize, 0, 0);
+    let (mut open, mut max, mut conditions) = (0_usize, 0, 0);
     let mut before = ' ';
     for (_, letter) in code(text) {
         match letter {
@@ -54,15 +56,15 @@ pub(super) fn max_bracket_depth(text: &str) -> usize {
             '?' if !matches!(before, '.' | '[' | '{' | ',') => conditions += 1,
             _ => {}
         }
-        most = most.max(open + conditions);
+        max = max.max(open + conditions);
         if !letter.is_whitespace() {
             before = letter;
         }
     }
-    most
+    max
 }
 
-/// The text with pairs of equal signs in front of something blanked.
+/// Returns the text with pairs of equal unary operators replaced by blanks.
 pub(super) fn without_pairs(text: &str) -> String {
     let code = code(text);
     let mut blanked: Vec<usize> = Vec::new();
@@ -91,24 +93,24 @@ pub(super) fn without_pairs(text: &str) -> String {
             run.remove(0);
         }
         let pairs = run.len() / 2 * 2;
-        blanked.extend(run[..pairs].iter().map(|place| code[*place].0));
+        blanked.extend(run[..pairs].iter().map(|index| code[*index].0));
         at = next;
     }
     let mut bytes = text.as_bytes().to_vec();
-    for place in blanked {
-        bytes[place] = b' ';
+    for offset in blanked {
+        bytes[offset] = b' ';
     }
     String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
 }
 
-/// Whether what comes before is a value, so that a sign behind it stands between two.
+/// Whether the preceding text is an operand, so that an operator after it is binary.
 fn is_operand(before: &[(usize, char)]) -> bool {
-    let written = before.iter().rev().map(|(_, letter)| *letter).skip_while(|letter| letter.is_whitespace());
+    let reversed = before.iter().rev().map(|(_, letter)| *letter).skip_while(|letter| letter.is_whitespace());
     let is_name = |letter: &char| letter.is_alphanumeric() || *letter == '_';
-    match written.clone().next() {
+    match reversed.clone().next() {
         Some(letter) if is_name(&letter) => {
-            // `in` is an operator; it is read backwards here.
-            let name: String = written.take_while(is_name).take(3).collect();
+            // `in` is an operator; it is reversed here.
+            let name: String = reversed.take_while(is_name).take(3).collect();
             name != "ni"
         }
         Some(letter) => matches!(letter, ')' | ']' | '}' | QUOTED),
@@ -121,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_of_signs_are_blanked_and_nothing_else() {
+    fn only_pairs_of_unary_operators_are_blanked() {
         for (text, expected) in [
             ("!!a", "  a"),
             ("!!!a", "  !a"),
@@ -143,9 +145,9 @@ mod tests {
         }
     }
 
-    /// A raw text that ends in a backslash hid everything behind it from whoever counted brackets.
+    /// A raw string that ends in a backslash hid the rest of the text from the bracket count.
     #[test]
-    fn brackets_are_counted_outside_of_quotes_of_every_kind() {
+    fn brackets_are_counted_outside_strings() {
         assert_eq!(max_bracket_depth("((a))"), 2);
         assert_eq!(max_bracket_depth("'((('"), 0);
         assert_eq!(max_bracket_depth(r#"r"\" == "" || (((1)))"#), 3);

@@ -1,6 +1,6 @@
-//! What operators do with two values: compare, add, look inside.
+//! Binary and unary operators: comparison, arithmetic, indexing.
 //!
-//! Values are shared, never copied. Comparing pays for what it compares, as it goes along.
+//! Values are shared, never copied. Comparisons are charged while they proceed.
 
 mod lists;
 
@@ -12,19 +12,19 @@ use kube_cel::cel::objects::{KeyRef, OptionalValue};
 use kube_cel::cel::{ExecutionError, Value as Cel};
 
 use super::budget::{EvalAbort, Meter, UNIT, length, size};
-pub(super) use lists::{Entries, Kinds, Lists};
+pub(super) use lists::{ListIdentity, ListTypes, Lists};
 
 const NO_OVERLOAD: EvalAbort = EvalAbort::Failed(ExecutionError::NoSuchOverload);
 
-/// What an operator makes of its operands; none if it is no operator.
+/// Applies a binary operator; `None` if it is not one.
 pub(super) fn binary(
     meter: &mut Meter,
     lists: &mut Lists<'_>,
-    sign: &str,
+    operator: &str,
     left: Cel,
     right: Cel,
 ) -> Option<Result<Cel, EvalAbort>> {
-    let answer = match sign {
+    let result = match operator {
         operators::EQUALS => equal(meter, lists, &left, &right).map(Cel::Bool),
         operators::NOT_EQUALS => equal(meter, lists, &left, &right).map(|same| Cel::Bool(!same)),
         operators::LESS => compare(meter, &left, &right, Ordering::is_lt),
@@ -41,12 +41,12 @@ pub(super) fn binary(
         operators::OPT_INDEX | operators::OPT_SELECT => index(meter, &left, &right, true),
         _ => return None,
     };
-    Some(answer)
+    Some(result)
 }
 
-/// What an operator makes of its only operand; none if it is no operator.
-pub(super) fn unary(meter: &mut Meter, sign: &str, value: &Cel) -> Option<Result<Cel, EvalAbort>> {
-    let answer = match (sign, value) {
+/// Applies a unary operator; `None` if it is not one.
+pub(super) fn unary(meter: &mut Meter, operator: &str, value: &Cel) -> Option<Result<Cel, EvalAbort>> {
+    let result = match (operator, value) {
         (operators::LOGICAL_NOT, Cel::Bool(flag)) => Ok(Cel::Bool(!flag)),
         (operators::NEGATE, Cel::Float(number)) => Ok(Cel::Float(-number)),
         (operators::NEGATE, Cel::Int(number)) => match number.checked_neg() {
@@ -56,23 +56,23 @@ pub(super) fn unary(meter: &mut Meter, sign: &str, value: &Cel) -> Option<Result
         (operators::LOGICAL_NOT | operators::NEGATE, _) => Err(NO_OVERLOAD),
         _ => return None,
     };
-    Some(meter.pay(UNIT).and(answer))
+    Some(meter.charge(UNIT).and(result))
 }
 
-/// The value as an optional one; none if it is not.
+/// Returns the value as an optional one; `None` if it is not.
 pub(super) fn optional(value: &Cel) -> Option<&OptionalValue> {
     let Cel::Opaque(opaque) = value else { return None };
     opaque.downcast_ref::<OptionalValue>()
 }
 
-/// Makes a value optional.
+/// Wraps a value as an optional one.
 pub(super) fn as_optional(value: Option<Cel>) -> Cel {
     Cel::Opaque(Arc::new(value.map_or_else(OptionalValue::none, OptionalValue::of)))
 }
 
-/// The field of an object, or whether it has it.
+/// Returns the field of an object, or whether it has it.
 pub(super) fn field(meter: &mut Meter, of: &Cel, name: &str, test: bool) -> Result<Cel, EvalAbort> {
-    meter.pay(UNIT)?;
+    meter.charge(UNIT)?;
     let (inner, wrapped) = match optional(of) {
         Some(inner) => (inner.value(), true),
         None => (Some(of), false),
@@ -91,9 +91,9 @@ pub(super) fn field(meter: &mut Meter, of: &Cel, name: &str, test: bool) -> Resu
     }
 }
 
-/// Whether two values are the same.
+/// Whether two values are equal.
 fn equal(meter: &mut Meter, lists: &Lists<'_>, left: &Cel, right: &Cel) -> Result<bool, EvalAbort> {
-    meter.pay(UNIT)?;
+    meter.charge(UNIT)?;
     match (left, right) {
         (Cel::List(left), Cel::List(right)) => {
             if let Some(same) = lists.equal(meter, left, right) {
@@ -126,9 +126,9 @@ fn equal(meter: &mut Meter, lists: &Lists<'_>, left: &Cel, right: &Cel) -> Resul
             if let (Some(left), Some(right)) = (inner(left), inner(right)) {
                 return equal(meter, lists, left, right);
             }
-            // Texts of different lengths are told apart without looking inside.
+            // Texts of different lengths differ without a comparison.
             if length(left) == length(right) {
-                meter.pay(length(left))?;
+                meter.charge(length(left))?;
             }
             Ok(left == right)
         }
@@ -139,24 +139,24 @@ fn compare(
     meter: &mut Meter,
     left: &Cel,
     right: &Cel,
-    wanted: impl Fn(Ordering) -> bool,
+    predicate: impl Fn(Ordering) -> bool,
 ) -> Result<Cel, EvalAbort> {
-    meter.pay(UNIT.saturating_add(length(left).min(length(right))))?;
-    let number = |value: &Cel| matches!(value, Cel::Int(_) | Cel::UInt(_) | Cel::Float(_));
+    meter.charge(UNIT.saturating_add(length(left).min(length(right))))?;
+    let is_number = |value: &Cel| matches!(value, Cel::Int(_) | Cel::UInt(_) | Cel::Float(_));
     let order = match (left, right) {
         (Cel::Bytes(left), Cel::Bytes(right)) => Some(left.cmp(right)),
         _ => left.partial_cmp(right),
     };
     match order {
-        Some(order) => Ok(Cel::Bool(wanted(order))),
-        // What is not a number is neither less nor greater.
-        None if number(left) && number(right) => Ok(Cel::Bool(false)),
+        Some(order) => Ok(Cel::Bool(predicate(order))),
+        // NaN is neither less nor greater.
+        None if is_number(left) && is_number(right) => Ok(Cel::Bool(false)),
         None => Err(NO_OVERLOAD),
     }
 }
 
 fn contains(meter: &mut Meter, lists: &Lists<'_>, container: &Cel, value: &Cel) -> Result<bool, EvalAbort> {
-    meter.pay(UNIT)?;
+    meter.charge(UNIT)?;
     match container {
         Cel::List(items) => {
             for item in items.iter() {
@@ -167,7 +167,7 @@ fn contains(meter: &mut Meter, lists: &Lists<'_>, container: &Cel, value: &Cel) 
             Ok(false)
         }
         Cel::Map(map) => {
-            meter.pay(length(value))?;
+            meter.charge(length(value))?;
             let key = KeyRef::try_from(value).map_err(|_| NO_OVERLOAD)?;
             Ok(map.get(&key).is_some())
         }
@@ -176,19 +176,21 @@ fn contains(meter: &mut Meter, lists: &Lists<'_>, container: &Cel, value: &Cel) 
 }
 
 fn add(meter: &mut Meter, lists: &mut Lists<'_>, left: Cel, right: Cel) -> Result<Cel, EvalAbort> {
-    meter.pay(UNIT)?;
+    meter.charge(UNIT)?;
     if let (Cel::List(left), Cel::List(right)) = (&left, &right)
         && let Some(union) = lists.add(meter, left, right)
     {
         return union;
     }
     match (&left, &right) {
-        // What nobody else holds is added to where it is.
-        (Cel::List(into), Cel::List(more)) if Arc::strong_count(into) == 1 => meter.pay(size(more.len()))?,
-        (Cel::List(into), Cel::List(more)) => {
-            meter.pay(size(into.len()).saturating_add(size(more.len())))?;
+        // A list without other references is extended in place.
+        (Cel::List(left_items), Cel::List(right_items)) if Arc::strong_count(left_items) == 1 => {
+            meter.charge(size(right_items.len()))?
         }
-        _ => meter.pay(length(&left).saturating_add(length(&right)))?,
+        (Cel::List(left_items), Cel::List(right_items)) => {
+            meter.charge(size(left_items.len()).saturating_add(size(right_items.len())))?;
+        }
+        _ => meter.charge(length(&left).saturating_add(length(&right)))?,
     }
     match (left, right) {
         (Cel::Bytes(left), Cel::Bytes(right)) => Ok(Cel::Bytes(Arc::new([&**left, &**right].concat()))),
@@ -200,13 +202,15 @@ fn arithmetic(
     meter: &mut Meter,
     work: impl FnOnce() -> Result<Cel, ExecutionError>,
 ) -> Result<Cel, EvalAbort> {
-    meter.pay(UNIT)?;
+    meter.charge(UNIT)?;
     Ok(work()?)
 }
 
-/// The entry of a list or a map. With `lenient`, or of an optional value, what is not there is nothing.
+/// Returns the entry of a list or a map.
+///
+/// With `lenient`, or in an optional value, an absent entry is an empty optional.
 fn index(meter: &mut Meter, of: &Cel, at: &Cel, lenient: bool) -> Result<Cel, EvalAbort> {
-    meter.pay(UNIT.saturating_add(length(at)))?;
+    meter.charge(UNIT.saturating_add(length(at)))?;
     let (of, lenient) = match optional(of).map(OptionalValue::value) {
         Some(Some(inner)) => (inner, true),
         Some(None) => return Ok(as_optional(None)),
@@ -219,12 +223,12 @@ fn index(meter: &mut Meter, of: &Cel, at: &Cel, lenient: bool) -> Result<Cel, Ev
 fn entry(of: &Cel, at: &Cel) -> Result<Cel, EvalAbort> {
     match of {
         Cel::List(items) => {
-            let place = match at {
+            let index = match at {
                 Cel::Int(at) => usize::try_from(*at).ok(),
                 Cel::UInt(at) => usize::try_from(*at).ok(),
                 _ => return Err(NO_OVERLOAD),
             };
-            let found = place.and_then(|place| items.get(place));
+            let found = index.and_then(|index| items.get(index));
             found.cloned().ok_or_else(|| ExecutionError::IndexOutOfBounds(at.clone()).into())
         }
         Cel::Map(map) => {

@@ -1,7 +1,7 @@
-//! Running rules along an object.
+//! Evaluation of rules along an object.
 //!
-//! A rule sees the value it stands at, and what stood there before if the two can be told to belong together. What a rule
-//! refuses but has not changed is let through, unless the rule itself looks at the old value.
+//! A rule sees the value it is attached to, and its previous value if both can be correlated. An invalid
+//! value that has not changed is tolerated, unless the rule uses the old value.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -14,24 +14,24 @@ use serde_json::Value;
 use super::super::object::pair::Pair;
 use super::super::{field, paths};
 use super::Programs;
-use super::budget::{Answer, EXCEEDED, EvalAbort, PER_CALL, PER_OBJECT};
+use super::budget::{EXCEEDED, EvalAbort, EvalResult, MAX_COST_PER_CALL, MAX_COST_PER_OBJECT};
 use super::compile::Compiled;
 use super::convert::{is_visible, to_cel};
 use super::eval::Evaluation;
 use super::functions::Patterns;
-use super::operators::{Kinds, as_optional};
+use super::operators::{ListTypes, as_optional};
 use crate::schema::{Rule, Structural, StructuralType};
 use crate::status::StatusCause;
 use crate::text::quoted;
 
-/// How long a message may be that a rule makes itself.
+/// The maximum length of a message produced by a rule.
 const MAX_MESSAGE_BYTES: usize = 5 << 10;
 
-/// What is said when there is not enough left to make it.
+/// The error if the remaining budget does not suffice for the message.
 const NO_BUDGET_FOR_MESSAGE: &str = "messageExpression evaluation failed due to running out of cost budget, \
      no further validation rules will be run";
 
-/// What the rules of a schema say about a value.
+/// Evaluates the rules of a schema on a value.
 pub(super) fn walk(
     schema: &Structural,
     programs: &Programs,
@@ -42,9 +42,10 @@ pub(super) fn walk(
 ) -> Vec<StatusCause> {
     let library = Context::default().with_all();
     let patterns = Patterns::default();
-    let mut run = Run { programs, library: &library, patterns, left: PER_OBJECT, causes: Vec::new() };
-    // Running out of budget ends the walk; what was found until then is the answer.
-    let _ = run.level(schema, value, old, &Ratchet { here: pair, above: None }, at);
+    let mut run =
+        Run { programs, library: &library, patterns, remaining: MAX_COST_PER_OBJECT, causes: Vec::new() };
+    // Exceeding the budget ends the walk; the causes found until then are returned.
+    let _ = run.level(schema, value, old, &Ratchet { current: pair, ancestor: None }, at);
     run.causes
 }
 
@@ -52,70 +53,76 @@ struct Run<'a> {
     programs: &'a Programs,
     library: &'a Context<'a>,
     patterns: Patterns,
-    /// What the rest of the object may cost.
-    left: u64,
+    /// The remaining budget of the object.
+    remaining: u64,
     causes: Vec<StatusCause>,
 }
 
-/// What a rule sees.
+/// The variables of a rule.
 #[derive(Clone, Copy)]
-struct Seen<'v> {
+struct Variables<'v> {
     this: &'v Cel,
     old: Option<&'v Cel>,
-    kinds: &'v Kinds,
+    kinds: &'v ListTypes,
 }
 
-/// The walk is over.
+/// The walk is aborted.
 struct BudgetExceeded;
 
-/// There is not enough left for a run.
+/// The remaining budget does not suffice for an evaluation.
 struct OutOfBudget;
 
-/// What a value is compared with to see whether it changed: what stood in its place, or in the nearest place that can be told.
+/// The values compared to find out whether a value changed: its previous value, or that of the nearest
+/// ancestor that can be correlated.
 #[derive(Debug, Clone)]
 struct Ratchet<'a> {
-    here: Option<Pair<'a>>,
-    above: Option<Above<'a>>,
+    current: Option<Pair<'a>>,
+    ancestor: Option<Ancestor<'a>>,
 }
 
-/// The nearest place above that can be told, and whether it changed. All below share that answer, since finding it out
-/// takes long.
+/// The nearest ancestor that can be correlated, and whether it changed.
+///
+/// All descendants share the result, because the comparison is expensive.
 #[derive(Debug, Clone)]
-struct Above<'a> {
+struct Ancestor<'a> {
     pair: Pair<'a>,
     same: Rc<OnceCell<bool>>,
 }
 
-impl<'a> Above<'a> {
+impl<'a> Ancestor<'a> {
     fn new(pair: Pair<'a>) -> Self {
-        Above { pair, same: Rc::default() }
+        Ancestor { pair, same: Rc::default() }
     }
 }
 
 impl<'a> Ratchet<'a> {
     fn is_same(&self) -> bool {
-        match (self.here, &self.above) {
-            (Some(here), _) => here.is_same(),
-            (None, Some(above)) => *above.same.get_or_init(|| above.pair.is_same()),
+        match (self.current, &self.ancestor) {
+            (Some(current), _) => current.is_same(),
+            (None, Some(ancestor)) => *ancestor.same.get_or_init(|| ancestor.pair.is_same()),
             (None, None) => false,
         }
     }
 
-    /// What is below this, as seen from there.
-    fn as_above(&self) -> Option<Above<'a>> {
-        self.here.map(Above::new)
+    /// Returns this value as an ancestor of the values below it.
+    fn as_ancestor(&self) -> Option<Ancestor<'a>> {
+        self.current.map(Ancestor::new)
     }
 
-    fn field(&self, name: &str, above: Option<&Above<'a>>) -> Self {
-        let Some(here) = self.here else { return self.clone() };
-        if self.above.is_none() && matches!(name, "apiVersion" | "kind") {
-            return Ratchet { here: None, above: None };
+    fn field(&self, name: &str, ancestor: Option<&Ancestor<'a>>) -> Self {
+        let Some(current) = self.current else { return self.clone() };
+        if self.ancestor.is_none() && matches!(name, "apiVersion" | "kind") {
+            return Ratchet { current: None, ancestor: None };
         }
-        Ratchet { here: here.field(name), above: above.cloned() }
+        Ratchet { current: current.field(name), ancestor: ancestor.cloned() }
     }
 
-    fn item(&self, pair: Option<Pair<'a>>, above: Option<&Above<'a>>) -> Self {
-        if self.here.is_none() { self.clone() } else { Ratchet { here: pair, above: above.cloned() } }
+    fn item(&self, pair: Option<Pair<'a>>, ancestor: Option<&Ancestor<'a>>) -> Self {
+        if self.current.is_none() {
+            self.clone()
+        } else {
+            Ratchet { current: pair, ancestor: ancestor.cloned() }
+        }
     }
 }
 
@@ -135,7 +142,7 @@ impl Run<'_> {
         if !schema.rules.is_empty() {
             self.rules(schema, value, old, ratchet, path)?;
         }
-        let above = ratchet.as_above();
+        let ancestor = ratchet.as_ancestor();
         match value {
             Value::Array(items) => {
                 let Some(of) = schema.items.as_deref().filter(|of| of.has_rules()) else { return Ok(()) };
@@ -143,7 +150,7 @@ impl Run<'_> {
                 for (at, item) in items.iter().enumerate() {
                     let pair = olds.get(item);
                     let path = field::index(path, at);
-                    let ratchet = ratchet.item(pair, above.as_ref());
+                    let ratchet = ratchet.item(pair, ancestor.as_ref());
                     self.level(of, item, pair.map(Pair::old), &ratchet, &path)?;
                 }
             }
@@ -156,7 +163,7 @@ impl Run<'_> {
                         _ => continue,
                     };
                     if of.has_rules() {
-                        self.level(of, value, old, &ratchet.field(name, above.as_ref()), &path)?;
+                        self.level(of, value, old, &ratchet.field(name, ancestor.as_ref()), &path)?;
                     }
                 }
             }
@@ -173,13 +180,13 @@ impl Run<'_> {
         ratchet: &Ratchet<'_>,
         path: &str,
     ) -> Result<(), BudgetExceeded> {
-        // Showing a value to a rule copies it, and at each level again.
-        let shown = nodes(value).saturating_add(old.map_or(0, nodes));
-        self.left = self.left.saturating_sub(shown);
-        if self.left == 0 {
+        // Values are copied for rules, at each level again.
+        let copied = nodes(value).saturating_add(old.map_or(0, nodes));
+        self.remaining = self.remaining.saturating_sub(copied);
+        if self.remaining == 0 {
             return self.out_of_budget(schema, path);
         }
-        let mut kinds = Kinds::default();
+        let mut kinds = ListTypes::default();
         let this = to_cel(schema, value, &mut kinds);
         let before = old.map(|old| to_cel(schema, old, &mut kinds));
         let programs = self.programs;
@@ -189,7 +196,7 @@ impl Run<'_> {
                 Ok(expression) => expression,
                 Err(why) => {
                     let why = format!("rule compile error: compilation failed: {why}");
-                    self.complain(schema, path, &why);
+                    self.add_cause(schema, path, &why);
                     continue;
                 }
             };
@@ -198,17 +205,17 @@ impl Run<'_> {
                 continue;
             }
             let old = if optional { Some(as_optional(before.clone())) } else { before.clone() };
-            let seen = Seen { this: &this, old: old.as_ref(), kinds: &kinds };
-            let answer = match self.evaluate(expression, seen) {
-                Ok(answer) => answer,
+            let variables = Variables { this: &this, old: old.as_ref(), kinds: &kinds };
+            let result = match self.evaluate(expression, variables) {
+                Ok(result) => result,
                 Err(OutOfBudget) => return self.out_of_budget(schema, path),
             };
-            match answer {
+            match result {
                 Ok(Cel::Bool(true)) => {}
                 Ok(_) => {
-                    let message = self.message(schema, rule, seen, path)?;
+                    let message = self.message(schema, rule, variables, path)?;
                     if compiled.uses_old || !ratchet.is_same() {
-                        self.causes.push(refusal(schema, rule, message, value, path));
+                        self.causes.push(rule_cause(schema, rule, message, value, path));
                     }
                 }
                 Err(EvalAbort::Failed(error)) => self.failed(schema, rule, &error, path),
@@ -217,7 +224,7 @@ impl Run<'_> {
                         "'{EXCEEDED}': no further validation rules will be run due to call cost exceeds limit for rule: {}",
                         name_of(rule)
                     );
-                    self.complain(schema, path, &why);
+                    self.add_cause(schema, path, &why);
                     return Err(BudgetExceeded);
                 }
             }
@@ -225,32 +232,37 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Runs an expression and pays for it.
-    fn evaluate(&mut self, expression: &IdedExpr, seen: Seen<'_>) -> Result<Answer, OutOfBudget> {
-        let mut run = Evaluation::new(self.library, &mut self.patterns, PER_CALL.min(self.left));
-        run.lists(seen.kinds);
-        run.name("self", seen.this.clone());
-        if let Some(old) = seen.old {
+    /// Evaluates an expression and deducts its cost.
+    fn evaluate(
+        &mut self,
+        expression: &IdedExpr,
+        variables: Variables<'_>,
+    ) -> Result<EvalResult, OutOfBudget> {
+        let mut run =
+            Evaluation::new(self.library, &mut self.patterns, MAX_COST_PER_CALL.min(self.remaining));
+        run.lists(variables.kinds);
+        run.name("self", variables.this.clone());
+        if let Some(old) = variables.old {
             run.name("oldSelf", old.clone());
         }
-        let (answer, spent) = run.run(expression);
-        self.left = self.left.checked_sub(spent).ok_or(OutOfBudget)?;
-        Ok(answer)
+        let (result, spent) = run.run(expression);
+        self.remaining = self.remaining.checked_sub(spent).ok_or(OutOfBudget)?;
+        Ok(result)
     }
 
-    /// The message that a rule makes for the value it refuses; none if it does not, or cannot.
+    /// Returns the message that a rule produces for an invalid value; `None` if it has none or it fails.
     fn message(
         &mut self,
         schema: &Structural,
         rule: &Rule,
-        seen: Seen<'_>,
+        variables: Variables<'_>,
         path: &str,
     ) -> Result<Option<String>, BudgetExceeded> {
         let programs = self.programs;
         let Some(Compiled { expression: Ok(expression), .. }) = programs.get(&rule.message_expression) else {
             return Ok(None);
         };
-        let why = match self.evaluate(expression, seen) {
+        let why = match self.evaluate(expression, variables) {
             Ok(Ok(Cel::String(text))) => {
                 let text = text.trim();
                 let usable = !text.is_empty() && text.len() <= MAX_MESSAGE_BYTES && !text.contains('\n');
@@ -263,14 +275,14 @@ impl Run<'_> {
             Ok(_) => return Ok(None),
             Err(OutOfBudget) => NO_BUDGET_FOR_MESSAGE.to_owned(),
         };
-        self.complain(schema, &place(schema, rule, path), &why);
+        self.add_cause(schema, &reported_path(schema, rule, path), &why);
         Err(BudgetExceeded)
     }
 
     fn out_of_budget(&mut self, schema: &Structural, path: &str) -> Result<(), BudgetExceeded> {
         let why =
             "validation failed due to running out of cost budget, no further validation rules will be run";
-        self.complain(schema, path, why);
+        self.add_cause(schema, path, why);
         Err(BudgetExceeded)
     }
 
@@ -283,16 +295,16 @@ impl Run<'_> {
         } else {
             format!("{text} evaluating rule: {name}")
         };
-        self.complain(schema, path, &why);
+        self.add_cause(schema, path, &why);
     }
 
-    fn complain(&mut self, schema: &Structural, path: &str, why: &str) {
+    fn add_cause(&mut self, schema: &Structural, path: &str, why: &str) {
         let kind = Value::from(schema.kind.name());
         self.causes.push(field::invalid(path, &kind, why));
     }
 }
 
-fn refusal(
+fn rule_cause(
     schema: &Structural,
     rule: &Rule,
     message: Option<String>,
@@ -303,27 +315,27 @@ fn refusal(
         "" => format!("failed rule: {}", rule.text.trim()),
         message => message.to_owned(),
     });
-    let place = place(schema, rule, path);
-    let whole = matches!(schema.kind, StructuralType::Object | StructuralType::Array);
+    let path = reported_path(schema, rule, path);
+    let is_composite = matches!(schema.kind, StructuralType::Object | StructuralType::Array);
     match rule.reason.as_deref() {
-        Some("FieldValueForbidden") => field::forbidden(&place, &why),
-        Some("FieldValueRequired") => field::required(&place, &why),
-        Some("FieldValueDuplicate") if whole => field::duplicate_omitted(&place),
-        Some("FieldValueDuplicate") => field::duplicate(&place, value),
-        _ if whole => field::invalid_omitted(&place, &why),
-        _ => field::invalid(&place, value, &why),
+        Some("FieldValueForbidden") => field::forbidden(&path, &why),
+        Some("FieldValueRequired") => field::required(&path, &why),
+        Some("FieldValueDuplicate") if is_composite => field::duplicate_omitted(&path),
+        Some("FieldValueDuplicate") => field::duplicate(&path, value),
+        _ if is_composite => field::invalid_omitted(&path, &why),
+        _ => field::invalid(&path, value, &why),
     }
 }
 
-/// The place that a rule speaks of.
-fn place(schema: &Structural, rule: &Rule, path: &str) -> String {
+/// Returns the path that a rule reports.
+fn reported_path(schema: &Structural, rule: &Rule, path: &str) -> String {
     match paths::field_path(&rule.field_path, schema, true) {
-        Ok((place, _)) if !rule.field_path.is_empty() => field::child(path, &place),
+        Ok((field_path, _)) if !rule.field_path.is_empty() => field::child(path, &field_path),
         _ => path.to_owned(),
     }
 }
 
-/// How many values there are in one.
+/// Returns the number of values contained in a value.
 fn nodes(value: &Value) -> u64 {
     match value {
         Value::Array(items) => items.iter().map(nodes).fold(1, u64::saturating_add),
@@ -336,7 +348,7 @@ fn name_of(rule: &Rule) -> &str {
     if rule.message.is_empty() { rule.text.trim() } else { rule.message.trim() }
 }
 
-/// An error in the words of the real evaluator.
+/// Returns an error with the text of cel-go.
 fn show_error(error: &ExecutionError) -> String {
     match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),

@@ -1,5 +1,5 @@
-//! What rules cost, and that those which would cost too much are refused before the work is done.
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+//! Costs of rules: those that would cost too much are aborted before the work is done.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use kube_cel::cel::objects::{Key, Map};
 use kube_cel::cel::{Context, Value as Cel};
 use serde_json::{Value, json};
 
-use super::budget::{Answer, EvalAbort, PER_CALL};
+use super::budget::{EvalAbort, EvalResult, MAX_COST_PER_CALL};
 use super::eval::Evaluation;
 use super::functions::Patterns;
 use super::*;
@@ -24,12 +24,12 @@ fn texts(count: usize, text: impl Fn(usize) -> String) -> Cel {
     Cel::List(Arc::new((0..count).map(|at| Cel::from(text(at))).collect()))
 }
 
-/// What a rule gives, and what it costs.
-fn run(rule: &str, this: &Cel) -> (Answer, u64) {
+/// Evaluates a rule and returns its cost.
+fn run(rule: &str, this: &Cel) -> (EvalResult, u64) {
     let parsed = compile::parse(rule).unwrap();
     let library = Context::default().with_all();
     let mut patterns = Patterns::default();
-    let mut evaluation = Evaluation::new(&library, &mut patterns, PER_CALL);
+    let mut evaluation = Evaluation::new(&library, &mut patterns, MAX_COST_PER_CALL);
     evaluation.name("self", this.clone());
     evaluation.run(&parsed)
 }
@@ -38,9 +38,10 @@ fn value(rule: &str) -> Cel {
     run(rule, &Cel::Null).0.unwrap()
 }
 
-/// Costs were counted after a call, so one call on two long texts could ask for hundreds of gigabytes and end the process.
+/// Costs were charged after a call, so one call on two long texts could allocate hundreds of gigabytes and
+/// kill the process.
 #[test]
-fn what_would_grow_too_large_is_not_begun() {
+fn too_large_results_are_not_computed() {
     let long = || Cel::from("x".repeat(700_000));
     let this = object(vec![("a", long()), ("b", long()), ("l", texts(300_000, |_| "y".to_owned()))]);
     for rule in [
@@ -61,17 +62,17 @@ fn what_would_grow_too_large_is_not_begun() {
         "self.l.map(x, self.l) == self.l.map(x, self.l)",
         "self.l.map(x, [self.l]).sort() == []",
     ] {
-        let (answer, spent) = run(rule, &this);
-        assert!(answer == Err(EvalAbort::BudgetExceeded), "{rule}");
-        assert_eq!(spent, PER_CALL + 1, "{rule}");
+        let (result, spent) = run(rule, &this);
+        assert!(result == Err(EvalAbort::BudgetExceeded), "{rule}");
+        assert_eq!(spent, MAX_COST_PER_CALL + 1, "{rule}");
     }
 }
 
-/// Naming a list copied it, so a loop over 20,000 texts that looks at the first of them took minutes.
+/// Referencing a list copied it, so a loop over 20,000 texts that reads the first of them took minutes.
 #[test]
-fn a_list_is_shared_and_looking_at_it_is_cheap() {
+fn lists_are_shared_and_cheap_to_read() {
     let this = object(vec![("l", texts(20_000, |_| "abc".to_owned()))]);
-    for (rule, most) in [
+    for (rule, max) in [
         ("self.l.all(a, self.l[0] == a)", 250_000),
         ("self.l.all(a, self.l.size() == 20000)", 250_000),
         ("self.l.map(a, a).size() == 20000", 400_000),
@@ -81,22 +82,23 @@ fn a_list_is_shared_and_looking_at_it_is_cheap() {
         ("self.l == self.l", 50_000),
         ("'abd' in self.l || true", 60_000),
     ] {
-        let (answer, spent) = run(rule, &this);
-        assert_eq!(answer, Ok(Cel::Bool(true)), "{rule}");
-        assert!(spent <= most, "{rule}: {spent}");
+        let (result, spent) = run(rule, &this);
+        assert_eq!(result, Ok(Cel::Bool(true)), "{rule}");
+        assert!(spent <= max, "{rule}: {spent}");
     }
 }
 
-/// Looking for each entry in its own list, and comparing long texts, counted as cheap and did not end.
+/// Searching each entry in its own list and comparing long texts was charged too little and did not
+/// terminate.
 #[test]
-fn looking_and_comparing_cost_what_they_look_at() {
+fn searches_and_comparisons_are_charged_by_size() {
     let many = object(vec![("l", texts(90_000, |at| at.to_string()))]);
     assert_eq!(run("self.l.all(a, a in self.l)", &many).0, Err(EvalAbort::BudgetExceeded));
     let long = |end: &str| Cel::from("x".repeat(500_000) + end);
     let this = object(vec![("a", long("a")), ("b", long("b"))]);
     for rule in ["self.a <= self.b", "self.a < self.b", "!(self.a > self.b)", "self.a != self.b"] {
-        let (answer, spent) = run(rule, &this);
-        assert_eq!(answer, Ok(Cel::Bool(true)), "{rule}");
+        let (result, spent) = run(rule, &this);
+        assert_eq!(result, Ok(Cel::Bool(true)), "{rule}");
         assert!((50_000..51_000).contains(&spent), "{rule}: {spent}");
     }
     assert_eq!(
@@ -105,20 +107,22 @@ fn looking_and_comparing_cost_what_they_look_at() {
     );
 }
 
-/// What was spent too much came back as an error that the other side of `||` could make good for.
+/// Exceeding the budget was an error that the other operand of `||` could compensate for.
 #[test]
-fn nothing_makes_good_for_having_spent_too_much() {
+fn exceeded_budget_cannot_be_compensated() {
     let this = object(vec![("l", texts(2_000, |at| at.to_string()))]);
-    let dear = "self.l.all(a, self.l.all(b, a != b || a == b))";
-    for rule in
-        [format!("{dear} || true"), format!("!({dear} && false)"), format!("[{dear}].exists(x, true)")]
-    {
+    let expensive = "self.l.all(a, self.l.all(b, a != b || a == b))";
+    for rule in [
+        format!("{expensive} || true"),
+        format!("!({expensive} && false)"),
+        format!("[{expensive}].exists(x, true)"),
+    ] {
         assert_eq!(run(&rule, &this).0, Err(EvalAbort::BudgetExceeded), "{rule}");
     }
 }
 
 #[test]
-fn an_entry_decides_whatever_the_others_run_into() {
+fn deciding_operand_compensates_for_errors() {
     for (rule, expected) in [
         ("[0, 1].all(x, 1 / x > 5)", false),
         ("[0, 1].exists(x, 1 / x == 1)", true),
@@ -134,7 +138,7 @@ fn an_entry_decides_whatever_the_others_run_into() {
 }
 
 #[test]
-fn functions_give_what_go_gives() {
+fn functions_equal_those_of_go() {
     for (rule, expected) in [
         ("'aXbXc'.split('X')", json!(["a", "b", "c"])),
         ("'aXbXc'.split('X', 2)", json!(["a", "bXc"])),
@@ -187,12 +191,12 @@ fn shown(value: &Cel) -> Value {
     }
 }
 
-/// Each call of a pattern compiled it anew, and a pattern can ask for far more than its text is long.
+/// Each use of a pattern compiled it again, and a pattern can require far more memory than its text.
 #[test]
-fn patterns_are_compiled_once_and_within_bounds() {
+fn patterns_are_compiled_once_and_limited_in_size() {
     let this = object(vec![("l", texts(20_000, |_| "abc".to_owned()))]);
-    let (answer, spent) = run("self.l.all(a, a.matches('^[a-z]+$'))", &this);
-    assert_eq!(answer, Ok(Cel::Bool(true)));
+    let (result, spent) = run("self.l.all(a, a.matches('^[a-z]+$'))", &this);
+    assert_eq!(result, Ok(Cel::Bool(true)));
     assert!(spent < 300_000, "{spent}");
     let large = "self.l.all(a, a.matches('^(\\\\pL{1,200}){1,200}$'))";
     assert!(matches!(run(large, &this).0, Err(EvalAbort::Failed(_))));
@@ -206,9 +210,10 @@ fn causes(schema: &Value, value: &Value, old: Option<&Value>) -> Vec<String> {
     causes.into_iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect()
 }
 
-/// A rule that costs too much is refused in the real server's words, and so is an object whose rules do together.
+/// A rule that costs too much is rejected with the text of kube-apiserver, and so is an object whose rules
+/// together do.
 #[test]
-fn refusals_say_what_was_too_much() {
+fn budget_errors_equal_those_of_kube_apiserver() {
     let schema = |rule: Value| {
         json!({"type": "object", "properties": {
             "s": {"type": "string"},
@@ -230,10 +235,10 @@ fn refusals_say_what_was_too_much() {
         ]
     );
     let items: Vec<String> = (0..30).map(|_| "x".repeat(40_000)).collect();
-    let dear = json!({"type": "array", "items": {"type": "string", "x-kubernetes-validations": [
+    let expensive = json!({"type": "array", "items": {"type": "string", "x-kubernetes-validations": [
         {"rule": "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all(x, (self + self + self + self + self + self) != '')"},
     ]}});
-    let found = causes(&dear, &json!(items), None);
+    let found = causes(&expensive, &json!(items), None);
     assert_eq!(
         found,
         [
@@ -242,13 +247,14 @@ fn refusals_say_what_was_too_much() {
     );
 }
 
-/// Whether a list changed was found out again for each of its entries that a rule refused, which takes long for long lists.
+/// Whether a list changed was determined again for each of its invalid entries, which was slow for long
+/// lists.
 #[test]
-fn new_entries_of_a_changed_list_are_refused() {
+fn new_entries_of_a_changed_list_are_rejected() {
     let schema = json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": {
         "type": "object", "properties": {"k": {"type": "string"}}, "x-kubernetes-validations": [{"rule": "false", "message": "no"}],
     }});
-    let list = |mark: &str| (0..3).map(|at| json!({"k": format!("{mark}{at}")})).collect::<Value>();
+    let list = |prefix: &str| (0..3).map(|at| json!({"k": format!("{prefix}{at}")})).collect::<Value>();
     assert_eq!(causes(&schema, &list("b"), Some(&list("a"))).len(), 3);
     assert_eq!(causes(&schema, &list("a"), Some(&list("a"))), Vec::<String>::new());
 }

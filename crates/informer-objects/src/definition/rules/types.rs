@@ -1,21 +1,20 @@
-//! The types of a rule, as far as they tell that it cannot work: fields that are not there, names that nobody declared, operators
-//! between things that do not go together.
+//! Type checks of rules: undefined fields, undeclared names, and operators with incompatible operands.
 //!
-//! Whatever is not surely wrong passes: a type that is not known goes with everything. The texts and places are those of the
-//! real checker.
+//! Only certain errors are reported: an unknown type is compatible with all. Texts and positions are those of
+//! cel-go.
 
 use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators,
 };
 
-use super::compile::{MAX_ERRORS, children, mentions, show, some_errors};
+use super::compile::{MAX_ERRORS, children, join_errors, mentions, show};
 use super::convert::{escape, is_visible};
-use super::keywords::{self, NAMESPACES, Places};
+use super::keywords::{self, NAMESPACES, TokenPositions};
 use super::kind::{Fields, Kind};
 use super::macros;
 use crate::schema::Structural;
 
-/// What a rule can name.
+/// The variables of a rule.
 #[derive(Debug)]
 pub(super) struct Scope<'a> {
     this: Kind<'a>,
@@ -30,35 +29,35 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// What a rule gives; the error has one paragraph for each thing that is wrong.
+/// Returns the type of a rule; the error has one paragraph for each problem.
 pub(super) fn check<'a>(expression: &IdedExpr, text: &str, scope: &Scope<'a>) -> Result<Kind<'a>, String> {
     let mut checker = Checker {
-        places: Places::of(text),
+        tokens: TokenPositions::of(text),
         local: Vec::new(),
         scope,
-        wrong: Vec::new(),
-        left_out: 0,
+        errors: Vec::new(),
+        truncated: 0,
         at: (1, 1),
     };
     let kind = checker.kind(expression);
-    if checker.wrong.is_empty() {
+    if checker.errors.is_empty() {
         return Ok(kind);
     }
-    checker.wrong.sort();
-    let shown = checker.wrong.iter().map(|((line, column), what)| show(text, *line, *column, what));
-    Err(some_errors(shown.collect(), checker.left_out))
+    checker.errors.sort();
+    let shown = checker.errors.iter().map(|((line, column), what)| show(text, *line, *column, what));
+    Err(join_errors(shown.collect(), checker.truncated))
 }
 
 struct Checker<'s, 'a> {
-    /// Where the pieces of the text are that have not been passed.
-    places: Places,
-    /// Variables of loops.
+    /// The tokens that have not been consumed.
+    tokens: TokenPositions,
+    /// The variables of comprehensions.
     local: Vec<(String, Kind<'a>)>,
     scope: &'s Scope<'a>,
-    wrong: Vec<((usize, usize), String)>,
-    /// How much more is wrong than is told.
-    left_out: usize,
-    /// The place of the expression that was looked at last.
+    errors: Vec<((usize, usize), String)>,
+    /// The number of errors that are not reported.
+    truncated: usize,
+    /// The position of the last checked expression.
     at: (usize, usize),
 }
 
@@ -66,7 +65,7 @@ impl<'a> Checker<'_, 'a> {
     fn kind(&mut self, expression: &IdedExpr) -> Kind<'a> {
         match &expression.expr {
             Expr::Literal(literal) => {
-                self.at = self.places.pass(&written_literal(literal), false);
+                self.at = self.tokens.next_token(&literal_token(literal), false);
                 literal_kind(literal)
             }
             Expr::Ident(name) => self.ident(name),
@@ -74,8 +73,8 @@ impl<'a> Checker<'_, 'a> {
             Expr::List(list) => {
                 let kinds: Vec<Kind<'_>> = list.elements.iter().map(|item| self.kind(item)).collect();
                 let first = kinds.first().cloned().unwrap_or(Kind::Dyn);
-                let alike = kinds.iter().all(|kind| *kind == first) && list.optional_indices.is_empty();
-                Kind::List(Box::new(if alike { first } else { Kind::Dyn }))
+                let uniform = kinds.iter().all(|kind| *kind == first) && list.optional_indices.is_empty();
+                Kind::List(Box::new(if uniform { first } else { Kind::Dyn }))
             }
             Expr::Map(_) => {
                 for child in children(expression) {
@@ -83,14 +82,14 @@ impl<'a> Checker<'_, 'a> {
                 }
                 Kind::Map(Box::new(Kind::Dyn))
             }
-            Expr::Comprehension(loops) => self.repeat(loops),
+            Expr::Comprehension(expr) => self.comprehension(expr),
             Expr::Call(call) => self.call(call),
             Expr::Struct(_) | Expr::Unspecified => Kind::Dyn,
         }
     }
 
-    fn repeat(&mut self, loops: &ComprehensionExpr) -> Kind<'a> {
-        let range = self.kind(&loops.iter_range);
+    fn comprehension(&mut self, comprehension: &ComprehensionExpr) -> Kind<'a> {
+        let range = self.kind(&comprehension.iter_range);
         let item = match range {
             Kind::List(of) => *of,
             Kind::Map(_) => Kind::String,
@@ -100,16 +99,17 @@ impl<'a> Checker<'_, 'a> {
                     "expression of type '{}' cannot be range of a comprehension (must be list, map, or dynamic)",
                     other.name()
                 );
-                self.refuse(self.at, what)
+                self.error(self.at, what)
             }
         };
-        self.places.pass(&loops.iter_var, false);
-        self.local.push((loops.iter_var.clone(), item.clone()));
-        let makes_list = matches!(loops.accu_init.expr, Expr::List(_));
-        let mut parts = written_parts(&loops.loop_step);
+        self.tokens.next_token(&comprehension.iter_var, false);
+        self.local.push((comprehension.iter_var.clone(), item.clone()));
+        let makes_list = matches!(comprehension.accu_init.expr, Expr::List(_));
+        let mut parts = explicit_parts(&comprehension.loop_step);
         let filters = is_filter(&parts);
         if filters || !makes_list {
-            // One condition was written; what `exists_one` counts and `filter` keeps was not.
+            // The rule contains one condition; the counter of `exists_one` and the list of `filter` are added
+            // by the macro.
             parts.truncate(1);
         }
         let last = parts.into_iter().map(|part| self.kind(part)).last();
@@ -123,8 +123,8 @@ impl<'a> Checker<'_, 'a> {
     }
 
     fn ident(&mut self, name: &str) -> Kind<'a> {
-        let place = self.places.pass(name, false);
-        self.at = place;
+        let position = self.tokens.next_token(name, false);
+        self.at = position;
         if let Some((_, kind)) = self.local.iter().rev().find(|(local, _)| local == name) {
             return kind.clone();
         }
@@ -132,44 +132,44 @@ impl<'a> Checker<'_, 'a> {
             "self" => self.scope.this.clone(),
             "oldSelf" => self.scope.old.clone(),
             _ if name.starts_with('@') || keywords::is_type(name) => Kind::Dyn,
-            _ => self.refuse(place, format!("undeclared reference to '{name}' (in container '')")),
+            _ => self.error(position, format!("undeclared reference to '{name}' (in container '')")),
         }
     }
 
     fn select(&mut self, select: &SelectExpr) -> Kind<'a> {
-        let test = if select.test { Some(self.places.pass_call("has")) } else { None };
+        let test = if select.test { Some(self.tokens.next_call("has")) } else { None };
         let of = self.kind(&select.operand);
-        let place = self.places.pass(&select.field, true);
-        self.at = test.unwrap_or(place);
+        let position = self.tokens.next_token(&select.field, true);
+        self.at = test.unwrap_or(position);
         let kind = self.field(&of, &select.field, self.at);
         if select.test { Kind::Bool } else { kind }
     }
 
-    fn field(&mut self, of: &Kind<'a>, name: &str, place: (usize, usize)) -> Kind<'a> {
+    fn field(&mut self, of: &Kind<'a>, name: &str, position: (usize, usize)) -> Kind<'a> {
         match of {
             Kind::Dyn => Kind::Dyn,
             Kind::Map(values) => (**values).clone(),
             Kind::Optional(of) => {
                 let of = (**of).clone();
-                match self.field(&of, name, place) {
+                match self.field(&of, name, position) {
                     optional @ Kind::Optional(_) => optional,
                     kind => Kind::Optional(Box::new(kind)),
                 }
             }
             Kind::Object(fields) => match find(*fields, name) {
                 Some(kind) => kind,
-                None => self.refuse(place, format!("undefined field '{name}'")),
+                None => self.error(position, format!("undefined field '{name}'")),
             },
             other => {
                 let what = format!("type '{}' does not support field selection", other.name());
-                self.refuse(place, what)
+                self.error(position, what)
             }
         }
     }
 
     fn call(&mut self, call: &CallExpr) -> Kind<'a> {
-        if let Some(sign) = keywords::sign(&call.func_name) {
-            return self.operator(call, sign);
+        if let Some(symbol) = keywords::operator_symbol(&call.func_name) {
+            return self.operator(call, symbol);
         }
         let name = call.func_name.as_str();
         match name {
@@ -184,24 +184,24 @@ impl<'a> Checker<'_, 'a> {
             Some(IdedExpr { expr: Expr::Ident(space), .. })
                 if NAMESPACES.contains(&space.as_str()) && !self.is_local(space) =>
             {
-                self.places.pass(space, false);
+                self.tokens.next_token(space, false);
                 None
             }
             Some(target) => Some(self.kind(target)),
             None => None,
         };
-        let place = self.places.pass_call(name);
+        let position = self.tokens.next_call(name);
         let args: Vec<Kind<'_>> = call.args.iter().map(|arg| self.kind(arg)).collect();
-        self.at = place;
+        self.at = position;
         if !keywords::is_function(name) {
-            return self.refuse(place, format!("undeclared reference to '{name}' (in container '')"));
+            return self.error(position, format!("undeclared reference to '{name}' (in container '')"));
         }
-        if !keywords::fits(name, target.as_ref(), &args) {
+        if !keywords::accepts(name, target.as_ref(), &args) {
             let args: Vec<String> = args.iter().map(Kind::name).collect();
             let target = target.map(|target| format!("{}.", target.name())).unwrap_or_default();
-            return self.refuse(place, no_overload(name, &format!("{target}({})", args.join(", "))));
+            return self.error(position, no_overload(name, &format!("{target}({})", args.join(", "))));
         }
-        match keywords::gives(name) {
+        match keywords::return_type(name) {
             "bool" => Kind::Bool,
             "int" => Kind::Int,
             "string" => Kind::String,
@@ -212,32 +212,32 @@ impl<'a> Checker<'_, 'a> {
         }
     }
 
-    fn operator(&mut self, call: &CallExpr, sign: &str) -> Kind<'a> {
+    fn operator(&mut self, call: &CallExpr, symbol: &str) -> Kind<'a> {
         let mut kinds = Vec::with_capacity(call.args.len());
-        let mut place = (1, 1);
+        let mut position = (1, 1);
         for (at, arg) in call.args.iter().enumerate() {
-            // The sign stands in front of the only operand, or behind the first.
+            // The symbol precedes the only operand, or follows the first one.
             if call.args.len() == 1 {
-                place = self.places.pass(sign, false);
+                position = self.tokens.next_token(symbol, false);
             }
             let kind = self.kind(arg);
             if matches!(call.func_name.as_str(), operators::LOGICAL_AND | operators::LOGICAL_OR)
-                && !kind.is_or_may_be(&Kind::Bool)
+                && !kind.is_compatible_with(&Kind::Bool)
             {
                 let what = format!("expected type 'bool' but found '{}'", kind.name());
-                kinds.push(self.refuse(self.at, what));
+                kinds.push(self.error(self.at, what));
             } else {
                 kinds.push(kind);
             }
             if at == 0 && call.args.len() > 1 {
-                place = self.places.pass(sign, false);
+                position = self.tokens.next_token(symbol, false);
             }
         }
-        self.at = place;
-        keywords::judge(&call.func_name, &kinds).unwrap_or_else(|| {
+        self.at = position;
+        keywords::operator_result(&call.func_name, &kinds).unwrap_or_else(|| {
             let names: Vec<String> = kinds.iter().map(Kind::name).collect();
             let what = no_overload(&call.func_name, &format!("({})", names.join(", ")));
-            self.refuse(place, what)
+            self.error(position, what)
         })
     }
 
@@ -245,8 +245,8 @@ impl<'a> Checker<'_, 'a> {
         let [of, name] = call.args.as_slice() else { return Kind::Dyn };
         let of = self.kind(of);
         let Expr::Literal(LiteralValue::String(name)) = &name.expr else { return Kind::Dyn };
-        let place = self.places.pass(name.inner(), true);
-        match self.field(&of, name.inner(), place) {
+        let position = self.tokens.next_token(name.inner(), true);
+        match self.field(&of, name.inner(), position) {
             optional @ Kind::Optional(_) => optional,
             kind => Kind::Optional(Box::new(kind)),
         }
@@ -254,27 +254,27 @@ impl<'a> Checker<'_, 'a> {
 
     fn optional_map(&mut self, name: &str, target: &IdedExpr, variable: &str, body: &IdedExpr) -> Kind<'a> {
         let target = self.kind(target);
-        let place = self.places.pass_call(name);
-        let held = match target {
+        let position = self.tokens.next_call(name);
+        let contents = match target {
             Kind::Optional(of) => *of,
             Kind::Dyn => Kind::Dyn,
             other => {
                 let applied = format!("{}.()", other.name());
-                self.refuse(place, no_overload("hasValue", &applied));
-                self.refuse(place, no_overload("value", &applied))
+                self.error(position, no_overload("hasValue", &applied));
+                self.error(position, no_overload("value", &applied))
             }
         };
-        self.places.pass(variable, false);
-        self.local.push((variable.to_owned(), held));
-        let made = self.kind(body);
+        self.tokens.next_token(variable, false);
+        self.local.push((variable.to_owned(), contents));
+        let result = self.kind(body);
         self.local.pop();
-        self.at = place;
-        match (name, made) {
-            ("optMap", made) => Kind::Optional(Box::new(made)),
-            (_, made @ (Kind::Optional(_) | Kind::Dyn)) => made,
-            (_, made) => {
-                let applied = format!("(bool, {}, optional_type(dyn))", made.name());
-                self.refuse(place, no_overload(operators::CONDITIONAL, &applied))
+        self.at = position;
+        match (name, result) {
+            ("optMap", result) => Kind::Optional(Box::new(result)),
+            (_, result @ (Kind::Optional(_) | Kind::Dyn)) => result,
+            (_, result) => {
+                let applied = format!("(bool, {}, optional_type(dyn))", result.name());
+                self.error(position, no_overload(operators::CONDITIONAL, &applied))
             }
         }
     }
@@ -292,11 +292,11 @@ impl<'a> Checker<'_, 'a> {
         self.local.iter().any(|(local, _)| local == name)
     }
 
-    fn refuse(&mut self, place: (usize, usize), what: String) -> Kind<'a> {
-        if self.wrong.len() < MAX_ERRORS {
-            self.wrong.push((place, what));
+    fn error(&mut self, position: (usize, usize), what: String) -> Kind<'a> {
+        if self.errors.len() < MAX_ERRORS {
+            self.errors.push((position, what));
         } else {
-            self.left_out += 1;
+            self.truncated += 1;
         }
         Kind::Dyn
     }
@@ -323,28 +323,28 @@ fn find<'a>(fields: Fields<'a>, name: &str) -> Option<Kind<'a>> {
     (escape(&field).as_deref() == Some(name)).then(|| Kind::of(of))
 }
 
-/// The field that a rule may call so, if any is called so.
+/// Returns the field name for an escaped name.
 fn unescape(name: &str) -> String {
     let reserved = name.strip_prefix("__").and_then(|name| name.strip_suffix("__"));
     if let Some(reserved) = reserved.filter(|reserved| escape(reserved).as_deref() == Some(name)) {
         return reserved.to_owned();
     }
-    let signs = [("__dot__", "."), ("__dash__", "-"), ("__slash__", "/"), ("__underscores__", "__")];
+    let escapes = [("__dot__", "."), ("__dash__", "-"), ("__slash__", "/"), ("__underscores__", "__")];
     let mut field = String::with_capacity(name.len());
     let mut rest = name;
     while let Some(letter) = rest.chars().next() {
-        let sign = signs.iter().find(|(escaped, _)| rest.starts_with(escaped));
-        let (length, written) =
-            sign.map_or((letter.len_utf8(), None), |(escaped, sign)| (escaped.len(), Some(*sign)));
-        let (piece, behind) = rest.split_at(length);
-        field.push_str(written.unwrap_or(piece));
-        rest = behind;
+        let entry = escapes.iter().find(|(escaped, _)| rest.starts_with(escaped));
+        let (length, character) =
+            entry.map_or((letter.len_utf8(), None), |(escaped, entry)| (escaped.len(), Some(*entry)));
+        let (piece, after) = rest.split_at(length);
+        field.push_str(character.unwrap_or(piece));
+        rest = after;
     }
     field
 }
 
-/// How a literal looks among the tokens.
-fn written_literal(literal: &LiteralValue) -> String {
+/// Returns the token of a literal.
+fn literal_token(literal: &LiteralValue) -> String {
     match literal {
         LiteralValue::Boolean(flag) => flag.inner().to_string(),
         LiteralValue::Int(whole) => whole.inner().to_string(),
@@ -366,23 +366,23 @@ fn literal_kind<'a>(literal: &LiteralValue) -> Kind<'a> {
     }
 }
 
-/// What of a loop's step was written, not made by the macro: whatever does not use the loop's result. A loop inside has a
-/// result of its own.
-fn written_parts(step: &IdedExpr) -> Vec<&IdedExpr> {
+/// Returns the parts of a loop step that the rule contains, without those added by the macro: the parts that
+/// do not use the accumulator. A nested loop has its own accumulator.
+fn explicit_parts(step: &IdedExpr) -> Vec<&IdedExpr> {
     match &step.expr {
         Expr::Ident(name) if name == "@result" => Vec::new(),
         Expr::Comprehension(_) => vec![step],
         _ if !mentions(step, "@result") => vec![step],
-        _ => children(step).into_iter().flat_map(written_parts).collect(),
+        _ => children(step).into_iter().flat_map(explicit_parts).collect(),
     }
 }
 
-/// Whether a loop keeps its entries as they are: then the list it makes names what was written before the condition, the
-/// variable. Numbers grow along the text.
+/// Whether a loop returns its entries unchanged: the list in its step then refers to the variable, which
+/// precedes the condition. Ids increase along the text.
 fn is_filter(parts: &[&IdedExpr]) -> bool {
     match parts {
         [condition, IdedExpr { expr: Expr::List(list), .. }] => {
-            list.elements.first().is_some_and(|kept| kept.id < condition.id)
+            list.elements.first().is_some_and(|entry| entry.id < condition.id)
         }
         _ => false,
     }

@@ -1,4 +1,4 @@
-//! Quantities in rules, `quantity('1Gi')`: what can be done with the amounts that a server knows.
+//! Quantities in rules: `quantity('1Gi')` and its methods.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -6,49 +6,49 @@ use std::sync::Arc;
 use kube_cel::cel::objects::Opaque;
 use kube_cel::cel::{ExecutionError, Value as Cel};
 
-use super::super::budget::{Answer, Meter, UNIT, size};
+use super::super::budget::{EvalResult, Meter, UNIT, size};
 use crate::text::Quantity;
 
-/// An amount as a value of the language. Two are the same if neither is greater.
+/// A quantity as a CEL value; two are equal if neither is greater.
 #[derive(Debug)]
-pub(super) struct Amount(Quantity);
+pub(super) struct QuantityValue(Quantity);
 
-impl PartialEq for Amount {
+impl PartialEq for QuantityValue {
     fn eq(&self, other: &Self) -> bool {
         self.0.order(&other.0).is_eq()
     }
 }
 
-impl Eq for Amount {}
+impl Eq for QuantityValue {}
 
-impl Opaque for Amount {
+impl Opaque for QuantityValue {
     fn runtime_type_name(&self) -> &'static str {
         "kubernetes.Quantity"
     }
 }
 
-/// What a function makes of amounts; none if it is not about them.
-pub(super) fn call(meter: &mut Meter, name: &str, args: &[Cel]) -> Option<Answer> {
+/// Calls a function of quantities; `None` if the function is another one.
+pub(super) fn call(meter: &mut Meter, name: &str, args: &[Cel]) -> Option<EvalResult> {
     match (name, args) {
         ("quantity" | "isQuantity", [Cel::String(text)]) => Some(read(meter, name, text)),
         (_, [of, rest @ ..]) => {
-            let answer = answer(name, amount(of)?, rest)?;
-            Some(meter.pay(UNIT).and(answer.map_err(Into::into)))
+            let result = method(name, quantity(of)?, rest)?;
+            Some(meter.charge(UNIT).and(result.map_err(Into::into)))
         }
         _ => None,
     }
 }
 
-fn read(meter: &mut Meter, name: &str, text: &str) -> Answer {
-    meter.pay(size(text.len()).saturating_add(UNIT))?;
+fn read(meter: &mut Meter, name: &str, text: &str) -> EvalResult {
+    meter.charge(size(text.len()).saturating_add(UNIT))?;
     match (name, Quantity::parse(text)) {
         ("isQuantity", read) => Ok(Cel::Bool(read.is_ok())),
-        (_, Ok(amount)) => Ok(made(amount)),
+        (_, Ok(quantity)) => Ok(to_cel(quantity)),
         (_, Err(why)) => Err(ExecutionError::function_error("quantity", why).into()),
     }
 }
 
-fn answer(name: &str, of: &Quantity, rest: &[Cel]) -> Option<Result<Cel, ExecutionError>> {
+fn method(name: &str, of: &Quantity, rest: &[Cel]) -> Option<Result<Cel, ExecutionError>> {
     let value = match (name, rest) {
         ("sign", []) => Cel::Int(number(of.order(&Quantity::from(0)))),
         ("isInteger", []) => Cel::Bool(of.as_integer().is_some()),
@@ -59,25 +59,25 @@ fn answer(name: &str, of: &Quantity, rest: &[Cel]) -> Option<Result<Cel, Executi
             }
         },
         ("asApproximateFloat", []) => Cel::Float(of.approximate()),
-        ("isGreaterThan", [other]) => Cel::Bool(of.order(amount(other)?).is_gt()),
-        ("isLessThan", [other]) => Cel::Bool(of.order(amount(other)?).is_lt()),
-        ("compareTo", [other]) => Cel::Int(number(of.order(amount(other)?))),
-        ("add", [Cel::Int(other)]) => made(of.plus(&Quantity::from(*other))),
-        ("add", [other]) => made(of.plus(amount(other)?)),
-        ("sub", [Cel::Int(other)]) => made(of.plus(&Quantity::from(*other).negative())),
-        ("sub", [other]) => made(of.plus(&amount(other)?.negative())),
+        ("isGreaterThan", [other]) => Cel::Bool(of.order(quantity(other)?).is_gt()),
+        ("isLessThan", [other]) => Cel::Bool(of.order(quantity(other)?).is_lt()),
+        ("compareTo", [other]) => Cel::Int(number(of.order(quantity(other)?))),
+        ("add", [Cel::Int(other)]) => to_cel(of.plus(&Quantity::from(*other))),
+        ("add", [other]) => to_cel(of.plus(quantity(other)?)),
+        ("sub", [Cel::Int(other)]) => to_cel(of.plus(&Quantity::from(*other).negative())),
+        ("sub", [other]) => to_cel(of.plus(&quantity(other)?.negative())),
         _ => return None,
     };
     Some(Ok(value))
 }
 
-fn amount(value: &Cel) -> Option<&Quantity> {
+fn quantity(value: &Cel) -> Option<&Quantity> {
     let Cel::Opaque(opaque) = value else { return None };
-    opaque.downcast_ref::<Amount>().map(|amount| &amount.0)
+    opaque.downcast_ref::<QuantityValue>().map(|quantity| &quantity.0)
 }
 
-fn made(amount: Quantity) -> Cel {
-    Cel::Opaque(Arc::new(Amount(amount)))
+fn to_cel(quantity: Quantity) -> Cel {
+    Cel::Opaque(Arc::new(QuantityValue(quantity)))
 }
 
 fn number(order: Ordering) -> i64 {

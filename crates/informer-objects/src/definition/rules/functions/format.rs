@@ -1,52 +1,52 @@
-//! Values as texts: `string(…)` and `'%s'.format([…])`, as Go writes them.
+//! Text of values: `string(…)` and `'%s'.format([…])`, as in Go.
 //!
-//! Inside of lists and maps, texts are quoted, times and durations are written as they are made, and maps are sorted. Numbers
-//! with `%f` and `%e` have the look that people in the United States give them, as on a real server.
+//! Inside lists and maps, strings are quoted, times and durations are written as calls of their constructors,
+//! and maps are sorted. Numbers with `%f` and `%e` have the format of American English, as in kube-apiserver.
 
 use kube_cel::cel::objects::Key;
 use kube_cel::cel::{ExecutionError, Value as Cel};
 use serde_json::Value;
 
 use super::super::budget::{EvalAbort, Meter, UNIT, size};
-use super::amounts::Amount;
+use super::amounts::QuantityValue;
 use crate::text::{quoted, shown};
 
-/// No float has more digits behind the point than this; the rest are zeros.
-const DIGITS: usize = 1_100;
-/// How many digits are written if nobody says.
+/// The maximum number of decimals of a float; further ones are zeros.
+const MAX_DECIMALS: usize = 1_100;
+/// The default number of decimals.
 const PRECISION: usize = 6;
-/// A real server counts digits in two bytes.
-const PRECISIONS: usize = 1 << 16;
+/// The modulus of precisions: kube-apiserver stores them in two bytes.
+const PRECISION_MODULUS: usize = 1 << 16;
 
 const SUPERSCRIPT: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
 
-/// Fills the values into a text.
+/// Replaces the clauses of a text by values.
 pub(super) fn format(meter: &mut Meter, of: &str, args: &[Cel]) -> Result<String, EvalAbort> {
-    meter.pay(size(of.len()).saturating_add(UNIT))?;
+    meter.charge(size(of.len()).saturating_add(UNIT))?;
     let mut out = String::with_capacity(of.len());
     let mut next = 0;
     let mut rest = of;
-    while let Some((before, behind)) = rest.split_once('%') {
+    while let Some((before, after)) = rest.split_once('%') {
         out.push_str(before);
-        if let Some(behind) = behind.strip_prefix('%') {
+        if let Some(after) = after.strip_prefix('%') {
             out.push('%');
-            rest = behind;
+            rest = after;
             continue;
         }
-        let arg = args.get(next).ok_or_else(|| wrong(&format!("index {next} out of range")))?;
+        let arg = args.get(next).ok_or_else(|| format_error(&format!("index {next} out of range")))?;
         next += 1;
-        let (precision, behind) = precision(behind)?;
-        let Some(clause) = behind.chars().next() else { return Err(wrong("unexpected end of string")) };
+        let (precision, after) = precision(after)?;
+        let Some(clause) = after.chars().next() else { return Err(format_error("unexpected end of string")) };
         let text = fill(meter, clause, precision, arg)?;
-        meter.pay(size(text.len()))?;
+        meter.charge(size(text.len()))?;
         out.push_str(&text);
-        rest = behind.get(clause.len_utf8()..).unwrap_or_default();
+        rest = after.get(clause.len_utf8()..).unwrap_or_default();
     }
     out.push_str(rest);
     Ok(out)
 }
 
-/// Whether `string(…)` of a value is made here.
+/// Whether `string(…)` of a value is implemented here.
 pub(super) fn has_text(value: &Cel) -> bool {
     matches!(
         value,
@@ -54,8 +54,8 @@ pub(super) fn has_text(value: &Cel) -> bool {
     )
 }
 
-/// The text of a single value.
-pub(super) fn written(value: &Cel) -> Result<String, ExecutionError> {
+/// Returns the text of a single value.
+pub(super) fn to_text(value: &Cel) -> Result<String, ExecutionError> {
     let failed = |why: &str| Err(ExecutionError::function_error("string", why));
     Ok(match value {
         Cel::String(text) => text.to_string(),
@@ -78,7 +78,7 @@ pub(super) fn written(value: &Cel) -> Result<String, ExecutionError> {
             };
             format!("{seconds}{point}{fraction}{zone}")
         }
-        Cel::Duration(length) => format!("{}s", seconds(length)),
+        Cel::Duration(duration) => format!("{}s", seconds(duration)),
         Cel::Bytes(bytes) => match str::from_utf8(bytes) {
             Ok(text) => text.to_owned(),
             Err(_) => return failed("invalid UTF-8 in bytes, cannot convert to string"),
@@ -93,10 +93,10 @@ pub(super) fn written(value: &Cel) -> Result<String, ExecutionError> {
     })
 }
 
-/// How many digits are asked for, and what is left to read.
+/// Parses the precision and returns the rest of the clause.
 fn precision(text: &str) -> Result<(Option<usize>, &str), EvalAbort> {
     let failed = |why: &str| {
-        wrong(&format!("could not parse formatting clause: error while parsing precision: {why}"))
+        format_error(&format!("could not parse formatting clause: error while parsing precision: {why}"))
     };
     let Some(digits) = text.strip_prefix('.') else { return Ok((None, text)) };
     let Some(end) = digits.find(|letter: char| !letter.is_ascii_digit()) else {
@@ -110,47 +110,50 @@ fn precision(text: &str) -> Result<(Option<usize>, &str), EvalAbort> {
             quoted(digits)
         ))
     };
-    let asked: i64 = digits.parse().map_err(failed)?;
-    Ok((usize::try_from(asked).ok(), rest))
+    let precision: i64 = digits.parse().map_err(failed)?;
+    Ok((usize::try_from(precision).ok(), rest))
 }
 
-/// One value in the form that its clause asks for.
+/// Formats one value by its clause.
 fn fill(meter: &mut Meter, clause: char, precision: Option<usize>, value: &Cel) -> Result<String, EvalAbort> {
-    let precision = precision.unwrap_or(PRECISION) % PRECISIONS;
-    meter.pay_whole(value)?;
-    let refused =
-        |what: &str| Err(wrong(&format!("error during formatting: {what}, was given {}", type_name(value))));
+    let precision = precision.unwrap_or(PRECISION) % PRECISION_MODULUS;
+    meter.charge_value(value)?;
+    let type_error = |what: &str| {
+        Err(format_error(&format!("error during formatting: {what}, was given {}", type_name(value))))
+    };
     match (clause, value) {
-        ('s', _) => nested(value, false).map_err(|error| wrong(&format!("error during formatting: {error}"))),
+        ('s', _) => {
+            nested(value, false).map_err(|error| format_error(&format!("error during formatting: {error}")))
+        }
         ('d' | 'b' | 'o' | 'x' | 'X', Cel::Int(number)) => {
             let sign = if *number < 0 { "-" } else { "" };
-            Ok(format!("{sign}{}", based(clause, number.unsigned_abs())))
+            Ok(format!("{sign}{}", in_base(clause, number.unsigned_abs())))
         }
-        ('d' | 'b' | 'o' | 'x' | 'X', Cel::UInt(number)) => Ok(based(clause, *number)),
+        ('d' | 'b' | 'o' | 'x' | 'X', Cel::UInt(number)) => Ok(in_base(clause, *number)),
         ('b', Cel::Bool(flag)) => Ok(u8::from(*flag).to_string()),
         ('x' | 'X', Cel::String(text)) => Ok(hex(clause, text.as_bytes())),
         ('x' | 'X', Cel::Bytes(bytes)) => Ok(hex(clause, bytes)),
         ('f' | 'e', _) => {
             let Some(number) = float(value) else {
                 let name = if clause == 'f' { "fixed-point" } else { "scientific" };
-                return refused(&format!("{name} clause can only be used on doubles"));
+                return type_error(&format!("{name} clause can only be used on doubles"));
             };
-            meter.pay(size(precision))?;
+            meter.charge(size(precision))?;
             Ok(if clause == 'f' { fixed(number, precision) } else { scientific(number, precision) })
         }
-        ('d', _) => refused("decimal clause can only be used on integers"),
-        ('b', _) => refused("only integers and bools can be formatted as binary"),
-        ('o', _) => refused("octal clause can only be used on integers"),
-        ('x' | 'X', _) => refused("only integers, byte buffers, and strings can be formatted as hex"),
-        _ => Err(wrong(&format!(
+        ('d', _) => type_error("decimal clause can only be used on integers"),
+        ('b', _) => type_error("only integers and bools can be formatted as binary"),
+        ('o', _) => type_error("octal clause can only be used on integers"),
+        ('x' | 'X', _) => type_error("only integers, byte buffers, and strings can be formatted as hex"),
+        _ => Err(format_error(&format!(
             "could not parse formatting clause: unrecognized formatting clause \"{clause}\""
         ))),
     }
 }
 
-/// A value as `%s` writes it, by itself or inside another one.
+/// Returns a value as `%s` writes it, alone or inside another one.
 fn nested(value: &Cel, inside: bool) -> Result<String, String> {
-    let plain = |value: &Cel| match written(value) {
+    let plain = |value: &Cel| match to_text(value) {
         Err(ExecutionError::FunctionError { message, .. }) if matches!(value, Cel::Bytes(_)) => {
             Err(format!("could not convert argument {} to string", quoted(&message)))
         }
@@ -186,7 +189,7 @@ fn nested(value: &Cel, inside: bool) -> Result<String, String> {
     })
 }
 
-/// A number, or one of the texts that stand for one.
+/// Returns a number, also from the texts of non-finite numbers.
 fn float(value: &Cel) -> Option<f64> {
     match value {
         Cel::Float(number) => Some(*number),
@@ -200,7 +203,7 @@ fn float(value: &Cel) -> Option<f64> {
     }
 }
 
-fn based(clause: char, number: u64) -> String {
+fn in_base(clause: char, number: u64) -> String {
     match clause {
         'b' => format!("{number:b}"),
         'o' => format!("{number:o}"),
@@ -215,12 +218,12 @@ fn hex(clause: char, bytes: &[u8]) -> String {
     bytes.iter().map(digits).collect()
 }
 
-/// `1,234.50`.
+/// Returns a number with thousands separators, `1,234.50`.
 fn fixed(number: f64, precision: usize) -> String {
     if !number.is_finite() {
-        return endless(number);
+        return non_finite(number);
     }
-    let text = format!("{:.*}", precision.min(DIGITS), number.abs());
+    let text = format!("{:.*}", precision.min(MAX_DECIMALS), number.abs());
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
     let mut out = sign(number, "").to_owned();
     for (at, digit) in whole.chars().enumerate() {
@@ -237,7 +240,8 @@ fn fixed(number: f64, precision: usize) -> String {
     out
 }
 
-/// `1.234500×10⁰³`, at least so wide: there, the number that is asked for means that.
+/// Returns a number in scientific notation, `1.234500×10⁰³`; the requested precision is its minimum width, as
+/// in kube-apiserver.
 fn scientific(number: f64, width: usize) -> String {
     let text = if number.is_finite() {
         let text = format!("{:.PRECISION$e}", number.abs());
@@ -248,12 +252,12 @@ fn scientific(number: f64, width: usize) -> String {
         let raised: String = raised.collect();
         format!("{}{digits}×10{minus}{raised}", sign(number, ""))
     } else {
-        endless(number)
+        non_finite(number)
     };
     format!("{}{text}", " ".repeat(width.saturating_sub(text.chars().count())))
 }
 
-fn endless(number: f64) -> String {
+fn non_finite(number: f64) -> String {
     if number.is_nan() { "NaN".to_owned() } else { format!("{}∞", sign(number, "")) }
 }
 
@@ -261,12 +265,12 @@ fn sign(number: f64, positive: &'static str) -> &'static str {
     if number < 0.0 { "-" } else { positive }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "a real server counts in floats, too")]
-fn seconds(length: &chrono::Duration) -> f64 {
-    length.num_seconds() as f64 + f64::from(length.subsec_nanos()) / 1e9
+#[allow(clippy::cast_precision_loss, reason = "kube-apiserver uses floats too")]
+fn seconds(duration: &chrono::Duration) -> f64 {
+    duration.num_seconds() as f64 + f64::from(duration.subsec_nanos()) / 1e9
 }
 
-fn wrong(why: &str) -> EvalAbort {
+fn format_error(why: &str) -> EvalAbort {
     ExecutionError::function_error("format", why).into()
 }
 
@@ -283,7 +287,7 @@ pub(super) fn type_name(value: &Cel) -> &'static str {
         Cel::Null => "null_type",
         Cel::Duration(_) => "google.protobuf.Duration",
         Cel::Timestamp(_) => "google.protobuf.Timestamp",
-        Cel::Opaque(of) if of.downcast_ref::<Amount>().is_some() => "kubernetes.Quantity",
+        Cel::Opaque(of) if of.downcast_ref::<QuantityValue>().is_some() => "kubernetes.Quantity",
         _ => "",
     }
 }

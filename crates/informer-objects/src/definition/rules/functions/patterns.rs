@@ -1,11 +1,12 @@
-//! Patterns as a real server reads them, in the words of our library.
+//! Translation of Go patterns for the `regex` crate.
 //!
-//! There, `\w`, `\d`, `\s` and `\b` know ASCII only, sets cannot be nested or intersected, and `\Q…\E` quotes.
+//! In Go, `\w`, `\d`, `\s` and `\b` match ASCII only, character classes cannot be nested or intersected, and
+//! `\Q…\E` quotes.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// The same pattern for our library.
+/// Translates a pattern.
 pub(super) fn translated(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len());
     let mut letters = pattern.chars().peekable();
@@ -19,7 +20,7 @@ pub(super) fn translated(pattern: &str) -> String {
     out
 }
 
-/// What stands behind a backslash.
+/// Translates an escape after its backslash.
 fn escape(letters: &mut Peekable<Chars<'_>>, out: &mut String) {
     match letters.next() {
         Some('b') => out.push_str(r"(?-u:\b)"),
@@ -32,15 +33,15 @@ fn escape(letters: &mut Peekable<Chars<'_>>, out: &mut String) {
                 out.push_str(&regex::escape(letter.encode_utf8(&mut [0; 4])));
             }
         }
-        // Word boundaries in our library.
+        // In the `regex` crate, these escapes are word boundaries.
         Some(letter @ ('<' | '>')) => out.push(letter),
-        Some(letter) => known(letter, out),
+        Some(letter) => class_escape(letter, out),
         None => out.push('\\'),
     }
 }
 
-/// A backslash and a letter, inside a set or not.
-fn known(letter: char, out: &mut String) {
+/// Translates an escape that is allowed inside and outside character classes.
+fn class_escape(letter: char, out: &mut String) {
     match letter {
         'd' => out.push_str("[0-9]"),
         'D' => out.push_str("[^0-9]"),
@@ -52,7 +53,7 @@ fn known(letter: char, out: &mut String) {
     }
 }
 
-/// A set of letters, up to its end.
+/// Translates a character class up to its end.
 fn set(letters: &mut Peekable<Chars<'_>>, out: &mut String) {
     out.push('[');
     if letters.next_if_eq(&'^').is_some() {
@@ -73,7 +74,7 @@ fn set(letters: &mut Peekable<Chars<'_>>, out: &mut String) {
                 None => out.push_str(r"\["),
             },
             '\\' => match letters.next() {
-                Some(letter) => known(letter, out),
+                Some(letter) => class_escape(letter, out),
                 None => out.push('\\'),
             },
             '-' if after_dash => out.push_str(r"\-"),
@@ -84,7 +85,7 @@ fn set(letters: &mut Peekable<Chars<'_>>, out: &mut String) {
     }
 }
 
-/// The rest of `[:alpha:]`, if that stands here.
+/// Reads the rest of `[:alpha:]`, if there is one.
 fn class(letters: &mut Peekable<Chars<'_>>) -> Option<String> {
     let rest: String = letters.clone().take(12).collect();
     let (name, _) = rest.strip_prefix(':')?.split_once(":]")?;

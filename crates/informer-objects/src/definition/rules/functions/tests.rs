@@ -1,22 +1,22 @@
-//! Functions that the library got wrong, or did not survive.
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+//! Functions that the library implements incorrectly or panics in.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use serde_json::{Value, json};
 
 use super::super::{Programs, check};
 use crate::schema::Structural;
 
-/// What a rule says about a value, and about the value before it.
-fn judged(properties: &Value, rule: &Value, value: &Value, old: Option<&Value>) -> Vec<String> {
+/// Returns the messages of a rule for a value and its previous value.
+fn messages(properties: &Value, rule: &Value, value: &Value, old: Option<&Value>) -> Vec<String> {
     let schema = json!({"type": "object", "properties": properties, "x-kubernetes-validations": [rule]});
     let schema = Structural::read(&schema);
     let causes = check(&schema, &Programs::of(&schema), value, old, "");
     causes.into_iter().map(|cause| cause.message).collect()
 }
 
-/// Whether a rule holds; anything else than yes and no is an error in the test.
-fn holds(properties: &Value, rule: &str, value: &Value, old: Option<&Value>) -> bool {
-    match judged(properties, &json!({"rule": rule, "message": "no"}), value, old).as_slice() {
+/// Whether a rule is satisfied; any other result is an error in the test.
+fn is_satisfied(properties: &Value, rule: &str, value: &Value, old: Option<&Value>) -> bool {
+    match messages(properties, &json!({"rule": rule, "message": "no"}), value, old).as_slice() {
         [] => true,
         [one] if one.ends_with(": no") => false,
         other => panic!("{rule}: {other:?}"),
@@ -25,11 +25,11 @@ fn holds(properties: &Value, rule: &str, value: &Value, old: Option<&Value>) -> 
 
 fn message(properties: &Value, expression: &str, value: &Value) -> String {
     let rule = json!({"rule": "false", "message": "none", "messageExpression": expression});
-    let said = judged(properties, &rule, value, None);
-    said.first().and_then(|said| said.strip_prefix("Invalid value: ")).unwrap_or_default().to_owned()
+    let messages = self::messages(properties, &rule, value, None);
+    messages.first().and_then(|text| text.strip_prefix("Invalid value: ")).unwrap_or_default().to_owned()
 }
 
-/// The library multiplied quantities until they overflowed, so `1e39` ended the thread that rules run on.
+/// The library multiplied quantities until they overflowed, so `1e39` panicked.
 #[test]
 fn quantities_of_any_size_compare() {
     let properties = json!({"a": {"type": "string"}});
@@ -50,43 +50,43 @@ fn quantities_of_any_size_compare() {
         ("isQuantity(self.a)", "1.2.3", false),
         ("semver(self.a).compareTo(semver('1.2.2')) == 1", "1.2.3", true),
     ] {
-        assert_eq!(holds(&properties, rule, &json!({"a": a}), None), expected, "{rule}: {a}");
+        assert_eq!(is_satisfied(&properties, rule, &json!({"a": a}), None), expected, "{rule}: {a}");
     }
     let rule = json!({"rule": "quantity(self.a).sign() == 1"});
-    let said = judged(&properties, &rule, &json!({"a": "1Mm"}), None);
+    let actual = messages(&properties, &rule, &json!({"a": "1Mm"}), None);
     assert_eq!(
-        said,
+        actual,
         [
             "Invalid value: \"object\": unable to parse quantity's suffix evaluating rule: quantity(self.a).sign() == 1"
         ]
     );
 }
 
-/// The library added numbers without looking whether the sum fits.
+/// The library did not check sums for overflow.
 #[test]
-fn sums_that_do_not_fit_are_errors() {
+fn overflowing_sums_are_errors() {
     let properties = json!({"l": {"type": "array", "items": {"type": "integer"}}});
     let rule = "[9223372036854775807, self.l[0]].sum() > 0";
-    let said = judged(&properties, &json!({"rule": rule}), &json!({"l": [1]}), None);
-    assert_eq!(said, [format!("Invalid value: \"object\": integer overflow evaluating rule: {rule}")]);
-    assert!(holds(
+    let actual = messages(&properties, &json!({"rule": rule}), &json!({"l": [1]}), None);
+    assert_eq!(actual, [format!("Invalid value: \"object\": integer overflow evaluating rule: {rule}")]);
+    assert!(is_satisfied(
         &properties,
         "self.l.sum() == 6 && [1.5, 2.0].sum() == 3.5",
         &json!({"l": [1, 2, 3]}),
         None
     ));
-    assert!(holds(&properties, "self.l.sum() == 0", &json!({"l": []}), None));
+    assert!(is_satisfied(&properties, "self.l.sum() == 0", &json!({"l": []}), None));
     let rule = "[18446744073709551615u, 1u].sum() > 0u";
-    let said = judged(&properties, &json!({"rule": rule}), &json!({"l": [1]}), None);
+    let actual = messages(&properties, &json!({"rule": rule}), &json!({"l": [1]}), None);
     assert_eq!(
-        said,
+        actual,
         [format!("Invalid value: \"object\": unsigned integer overflow evaluating rule: {rule}")]
     );
 }
 
-/// More digits than two bytes count ended the thread that rules run on.
+/// More digits than fit into two bytes caused a panic.
 #[test]
-fn any_number_of_digits_can_be_asked_for() {
+fn any_precision_is_accepted() {
     let properties = json!({"f": {"type": "number"}});
     for rule in [
         "'%.65536f'.format([self.f]) == '2'",
@@ -94,13 +94,13 @@ fn any_number_of_digits_can_be_asked_for() {
         "'%.2000f'.format([self.f]).size() == 2002",
         "'%.65537e'.format([self.f]) == '1.500000×10⁰⁰'",
     ] {
-        assert!(holds(&properties, rule, &json!({"f": 1.5}), None), "{rule}");
+        assert!(is_satisfied(&properties, rule, &json!({"f": 1.5}), None), "{rule}");
     }
 }
 
-/// Messages showed Rust's own view of times and durations, and maps in any order.
+/// Messages contained Rust's debug output of times and durations, and maps in random order.
 #[test]
-fn values_are_written_as_go_writes_them() {
+fn values_are_formatted_as_by_go() {
     let properties = json!({
         "m": {"type": "object", "additionalProperties": {"type": "string"}},
         "d": {"type": "string", "format": "duration"},
@@ -134,18 +134,18 @@ fn values_are_written_as_go_writes_them() {
     ] {
         assert_eq!(message(&properties, expression, &value), expected, "{expression}");
     }
-    let said = judged(&properties, &json!({"rule": "'%d'.format([self.d]) == ''"}), &value, None);
+    let actual = messages(&properties, &json!({"rule": "'%d'.format([self.d]) == ''"}), &value, None);
     assert_eq!(
-        said,
+        actual,
         [
             "Invalid value: \"object\": error during formatting: decimal clause can only be used on integers, was given google.protobuf.Duration evaluating rule: '%d'.format([self.d]) == ''"
         ]
     );
 }
 
-/// Lists were compared and added in order, whatever their type.
+/// Lists were compared and added in order, whatever their list type.
 #[test]
-fn sets_and_maps_of_lists_have_no_order() {
+fn set_and_map_lists_are_unordered() {
     let texts = json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}});
     let entries = json!({
         "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k", "n"],
@@ -187,13 +187,13 @@ fn sets_and_maps_of_lists_have_no_order() {
         ("(self.m + oldSelf.m)[0].v == ['z'] && (self.m + oldSelf.m)[2].n == 2", &other, true),
         ("self.s.map(x, x) == oldSelf.s.map(x, x)", &old, false),
     ] {
-        assert_eq!(holds(&properties, rule, &value, Some(old)), expected, "{rule}");
+        assert_eq!(is_satisfied(&properties, rule, &value, Some(old)), expected, "{rule}");
     }
 }
 
-/// A field that is null counted as there, so rules looked at what is not there.
+/// A null field counted as present, so rules accessed absent values.
 #[test]
-fn a_null_field_is_not_there() {
+fn null_field_is_absent() {
     let properties = json!({
         "o": {"type": "object", "properties": {"n": {"type": "string", "nullable": true}}},
         "m": {"type": "object", "additionalProperties": {"type": "string", "nullable": true}},
@@ -204,15 +204,15 @@ fn a_null_field_is_not_there() {
         ("self.o.?n.hasValue()", false),
         ("has(self.m.n) && self.m.n == null", true),
     ] {
-        assert_eq!(holds(&properties, rule, &value, None), expected, "{rule}");
+        assert_eq!(is_satisfied(&properties, rule, &value, None), expected, "{rule}");
     }
-    let said = judged(&properties, &json!({"rule": "self.o.n == 'a'"}), &value, None);
-    assert_eq!(said, ["Invalid value: \"object\": no such key: n evaluating rule: self.o.n == 'a'"]);
+    let actual = messages(&properties, &json!({"rule": "self.o.n == 'a'"}), &value, None);
+    assert_eq!(actual, ["Invalid value: \"object\": no such key: n evaluating rule: self.o.n == 'a'"]);
 }
 
-/// Letters, digits and spaces of all languages counted as such, and sets of letters had operators.
+/// Character classes matched Unicode, and character sets had operators.
 #[test]
-fn patterns_are_those_of_go() {
+fn patterns_match_as_in_go() {
     let properties = json!({"s": {"type": "string"}});
     for (text, pattern, expected) in [
         ("é", r"^\w+$", false),
@@ -240,9 +240,13 @@ fn patterns_are_those_of_go() {
         ("Ω", r"^\p{Greek}$", true),
     ] {
         let rule = format!("self.s.matches(r'{pattern}')");
-        assert_eq!(holds(&properties, &rule, &json!({"s": text}), None), expected, "{rule} on {text:?}");
+        assert_eq!(
+            is_satisfied(&properties, &rule, &json!({"s": text}), None),
+            expected,
+            "{rule} on {text:?}"
+        );
     }
     for rule in [r"self.s.find('\\w+') == 'b'", r"self.s.findAll('\\w') == ['b', 'd']"] {
-        assert!(holds(&properties, rule, &json!({"s": "ébé.d"}), None), "{rule}");
+        assert!(is_satisfied(&properties, rule, &json!({"s": "ébé.d"}), None), "{rule}");
     }
 }

@@ -1,7 +1,7 @@
-//! Lists that are sets, or maps by some of their fields.
+//! Lists with the identity of sets, or of maps by some of their fields.
 //!
-//! The language knows one kind of list, so what else a list is stands beside it, found by its place in memory. What is known
-//! is also held, so that no other list comes to stand there.
+//! CEL has only one type of list, so the list type is stored separately, by the address of the list. A known
+//! list is kept alive, so that its address is not reused.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,42 +12,42 @@ use kube_cel::cel::objects::{Key, KeyRef};
 use super::super::budget::{EvalAbort, Meter, UNIT, length, size};
 use super::equal;
 
-/// What a list is besides a list.
+/// The identity of entries of a list.
 #[derive(Debug, Clone)]
-pub(crate) enum Entries {
+pub(crate) enum ListIdentity {
     Set,
-    /// By these fields of its entries.
+    /// Entries are identified by these fields.
     Map(Arc<Vec<String>>),
 }
 
-/// What is known of lists.
+/// The known list types.
 #[derive(Debug, Default)]
-pub(crate) struct Kinds(HashMap<usize, (Arc<Vec<Cel>>, Entries)>);
+pub(crate) struct ListTypes(HashMap<usize, (Arc<Vec<Cel>>, ListIdentity)>);
 
-impl Kinds {
-    pub(crate) fn insert(&mut self, list: &Arc<Vec<Cel>>, entries: Entries) {
-        self.0.insert(place(list), (list.clone(), entries));
+impl ListTypes {
+    pub(crate) fn insert(&mut self, list: &Arc<Vec<Cel>>, entries: ListIdentity) {
+        self.0.insert(address(list), (list.clone(), entries));
     }
 }
 
-/// What is known while a rule runs: of what it was given, and of what it made of that.
+/// The list types known during an evaluation: those of its input and of lists derived from it.
 #[derive(Debug, Default)]
 pub(crate) struct Lists<'a> {
-    given: Option<&'a Kinds>,
-    made: Kinds,
+    input: Option<&'a ListTypes>,
+    derived: ListTypes,
 }
 
 impl<'a> Lists<'a> {
-    pub(crate) fn new(given: &'a Kinds) -> Self {
-        Lists { given: Some(given), made: Kinds::default() }
+    pub(crate) fn new(input: &'a ListTypes) -> Self {
+        Lists { input: Some(input), derived: ListTypes::default() }
     }
 
-    fn get(&self, list: &Arc<Vec<Cel>>) -> Option<&Entries> {
-        let given = || self.given.and_then(|given| given.0.get(&place(list)));
-        self.made.0.get(&place(list)).or_else(given).map(|(_, entries)| entries)
+    fn get(&self, list: &Arc<Vec<Cel>>) -> Option<&ListIdentity> {
+        let input = || self.input.and_then(|input| input.0.get(&address(list)));
+        self.derived.0.get(&address(list)).or_else(input).map(|(_, entries)| entries)
     }
 
-    /// Whether two lists are the same, if the first is one whose order does not matter.
+    /// Whether two lists are equal, if the first is unordered.
     pub(super) fn equal(
         &self,
         meter: &mut Meter,
@@ -61,7 +61,7 @@ impl<'a> Lists<'a> {
     fn same(
         &self,
         meter: &mut Meter,
-        entries: &Entries,
+        entries: &ListIdentity,
         left: &[Cel],
         right: &[Cel],
     ) -> Result<bool, EvalAbort> {
@@ -73,14 +73,16 @@ impl<'a> Lists<'a> {
             let Some(found) = index.find(meter, self, left, item)?.and_then(|at| left.get(at)) else {
                 return Ok(false);
             };
-            if !matches!(entries, Entries::Set) && !equal(meter, self, found, item)? {
+            if !matches!(entries, ListIdentity::Set) && !equal(meter, self, found, item)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// The union of two lists, if the first is a set or a map. Entries keep their places; those of a map are replaced.
+    /// Returns the union of two lists, if the first is a set or a map.
+    ///
+    /// Entries keep their positions; those of a map are replaced.
     pub(super) fn add(
         &mut self,
         meter: &mut Meter,
@@ -94,19 +96,19 @@ impl<'a> Lists<'a> {
     fn union(
         &mut self,
         meter: &mut Meter,
-        entries: Entries,
+        entries: ListIdentity,
         left: &[Cel],
         right: &[Cel],
     ) -> Result<Cel, EvalAbort> {
-        meter.pay(size(left.len()).saturating_add(size(right.len())))?;
+        meter.charge(size(left.len()).saturating_add(size(right.len())))?;
         let mut index = Index::new(meter, &entries, left)?;
         let mut items = left.to_vec();
         for item in right {
             match (index.find(meter, self, &items, item)?, &entries) {
-                (Some(_), Entries::Set) => {}
-                (Some(at), Entries::Map(_)) => items[at] = item.clone(),
+                (Some(_), ListIdentity::Set) => {}
+                (Some(at), ListIdentity::Map(_)) => items[at] = item.clone(),
                 (None, _) => {
-                    if matches!(entries, Entries::Set) {
+                    if matches!(entries, ListIdentity::Set) {
                         index.insert(item, items.len());
                     }
                     items.push(item.clone());
@@ -114,43 +116,43 @@ impl<'a> Lists<'a> {
             }
         }
         let items = Arc::new(items);
-        self.made.insert(&items, entries);
+        self.derived.insert(&items, entries);
         Ok(Cel::List(items))
     }
 }
 
-/// What an entry is found by.
+/// The lookup key of an entry.
 #[derive(Debug, PartialEq, Eq, Hash)]
-enum Mark {
+enum EntryKey {
     Key(Key),
     Float(u64),
-    Nothing,
+    Absent,
 }
 
-/// The places of entries.
+/// The positions of entries.
 struct Index<'e> {
-    entries: &'e Entries,
-    places: HashMap<Vec<Mark>, usize>,
-    /// Whether some have no mark, and must be compared one by one.
-    rest: bool,
+    entries: &'e ListIdentity,
+    positions: HashMap<Vec<EntryKey>, usize>,
+    /// Whether some entries have no key and must be compared one by one.
+    has_unkeyed: bool,
 }
 
 impl<'e> Index<'e> {
-    fn new(meter: &mut Meter, entries: &'e Entries, items: &[Cel]) -> Result<Self, EvalAbort> {
-        let mut index = Index { entries, places: HashMap::with_capacity(items.len()), rest: false };
+    fn new(meter: &mut Meter, entries: &'e ListIdentity, items: &[Cel]) -> Result<Self, EvalAbort> {
+        let mut index = Index { entries, positions: HashMap::with_capacity(items.len()), has_unkeyed: false };
         for (at, item) in items.iter().enumerate() {
-            meter.pay(UNIT.saturating_add(length(item)))?;
+            meter.charge(UNIT.saturating_add(length(item)))?;
             index.insert(item, at);
         }
         Ok(index)
     }
 
     fn insert(&mut self, item: &Cel, at: usize) {
-        match self.marks(item) {
-            Some(marks) => {
-                self.places.insert(marks, at);
+        match self.entry_keys(item) {
+            Some(entry_keys) => {
+                self.positions.insert(entry_keys, at);
             }
-            None => self.rest = true,
+            None => self.has_unkeyed = true,
         }
     }
 
@@ -161,11 +163,11 @@ impl<'e> Index<'e> {
         items: &[Cel],
         item: &Cel,
     ) -> Result<Option<usize>, EvalAbort> {
-        meter.pay(UNIT.saturating_add(length(item)))?;
-        if let Some(marks) = self.marks(item) {
-            return Ok(self.places.get(&marks).copied());
+        meter.charge(UNIT.saturating_add(length(item)))?;
+        if let Some(entry_keys) = self.entry_keys(item) {
+            return Ok(self.positions.get(&entry_keys).copied());
         }
-        for (at, other) in items.iter().enumerate().filter(|_| self.rest) {
+        for (at, other) in items.iter().enumerate().filter(|_| self.has_unkeyed) {
             if equal(meter, lists, other, item)? {
                 return Ok(Some(at));
             }
@@ -173,28 +175,28 @@ impl<'e> Index<'e> {
         Ok(None)
     }
 
-    fn marks(&self, item: &Cel) -> Option<Vec<Mark>> {
+    fn entry_keys(&self, item: &Cel) -> Option<Vec<EntryKey>> {
         match (self.entries, item) {
-            (Entries::Set, item) => Some(vec![mark(item)?]),
-            (Entries::Map(keys), Cel::Map(map)) => {
-                let mark = |key: &String| match map.get(&KeyRef::String(key)) {
-                    Some(value) => mark(value),
-                    None => Some(Mark::Nothing),
+            (ListIdentity::Set, item) => Some(vec![entry_key(item)?]),
+            (ListIdentity::Map(keys), Cel::Map(map)) => {
+                let entry_key = |key: &String| match map.get(&KeyRef::String(key)) {
+                    Some(value) => entry_key(value),
+                    None => Some(EntryKey::Absent),
                 };
-                keys.iter().map(mark).collect()
+                keys.iter().map(entry_key).collect()
             }
-            (Entries::Map(_), _) => None,
+            (ListIdentity::Map(_), _) => None,
         }
     }
 }
 
-fn mark(value: &Cel) -> Option<Mark> {
+fn entry_key(value: &Cel) -> Option<EntryKey> {
     match value {
-        Cel::Float(number) => Some(Mark::Float(number.to_bits())),
-        value => value.clone().try_into().ok().map(Mark::Key),
+        Cel::Float(number) => Some(EntryKey::Float(number.to_bits())),
+        value => value.clone().try_into().ok().map(EntryKey::Key),
     }
 }
 
-fn place(list: &Arc<Vec<Cel>>) -> usize {
+fn address(list: &Arc<Vec<Cel>>) -> usize {
     Arc::as_ptr(list).addr()
 }

@@ -1,11 +1,11 @@
-//! What is said about rules when their definition is stored.
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+//! Checks of rules when their definition is stored.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use serde_json::{Value, json};
 
 use super::*;
 
-/// An object with a bit of everything.
+/// A schema with fields of many types.
 fn schema() -> Value {
     let texts = json!({"type": "array", "items": {"type": "string"}});
     let parts = json!({"type": "array", "items": {
@@ -17,18 +17,18 @@ fn schema() -> Value {
     }})
 }
 
-/// What is wrong with a rule on that object.
-fn wrong(rule: &str) -> Option<String> {
+/// Returns the error of a rule on that schema.
+fn rule_error(rule: &str) -> Option<String> {
     let mut schema = schema();
     schema["x-kubernetes-validations"] = json!([{"rule": rule}]);
     let schema = Structural::read(&schema);
-    judge(&schema.rules, &schema).into_iter().next().unwrap().rule
+    check_rules(&schema.rules, &schema).into_iter().next().unwrap().rule
 }
 
-/// Of a loop inside a loop, the variable was not declared: the outer one took the inner one's result for its own, and looked
-/// at its parts alone.
+/// The variable of a nested loop was undeclared: the outer loop mistook the accumulator of the inner one for
+/// its own, and checked only its parts.
 #[test]
-fn loops_stand_inside_loops() {
+fn nested_loops_are_checked() {
     for rule in [
         "self.l.all(x, self.set.exists(y, x == y))",
         "self.parts.all(x, self.parts.exists_one(y, x.k == y.k))",
@@ -39,7 +39,7 @@ fn loops_stand_inside_loops() {
         "self.l.filter(x, x != '').all(x, self.l.exists_one(y, y == x))",
         "self.parts.exists_one(x, x.tags.exists_one(y, y == 'a') || x.tags.all(y, y == 'b'))",
     ] {
-        assert_eq!(wrong(rule), None, "{rule}");
+        assert_eq!(rule_error(rule), None, "{rule}");
     }
     for (rule, expected) in [
         ("self.l.all(x, self.set.exists(y, x == z))", "<input>:1:39: undeclared reference to 'z'"),
@@ -49,22 +49,21 @@ fn loops_stand_inside_loops() {
         ("self.l.exists_one(x, true) && 1", "<input>:1:31: expected type 'bool' but found 'int'"),
         ("self.l.map(x, x != '', x).size() > 0 && x", "<input>:1:41: undeclared reference to 'x'"),
     ] {
-        let why = wrong(rule).unwrap();
+        let why = rule_error(rule).unwrap();
         assert!(why.contains(expected), "{rule}: {why}");
     }
 }
 
-/// A rule as long as one may be.
+/// A rule of nearly the maximum length.
 fn long(start: &str, piece: &str, end: &str) -> String {
     let times = (16_000 - start.len() - end.len()) / piece.len();
     format!("{start}{}{end}", piece.repeat(times))
 }
 
-/// Each piece of a rule was looked for among all pieces, a field among all fields, and what stands before a sign was copied:
-/// eight long rules took twelve seconds. Now it takes
-/// less than parsing them.
+/// Each token was searched among all tokens, a field among all fields, and text before an operator was
+/// copied: eight long rules took twelve seconds. Now checking takes less time than parsing.
 #[test]
-fn long_rules_are_judged_in_a_moment() {
+fn long_rules_are_checked_in_linear_time() {
     let mut schema = schema();
     for at in 0..10_000 {
         schema["properties"][format!("f{at}")] = json!({"type": "string"});
@@ -87,19 +86,19 @@ fn long_rules_are_judged_in_a_moment() {
     }
 }
 
-/// Each error shows its line, so a long line with an error in each word made a message of more than a hundred megabytes.
+/// Each error includes its line, so a long line with an error in each token caused messages of over 100 MB.
 #[test]
-fn a_hundred_errors_of_a_rule_are_told() {
-    let why = wrong(&format!("[{}1] == []", "K,".repeat(150))).unwrap();
+fn errors_of_a_rule_are_limited_to_100() {
+    let why = rule_error(&format!("[{}1] == []", "K,".repeat(150))).unwrap();
     assert_eq!(why.matches("undeclared reference to 'K'").count(), 100);
     assert!(why.ends_with("\n50 more errors were truncated"), "{why}");
-    let why = wrong(&long("", "§", "K")).unwrap();
+    let why = rule_error(&long("", "§", "K")).unwrap();
     assert_eq!(why.matches("ERROR: ").count(), 100);
     assert!(why.ends_with(" more errors were truncated"));
 }
 
 #[test]
-fn fields_are_found_by_the_names_that_rules_have_for_them() {
+fn fields_are_found_by_their_escaped_names() {
     let names = ["a.b", "a-b", "a/b", "a__b", "a___b", "_.", "._", "true", "__true__", "in", "x", "__dot__"];
     let fields: serde_json::Map<String, Value> =
         names.iter().map(|name| ((*name).to_owned(), json!({"type": "string"}))).collect();
@@ -114,8 +113,8 @@ fn fields_are_found_by_the_names_that_rules_have_for_them() {
     }
 }
 
-/// What a rule says about an object; nothing if it holds.
-fn said(rule: &str, value: &Value) -> Vec<String> {
+/// Returns the messages of a rule for an object; empty if it is satisfied.
+fn messages(rule: &str, value: &Value) -> Vec<String> {
     let mut schema = schema();
     schema["x-kubernetes-validations"] = json!([{"rule": rule, "message": "no"}]);
     let schema = Structural::read(&schema);
@@ -123,11 +122,11 @@ fn said(rule: &str, value: &Value) -> Vec<String> {
     causes.into_iter().map(|cause| cause.message).collect()
 }
 
-/// The variables of `optMap` and `optFlatMap` were not declared, because the parser does not know these macros.
+/// The variables of `optMap` and `optFlatMap` were undeclared, because the parser does not know these macros.
 #[test]
-fn optional_values_are_mapped() {
+fn variables_of_optional_macros_are_declared() {
     let value = json!({"n": 5, "l": ["a"], "parts": [{"k": "x", "tags": ["y"]}, {"tags": []}]});
-    for (rule, holds) in [
+    for (rule, is_satisfied) in [
         ("self.?n.optMap(x, x + 1).orValue(0) == 6", true),
         ("self.?s.optMap(x, x + 'a').orValue('none') == 'none'", true),
         ("self.?n.optMap(x, x + 1).optMap(y, y * 2).orValue(0) == 12", true),
@@ -138,9 +137,9 @@ fn optional_values_are_mapped() {
         ("self.parts.exists(p, p.?k.optMap(k, p.tags.all(t, t == k)).orValue(false))", false),
         ("self.parts.map(p, p.?k.optMap(k, k + '!').orValue('')) == ['x!', '']", true),
     ] {
-        assert_eq!(wrong(rule), None, "{rule}");
-        let expected: &[&str] = if holds { &[] } else { &["Invalid value: no"] };
-        assert_eq!(said(rule, &value), expected, "{rule}");
+        assert_eq!(rule_error(rule), None, "{rule}");
+        let expected: &[&str] = if is_satisfied { &[] } else { &["Invalid value: no"] };
+        assert_eq!(messages(rule, &value), expected, "{rule}");
     }
     for (rule, expected) in [
         ("self.?n.optMap(x, y) == 1", ":1:19: undeclared reference to 'y'"),
@@ -155,11 +154,11 @@ fn optional_values_are_mapped() {
         ),
         ("self.?n.optMap(x, x) == self.?n && x", ":1:36: undeclared reference to 'x'"),
     ] {
-        let why = wrong(rule).unwrap();
+        let why = rule_error(rule).unwrap();
         assert!(why.contains(expected), "{rule}: {why}");
     }
     let nested = format!("{}1{}.hasValue()", "self.?n.optMap(x, ".repeat(45), ")".repeat(45));
-    assert!(wrong(&nested).unwrap().contains("expression recursion limit exceeded"));
+    assert!(rule_error(&nested).unwrap().contains("expression recursion limit exceeded"));
     let nested = format!("{}1{}.hasValue()", "self.?n.optMap(x, ".repeat(35), ")".repeat(35));
-    assert_eq!((wrong(&nested), said(&nested, &value)), (None, Vec::new()));
+    assert_eq!((rule_error(&nested), messages(&nested, &value)), (None, Vec::new()));
 }
