@@ -1,7 +1,8 @@
-//! What differs between two objects, path by path.
+//! The differences between two objects as sets of paths.
 //!
-//! Atomic things differ as a whole, entries of lists are told apart by their keys, and their order does not matter. Both objects
-//! are valid by the schema, as [`super::validate`] has it. Nothing here knows owners.
+//! Atomic values differ as a whole, entries of lists are identified by their keys, and their order does not
+//! matter. Both objects are valid by the schema, as defined by [`super::validate`]. Nothing here knows
+//! owners.
 
 use std::collections::BTreeMap;
 
@@ -20,13 +21,13 @@ pub(super) struct Diff {
 }
 
 impl Diff {
-    pub(super) fn between(place: SchemaPosition<'_>, old: &Value, new: &Value) -> Self {
+    pub(super) fn between(position: SchemaPosition<'_>, old: &Value, new: &Value) -> Self {
         let mut walk = Walk { diff: Diff::default(), path: Path::new() };
-        walk.compare(place, Some(old), Some(new));
+        walk.compare(position, Some(old), Some(new));
         walk.diff
     }
 
-    /// Without what is at or below these paths.
+    /// Returns the differences that are not at or below these paths.
     pub(super) fn without(&self, paths: &Set) -> Self {
         Diff {
             removed: self.removed.without(paths),
@@ -42,18 +43,18 @@ struct Walk {
 }
 
 impl Walk {
-    /// At least one of the two is there.
-    fn compare(&mut self, place: SchemaPosition<'_>, old: Option<&Value>, new: Option<&Value>) {
-        let (was, is) = (place.shape(old), place.shape(new));
+    /// Compares two values, of which at least one is present.
+    fn compare(&mut self, position: SchemaPosition<'_>, old: Option<&Value>, new: Option<&Value>) {
+        let (old_shape, new_shape) = (position.shape(old), position.shape(new));
         let leaf = match (old, new) {
-            (_, None) => self.visit(place, was, old, new),
-            (None, _) => self.visit(place, is, old, new),
-            // A value of no known type that became another kind of value: what it was goes, what it is comes.
-            _ if !alike(was, is) => {
-                self.visit(place, was, old, new);
-                self.visit(place, is, old, new)
+            (_, None) => self.visit(position, old_shape, old, new),
+            (None, _) => self.visit(position, new_shape, old, new),
+            // The type of an untyped value changed: the old contents are removed, the new ones added.
+            _ if !is_same_shape(old_shape, new_shape) => {
+                self.visit(position, old_shape, old, new);
+                self.visit(position, new_shape, old, new)
             }
-            _ => self.visit(place, is, old, new),
+            _ => self.visit(position, new_shape, old, new),
         };
         match (leaf, old, new) {
             (true, ..) => {}
@@ -63,18 +64,18 @@ impl Walk {
         }
     }
 
-    /// Looks at what is there as `atom`, and says whether it was taken as one value.
+    /// Compares values as `shape` and returns whether they were treated as one value.
     fn visit(
         &mut self,
-        place: SchemaPosition<'_>,
-        atom: SchemaShape<'_>,
+        position: SchemaPosition<'_>,
+        shape: SchemaShape<'_>,
         old: Option<&Value>,
         new: Option<&Value>,
     ) -> bool {
-        match atom {
+        match shape {
             SchemaShape::List(keys, items) => {
                 let (before, after) = (entries(old), entries(new));
-                // Null, empty and absent are told apart as values.
+                // Null, empty and absent lists differ as values.
                 if before.is_empty() && after.is_empty() {
                     return self.leaf(old, new);
                 }
@@ -93,7 +94,7 @@ impl Walk {
                 for name in names.chain(others) {
                     let old = before.and_then(|fields| fields.get(name));
                     let new = after.and_then(|fields| fields.get(name));
-                    self.below(Element::field(name), place.below(name), old, new);
+                    self.below(Element::field(name), position.below(name), old, new);
                 }
                 false
             }
@@ -116,16 +117,17 @@ impl Walk {
     fn below(
         &mut self,
         element: Element,
-        place: SchemaPosition<'_>,
+        position: SchemaPosition<'_>,
         old: Option<&Value>,
         new: Option<&Value>,
     ) {
         self.path.push(element);
-        self.compare(place, old, new);
+        self.compare(position, old, new);
         self.path.pop();
     }
 
-    /// Entries that stand several times for one key are compared as one value, and marked by their key alone.
+    /// Compares lists; entries with the same key that occur several times are compared as one value and
+    /// recorded by their key alone.
     fn list(&mut self, keys: Option<Keys<'_>>, items: SchemaPosition<'_>, old: &[Value], new: &[Value]) {
         let mut by_key: BTreeMap<Element, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
         for entry in old {
@@ -147,38 +149,38 @@ impl Walk {
                     let equal =
                         old.len() == new.len() && old.iter().zip(&new).all(|(old, new)| same(old, new));
                     if !equal {
-                        self.mark(element, |diff| &mut diff.modified);
+                        self.record(element, |diff| &mut diff.modified);
                     }
                 }
                 ([_, _, ..], _) => {
                     if let Some(new) = new.first() {
                         self.below(element.clone(), items, None, Some(new));
                     }
-                    self.mark(element, |diff| &mut diff.removed);
+                    self.record(element, |diff| &mut diff.removed);
                 }
                 (_, [_, _, ..]) => {
                     if let Some(old) = old.first() {
                         self.below(element.clone(), items, Some(old), None);
                     }
-                    self.mark(element, |diff| &mut diff.added);
+                    self.record(element, |diff| &mut diff.added);
                 }
             }
         }
     }
 
-    fn mark(&mut self, element: Element, set: impl Fn(&mut Diff) -> &mut Set) {
+    fn record(&mut self, element: Element, set: impl Fn(&mut Diff) -> &mut Set) {
         self.path.push(element);
         set(&mut self.diff).insert(&self.path);
         self.path.pop();
     }
 }
 
-/// The entries of a list; none for what is no list.
+/// Returns the entries of a list; empty if the value is not a list.
 pub(super) fn entries(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Whether two values at one place are looked at in the same way.
-fn alike(one: SchemaShape<'_>, other: SchemaShape<'_>) -> bool {
+/// Whether two values at one position have the same shape.
+fn is_same_shape(one: SchemaShape<'_>, other: SchemaShape<'_>) -> bool {
     std::mem::discriminant(&one) == std::mem::discriminant(&other)
 }

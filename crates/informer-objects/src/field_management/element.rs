@@ -1,33 +1,37 @@
-//! One step of a path into an object: a field, an entry of a list by its keys, by its value, or by its place.
+//! A step of a path into an object: a field, or an entry of a list identified by its keys, its value or its
+//! index.
 //!
-//! Steps are ordered as the real server orders them, which is not how their texts are ordered: port 80 comes before port 443.
-//! Two texts belong to a step: its name inside `fieldsV1`, and what an error says. Neither knows a schema.
+//! Steps are ordered as in kube-apiserver, which differs from the order of their texts: port 80 comes before
+//! port 443. A step has two texts: its name in `fieldsV1`, and its form in error messages. Nothing here knows
+//! a schema.
 
 use std::cmp::Ordering;
 use std::fmt::{self, Write as _};
 
 use serde_json::{Number, Value};
 
-/// A way into an object.
+/// A path into an object.
 pub(super) type Path = Vec<Element>;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Element {
     Field(String),
-    /// Sorted by name, never empty in what we make ourselves.
+    /// Sorted by name; never empty in elements created here.
     Key(Vec<(String, Item)>),
     Value(Item),
     Index(i64),
 }
 
-/// A value that tells entries apart. Numbers are whole where they can be, so that `80` and `80.0` are one.
+/// A value that identifies entries.
+///
+/// Numbers are integers where possible, so that `80` and `80.0` are equal.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Item(Value);
 
-/// Why a name in `fieldsV1` is no step.
+/// The error of parsing a name in `fieldsV1`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ElementError {
-    /// A kind of step that only later servers know: readers skip it.
+    /// A type of element that only newer servers know; it is skipped.
     #[error("unknown path element type")]
     Unknown,
     #[error("{0}")]
@@ -39,7 +43,7 @@ impl Element {
         Element::Field(name.to_owned())
     }
 
-    /// The name inside `fieldsV1`.
+    /// Returns the name in `fieldsV1`.
     pub(super) fn name(&self) -> String {
         match self {
             Element::Field(name) => format!("f:{name}"),
@@ -65,7 +69,7 @@ impl Element {
         }
     }
 
-    /// Reads a name inside `fieldsV1`.
+    /// Parses a name in `fieldsV1`.
     pub(super) fn parse(name: &str) -> Result<Self, ElementError> {
         let bad = |error: &dyn fmt::Display| ElementError::Bad(error.to_string());
         if name.len() < 2 {
@@ -92,7 +96,7 @@ impl Element {
     }
 }
 
-/// What errors say: `.spec`, `[name="app"]`, `[="a"]`, `[0]`.
+/// The form in error messages: `.spec`, `[name="app"]`, `[="a"]`, `[0]`.
 impl fmt::Display for Element {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -132,7 +136,7 @@ impl Ord for Item {
     }
 }
 
-/// Whether two values are the same to an owner: as JSON, with `1` and `1.0` alike.
+/// Whether two values are equal as far as ownership is concerned: as JSON, with `1` equal to `1.0`.
 pub(super) fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(_), Value::Number(_)) => one == other || whole(one) == whole(other),
@@ -141,19 +145,21 @@ pub(super) fn same(one: &Value, other: &Value) -> bool {
         }
         (Value::Object(one), Value::Object(other)) => {
             one.len() == other.len()
-                && one.iter().all(|(name, value)| other.get(name).is_some_and(|there| same(value, there)))
+                && one.iter().all(|(name, value)| {
+                    other.get(name).is_some_and(|value_of_other| same(value, value_of_other))
+                })
         }
         _ => one == other,
     }
 }
 
-/// The value with every number that has no fraction as an integer of 64 bits, and the others as floats.
-#[allow(clippy::cast_possible_truncation, reason = "only what is whole and in range is cast")]
+/// Returns the value with integral numbers as 64-bit integers, and the others as floats.
+#[allow(clippy::cast_possible_truncation, reason = "only integers in range are cast")]
 fn whole(value: &Value) -> Value {
-    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    const MAX_INTEGER: f64 = 9_223_372_036_854_775_808.0;
     match value {
         Value::Number(number) if number.as_i64().is_none() => match number.as_f64() {
-            Some(float) if float.fract() == 0.0 && (-LIMIT..LIMIT).contains(&float) => {
+            Some(float) if float.fract() == 0.0 && (-MAX_INTEGER..MAX_INTEGER).contains(&float) => {
                 Value::from(float as i64)
             }
             Some(float) => Number::from_f64(float).map_or(Value::Null, Value::Number),
@@ -165,7 +171,7 @@ fn whole(value: &Value) -> Value {
     }
 }
 
-/// Numbers, strings, booleans, lists, objects, null; each among themselves as one would expect.
+/// Orders numbers, strings, booleans, lists, objects and null, and each type by its natural order.
 fn order(one: &Value, other: &Value) -> Ordering {
     let rank = |value: &Value| match value {
         Value::Number(_) => 0,
@@ -202,7 +208,7 @@ fn order(one: &Value, other: &Value) -> Ordering {
     }
 }
 
-/// JSON as Go writes it, with `<`, `>` and `&` escaped.
+/// Appends JSON as Go writes it, with `<`, `>` and `&` escaped.
 fn write_json(text: &mut String, value: &Value) {
     match value {
         Value::String(string) => write_string(text, string),
@@ -252,7 +258,7 @@ fn write_string(text: &mut String, string: &str) {
     text.push('"');
 }
 
-/// A value as error texts show it.
+/// Returns a value as printed in error messages.
 fn go_text(value: &Value) -> String {
     match value {
         Value::String(string) => quoted(string),
@@ -269,7 +275,7 @@ fn go_text(value: &Value) -> String {
     }
 }
 
-/// Text in double quotes, as Go's `%q` has it.
+/// Returns text in double quotes, as Go's `%q` prints it.
 pub(super) fn quoted(string: &str) -> String {
     let mut text = "\"".to_owned();
     for char in string.chars() {

@@ -1,7 +1,7 @@
-//! The owners of an object: `metadata.managedFields`, read and written.
+//! The owners of an object: reading and writing of `metadata.managedFields`.
 //!
-//! An owner is a manager by its name, its operation and its subresource, and for updates by its version too. Entries come out in
-//! the real server's order. Nothing here decides who owns what.
+//! An owner is a manager, identified by name, operation and subresource, and for updates also by version.
+//! Entries are written in the order of kube-apiserver. Nothing here decides who owns a field.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::Manager;
 use super::element::quoted;
 use super::set::Set;
 
-/// More updating managers than this are merged, the oldest first.
+/// The maximum number of updating managers; if there are more, the oldest are merged.
 const MAX_UPDATERS: usize = 10;
 
 /// The manager into which the oldest ones are merged.
@@ -26,7 +26,7 @@ pub(super) struct Owners(pub(super) BTreeMap<Id, Owned>);
 pub(super) struct Id {
     pub(super) manager: String,
     pub(super) operation: Operation,
-    /// Empty for those who apply: theirs is one entry, whatever version they use.
+    /// Empty for applying managers, which have one entry whatever version they use.
     pub(super) version: String,
     pub(super) subresource: String,
 }
@@ -37,7 +37,7 @@ pub(super) enum Operation {
     Update,
 }
 
-/// What an owner owns.
+/// The fields of an owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Owned {
     pub(super) version: String,
@@ -59,7 +59,7 @@ impl Id {
         }
     }
 
-    /// How a conflict names it: `"recorder" with subresource "status" using v1`.
+    /// Returns the description used in conflicts: `"recorder" with subresource "status" using v1`.
     pub(super) fn described(&self) -> String {
         let mut text = quoted(&self.manager);
         if !self.subresource.is_empty() {
@@ -75,7 +75,7 @@ impl Id {
 }
 
 impl Owners {
-    /// Reads `managedFields`. Nothing there is nobody.
+    /// Reads `managedFields`; if they are absent, there are no owners.
     pub(super) fn read(entries: Option<&Value>) -> Result<Self, String> {
         let entries = entries.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let mut owners = BTreeMap::new();
@@ -86,7 +86,7 @@ impl Owners {
         Ok(Owners(owners))
     }
 
-    /// `managedFields`, if there are owners.
+    /// Returns `managedFields`, if there are owners.
     pub(super) fn write(&self) -> Option<Value> {
         let mut entries: Vec<(&Id, &Owned)> = self.0.iter().collect();
         entries.sort_by_key(|(id, owned)| {
@@ -96,7 +96,7 @@ impl Owners {
         (!entries.is_empty()).then(|| entries.into())
     }
 
-    /// Merges the oldest updating managers of each version until there are not too many.
+    /// Merges the oldest updating managers of each version until the maximum is respected.
     pub(super) fn cap(&mut self) {
         let updaters = self.0.iter().filter(|(id, _)| id.operation == Operation::Update);
         let mut updaters: Vec<(i64, Id)> = updaters.map(|(id, owned)| (seconds(owned), id.clone())).collect();
@@ -125,7 +125,7 @@ impl Owners {
             if let Some(owned) = self.0.remove(&id) {
                 let all = self.0.entry(bucket).or_insert_with(|| owned.clone());
                 all.set.extend(&owned.set);
-                // The younger of the two times.
+                // The later of the two times.
                 all.time = owned.time;
             }
             count -= 1;
@@ -133,15 +133,15 @@ impl Owners {
     }
 }
 
-/// Whether `managedFields` of a request ask to forget all owners: an empty list, or one entry that says nothing.
+/// Whether `managedFields` of a request reset all owners: an empty list, or one empty entry.
 pub(super) fn is_reset(entries: Option<&Value>) -> bool {
     const KNOWN: [&str; 7] =
         ["manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"];
     match entries.and_then(Value::as_array).map(Vec::as_slice) {
         Some([]) => true,
         Some([entry]) => {
-            let said = KNOWN.iter().filter_map(|name| entry.get(name));
-            said.into_iter().all(|value| value.is_null() || value == "")
+            let values = KNOWN.iter().filter_map(|name| entry.get(name));
+            values.into_iter().all(|value| value.is_null() || value == "")
         }
         _ => false,
     }
@@ -168,11 +168,12 @@ fn read(index: usize, entry: &Value) -> Result<(Id, Owned), String> {
             .map_err(|why| format!("error decoding versioned set from {entry}: error decoding set: {why}"))?,
         None => Set::default(),
     };
-    let of = match operation {
+    let id_version = match operation {
         Operation::Apply => String::new(),
         Operation::Update => version.clone(),
     };
-    let id = Id { manager: text("manager"), operation, version: of, subresource: text("subresource") };
+    let id =
+        Id { manager: text("manager"), operation, version: id_version, subresource: text("subresource") };
     let time = entry.get("time").and_then(Value::as_str).map(str::to_owned);
     Ok((id, Owned { version, time, set }))
 }

@@ -1,12 +1,12 @@
-//! The annotation in which kubectl kept what it applied, before servers knew owners.
+//! The annotation in which kubectl stores its last applied configuration for client-side apply.
 //!
-//! Only for the manager `kubectl`: what the annotation says and what is still so, it may take without a conflict; and the
-//! annotation follows what it applies.
+//! Only for the manager `kubectl`: it may take over unchanged fields of the annotation without a conflict,
+//! and the annotation is updated when it applies.
 
 use serde_json::Value;
 
 use super::compare::Diff;
-use super::fields::named_by;
+use super::fields::paths_of;
 use super::ownership::ApplyContext;
 use super::set::Set;
 use super::validate::validate;
@@ -14,27 +14,27 @@ use super::{MAX_DEPTH, shallow};
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The most that all annotations of an object may have, keys and values.
+/// The maximum size of all annotations of an object, keys and values.
 const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 
-/// What was last applied on the client's side and is still as it was.
-pub(super) fn set(door: ApplyContext<'_>, live: &Value) -> Option<Set> {
+/// Returns the fields that were last applied by client-side apply and are unchanged.
+pub(super) fn set(context: ApplyContext<'_>, live: &Value) -> Option<Set> {
     let text = annotations(live)?.get(ANNOTATION)?.as_str()?;
     let last: Value = serde_json::from_str(text).ok()?;
     let version = last.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
-    if version != door.manager.api_version || !shallow(&last, MAX_DEPTH) {
+    if version != context.manager.api_version || !shallow(&last, MAX_DEPTH) {
         return None;
     }
-    let fits = |value: &Value| validate(door.position, value, false).is_ok();
-    if !fits(live) || !fits(&last) {
+    let is_valid = |value: &Value| validate(context.position, value, false).is_ok();
+    if !is_valid(live) || !is_valid(&last) {
         return None;
     }
-    let diff = Diff::between(door.position, &last, live);
-    let set = named_by(door.position, &last);
+    let diff = Diff::between(context.position, &last, live);
+    let set = paths_of(context.position, &last);
     Some(set.difference(&diff.modified).difference(&diff.added).difference(&diff.removed))
 }
 
-/// Writes what is applied into the annotation, if the object has one.
+/// Writes the applied configuration into the annotation, if the object has one.
 pub(super) fn renew(object: &mut Value, config: &Value) {
     let mut config = config.clone();
     if let Some(annotations) = annotations_mut(&mut config) {

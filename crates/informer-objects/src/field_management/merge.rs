@@ -1,7 +1,7 @@
-//! The configuration laid over the live object, and taking owned fields out of one.
+//! Merging of a configuration into the live object, and removal of owned fields.
 //!
-//! Where both have a value, the configuration's counts; entries of lists are merged by their keys. Both objects are valid by the
-//! schema. What is taken out may leave `null` where nothing remains: decoding drops it.
+//! If both have a value, that of the configuration is used; entries of lists are merged by their keys. Both
+//! objects are valid by the schema. Removal may leave `null` instead of an empty value: decoding drops it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,48 +13,48 @@ use super::schema_position::{SchemaPosition, SchemaShape, entry_of};
 use super::set::Set;
 use crate::schema::Keys;
 
-/// `live` with everything that `config` says.
-pub(super) fn merged(place: SchemaPosition<'_>, live: &Value, config: &Value) -> Value {
-    merge(place, Some(live), Some(config)).unwrap_or(Value::Null)
+/// Merges `config` into `live`.
+pub(super) fn merged(position: SchemaPosition<'_>, live: &Value, config: &Value) -> Value {
+    merge(position, Some(live), Some(config)).unwrap_or(Value::Null)
 }
 
-/// The value without what is in the set.
-pub(super) fn removed(place: SchemaPosition<'_>, value: &Value, set: &Set) -> Value {
-    match (place.shape(Some(value)), value) {
+/// Returns the value without the paths of the set.
+pub(super) fn removed(position: SchemaPosition<'_>, value: &Value, set: &Set) -> Value {
+    match (position.shape(Some(value)), value) {
         (SchemaShape::Scalar(_), _) => value.clone(),
         (SchemaShape::List(keys, items), Value::Array(entries)) => {
-            let left: Vec<Value> = entries
+            let remaining: Vec<Value> = entries
                 .iter()
                 .filter_map(|entry| {
-                    let spot = entry_of(keys, items, entry).ok().and_then(|element| set.get(&element));
-                    match spot {
-                        Some(spot) if spot.owned => None,
-                        Some(spot) => Some(removed(items, entry, &spot.below)),
+                    let node = entry_of(keys, items, entry).ok().and_then(|element| set.get(&element));
+                    match node {
+                        Some(node) if node.owned => None,
+                        Some(node) => Some(removed(items, entry, &node.below)),
                         None => Some(entry.clone()),
                     }
                 })
                 .collect();
-            if left.is_empty() { Value::Null } else { left.into() }
+            if remaining.is_empty() { Value::Null } else { remaining.into() }
         }
         (SchemaShape::Map, Value::Object(fields)) => {
-            let left: Map<String, Value> = fields
+            let remaining: Map<String, Value> = fields
                 .iter()
                 .filter_map(|(name, value)| match set.get(&Element::field(name)) {
-                    Some(spot) if spot.owned => None,
-                    Some(spot) => Some((name.clone(), removed(place.below(name), value, &spot.below))),
+                    Some(node) if node.owned => None,
+                    Some(node) => Some((name.clone(), removed(position.below(name), value, &node.below))),
                     None => Some((name.clone(), value.clone())),
                 })
                 .collect();
-            if left.is_empty() { Value::Null } else { left.into() }
+            if remaining.is_empty() { Value::Null } else { remaining.into() }
         }
-        // Something is to go from what has one owner: all of it goes.
+        // A part of an atomic value is removed: the whole value is removed.
         _ => Value::Null,
     }
 }
 
-fn merge(place: SchemaPosition<'_>, live: Option<&Value>, config: Option<&Value>) -> Option<Value> {
+fn merge(position: SchemaPosition<'_>, live: Option<&Value>, config: Option<&Value>) -> Option<Value> {
     let leaf = || config.or(live).cloned();
-    match place.shape(config.or(live)) {
+    match position.shape(config.or(live)) {
         SchemaShape::List(keys, items) => {
             let (before, wanted) = (entries(live), entries(config));
             if before.is_empty() && wanted.is_empty() {
@@ -76,7 +76,7 @@ fn merge(place: SchemaPosition<'_>, live: Option<&Value>, config: Option<&Value>
             let fields = names.into_iter().filter_map(|name| {
                 let live = before.and_then(|fields| fields.get(name));
                 let config = wanted.and_then(|fields| fields.get(name));
-                merge(place.below(name), live, config).map(|value| (name.clone(), value))
+                merge(position.below(name), live, config).map(|value| (name.clone(), value))
             });
             Some(Value::Object(fields.collect()))
         }
@@ -84,13 +84,15 @@ fn merge(place: SchemaPosition<'_>, live: Option<&Value>, config: Option<&Value>
     }
 }
 
-/// Two lists whose entries are told apart. Those of the configuration keep their order; those that only the live list has stay
-/// where they were between the others, as far as that is possible.
+/// Two lists whose entries have keys.
+///
+/// Entries of the configuration keep their order; entries that exist only in the live list keep their
+/// positions between the others as far as possible.
 struct Lists<'a> {
     items: SchemaPosition<'a>,
     live: Vec<(Element, &'a Value)>,
     config: Vec<(Element, &'a Value)>,
-    /// What a key stands for in the live list; null for a key that stands there several times, which cannot be merged.
+    /// The live entries by key; null for a key that occurs several times and cannot be merged.
     live_by_key: BTreeMap<Element, &'a Value>,
     config_by_key: BTreeMap<Element, &'a Value>,
 }
@@ -123,21 +125,21 @@ impl<'a> Lists<'a> {
         let mut out = Vec::new();
         let shared = self.config.iter().map(|(key, _)| key).filter(|key| self.live_by_key.contains_key(*key));
         let mut shared: VecDeque<&Element> = shared.collect();
-        let mut taken: BTreeSet<&Element> = BTreeSet::new();
+        let mut merged: BTreeSet<&Element> = BTreeSet::new();
         let (mut at_live, mut at_config) = (0, 0);
         loop {
             let (live, config) = (self.live.get(at_live), self.config.get(at_config));
             match (live, config) {
                 (None, None) => return out,
                 (Some((key, _)), Some((wanted, _))) if key == wanted => {
-                    taken.insert(key);
+                    merged.insert(key);
                     out.extend(self.both(key));
                     at_live += 1;
                     at_config += 1;
                     shared.pop_front();
                     continue;
                 }
-                // Shared, but the configuration wants another one first.
+                // In both lists, but the configuration has another entry first.
                 (Some((key, _)), Some(_))
                     if self.config_by_key.contains_key(key)
                         && shared.front().is_some_and(|next| *next != key) =>
@@ -150,11 +152,11 @@ impl<'a> Lists<'a> {
                     at_live += 1;
                     continue;
                 }
-                (Some((key, _)), _) if taken.contains(key) => at_live += 1,
+                (Some((key, _)), _) if merged.contains(key) => at_live += 1,
                 _ => {}
             }
             if let Some((key, _)) = config {
-                taken.insert(key);
+                merged.insert(key);
                 out.extend(self.both(key));
                 at_config += 1;
                 if shared.front().is_some_and(|next| *next == key) {

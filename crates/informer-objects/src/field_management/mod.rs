@@ -1,12 +1,14 @@
-//! Who owns which field of an object (`metadata.managedFields`), and server-side apply.
+//! Field management (`metadata.managedFields`) and server-side apply.
 //!
-//! Pure: a write gives the object before and after, or before and what is applied, and gets the owners after it. An object
-//! comes here decoded and defaulted, but before admission and before the server fills in what is its own: those fields have no
-//! owner. Nothing is stored, and nothing is known of HTTP, of paths to resources or of who may write.
+//! Pure: the input is the object before and after a write, or before it and the applied configuration; the
+//! output is the owners after it. Objects are decoded and defaulted, but not yet changed by admission or by
+//! the server, whose fields have no owner. Nothing is stored here, and nothing here knows HTTP, paths of
+//! resources or permissions.
 //!
-//! `set` and `element` are the sets of paths and their JSON, `place` is the schema as owners see it, `validate`, `compare`,
-//! `merge` and `fields` walk objects beside it, `entries` reads and writes `managedFields`, `ownership` has the rules,
-//! and `scale` and `last_applied` are the two odd ways in.
+//! `set` and `element` are the sets of paths and their JSON; `schema_position` is the schema as field
+//! management sees it; `validate`, `compare`, `merge` and `fields` walk objects in parallel to it; `entries`
+//! reads and writes `managedFields`; `ownership` contains the rules; `scale` and `last_applied` are the two
+//! special cases.
 
 mod compare;
 mod element;
@@ -37,82 +39,85 @@ use crate::status::{Status, StatusCause, StatusDetails};
 
 pub use self::scale::{owners_after_scale, owners_of_scale};
 
-/// Values nested deeper than this are not looked into. What was read from JSON is not as deep.
+/// The maximum depth to which values are examined; values decoded from JSON are less deep.
 const MAX_DEPTH: usize = 256;
 
-/// The manager whose applies take over from an apply on the client's side.
+/// The manager whose applies take over from client-side apply.
 const KUBECTL: &str = "kubectl";
 
-/// The owner of everything that was there before the first apply.
+/// The owner of all fields that existed before the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// Who writes, what, and when.
+/// The manager of a write, with the properties of the write.
 #[derive(Debug, Clone, Copy)]
 pub struct Manager<'a> {
-    /// The `fieldManager` of the request, or what its user agent says; empty becomes `unknown`.
+    /// The `fieldManager` of the request, or derived from its user agent; empty becomes `unknown`.
     pub name: &'a str,
-    /// `status`; empty for the object itself.
+    /// The subresource, for example `status`; empty for the object itself.
     pub subresource: &'a str,
-    /// The version through which the object is written, `apps/v1`.
+    /// The version through which the object is written, for example `apps/v1`.
     pub api_version: &'a str,
-    /// The kind that is written, `Deployment`.
+    /// The kind that is written, for example `Deployment`.
     pub kind: &'a str,
-    /// `2024-01-01T00:00:00Z`.
+    /// The time of the write, for example `2024-01-01T00:00:00Z`.
     pub time: &'a str,
-    /// Dotted paths of fields that cannot be written here, and so are not owned by writing them: `status` for the object
-    /// itself, `spec` for its status.
+    /// Dotted paths of fields that cannot be written here and are therefore not owned: `status` for the
+    /// object itself, `spec` for its status.
     pub reset: &'a [&'a str],
 }
 
-/// Why nothing was applied.
+/// The error of an apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApplyError {
-    /// Others own what would change. Never empty.
+    /// Other managers own fields that would change. Never empty.
     Conflicts(Vec<Conflict>),
-    /// The request makes no sense: 400.
+    /// The request is invalid: 400.
     BadRequest(String),
-    /// Something does not fit the schema: 500 without a reason, as the real server has it.
+    /// A value does not match the schema: 500 without a reason, as in kube-apiserver.
     Internal(String),
 }
 
 /// A field that would change although another manager owns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
-    /// `"recorder" using v1`.
+    /// The description of the manager, `"recorder" using v1`.
     manager: String,
-    /// `.data.k`.
+    /// The path of the field, `.data.k`.
     field: String,
 }
 
-/// After a create (`old` is `None`), an update or a patch: writes the owners into `new`.
+/// Writes the owners into `new` after a create (`old` is `None`), an update or a patch.
 ///
-/// `new` has as `managedFields` what the request gave. Entries there replace the owners that `old` had, an empty list or `[{}]`
-/// forgets them all, anything else is ignored. An object that has no owners stays without them until something is applied to
-/// it. An object that does not fit its schema loses its owners, as on a real server; nothing fails.
+/// `new` contains the `managedFields` of the request. Entries there replace the owners of `old`, an empty
+/// list or `[{}]` resets them, anything else is ignored. An object without owners stays without them until
+/// something is applied to it. An object that does not match its schema loses its owners, as in
+/// kube-apiserver; nothing fails.
 pub fn updated(node: Node<'_>, old: Option<&Value>, new: &mut Value, manager: &Manager<'_>) {
-    let place = SchemaPosition::root(node);
-    let given = take_managed_fields(new);
-    let had = old.and_then(managed_fields);
+    let position = SchemaPosition::root(node);
+    let requested = take_managed_fields(new);
+    let previous = old.and_then(managed_fields);
     let mut owners = if manager.subresource.is_empty() {
-        given_or_had(given.as_ref(), had)
+        requested_or_previous(requested.as_ref(), previous)
     } else {
-        Owners::read(had).unwrap_or_default()
+        Owners::read(previous).unwrap_or_default()
     };
     let old = match old {
         Some(_) if owners.0.is_empty() => return,
         Some(old) => without_managed_fields(old),
-        None => without_managed_fields(&place.blank(new)),
+        None => without_managed_fields(&position.blank(new)),
     };
-    let fits = |value: &Value| shallow(value, MAX_DEPTH) && validate(place, value, true).is_ok();
-    if fits(&old) && fits(new) {
+    let is_valid = |value: &Value| shallow(value, MAX_DEPTH) && validate(position, value, true).is_ok();
+    if is_valid(&old) && is_valid(new) {
         let reset = ownership::paths(manager.reset);
-        ownership::update(ApplyContext { position: place, manager, reset: &reset }, &old, new, &mut owners);
+        ownership::update(ApplyContext { position, manager, reset: &reset }, &old, new, &mut owners);
         put_managed_fields(new, owners.write());
     }
 }
 
-/// Server-side apply of `config` to `live` (`None` creates): the object to store, with its owners and not yet defaulted. Where
-/// nothing was left of an object or a list there may be a `null`.
+/// Returns the object after a server-side apply of `config` to `live` (`None` creates), with its owners and
+/// not yet defaulted.
+///
+/// An object or a list of which nothing remains may be `null`.
 pub fn applied(
     node: Node<'_>,
     live: Option<&Value>,
@@ -120,30 +125,30 @@ pub fn applied(
     manager: &Manager<'_>,
     force: bool,
 ) -> Result<Value, ApplyError> {
-    let place = SchemaPosition::root(node);
+    let position = SchemaPosition::root(node);
     let owners = Owners::read(live.and_then(managed_fields))
         .map_err(|why| ApplyError::Internal(format!("failed to decode managed fields: {why}")))?;
     check_type(config, manager)?;
     if managed_fields(config).is_some_and(Value::is_array) {
         return Err(ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
     }
-    let problem = |what: &str, object: &Value, why: String| {
+    let typed_error = |what: &str, object: &Value, why: String| {
         ApplyError::Internal(format!("failed to create typed {what} object ({}): {why}", described(object)))
     };
-    let fits = |value: &Value, twice: bool| {
+    let is_valid = |value: &Value, duplicates: bool| {
         if !shallow(value, MAX_DEPTH) {
             return Err("exceeded max depth".to_owned());
         }
-        validate(place, value, twice).map_err(|why| why.to_string())
+        validate(position, value, duplicates).map_err(|why| why.to_string())
     };
-    fits(config, false).map_err(|why| problem("patch", config, why))?;
+    is_valid(config, false).map_err(|why| typed_error("patch", config, why))?;
     let empty = Value::Object(Map::new());
     let before = without_managed_fields(live.unwrap_or(&empty));
-    fits(&before, true).map_err(|why| problem("live", &before, why))?;
+    is_valid(&before, true).map_err(|why| typed_error("live", &before, why))?;
 
     let reset = ownership::paths(manager.reset);
-    let door = ApplyContext { position: place, manager, reset: &reset };
-    let (mut object, owners) = apply(door, live.is_some(), &before, config, owners, force)?;
+    let context = ApplyContext { position, manager, reset: &reset };
+    let (mut object, owners) = apply(context, live.is_some(), &before, config, owners, force)?;
     if manager.name == KUBECTL {
         last_applied::renew(&mut object, config);
     }
@@ -152,22 +157,23 @@ pub fn applied(
     Ok(object)
 }
 
-/// Gives the times of the owners in `old` to `new` if nothing else differs between the two: then nothing is to be stored.
+/// Copies the times of the owners of `old` to `new` if nothing else differs: then nothing needs to be stored.
 pub fn keep_times(old: &Value, new: &mut Value) {
-    let metadata = |old: &Value, new: &Value| same_but(old, new, "managedFields", same_but_times);
-    if same_but(old, new, "metadata", metadata) {
+    let metadata = |old: &Value, new: &Value| equal_except(old, new, "managedFields", equal_except_times);
+    if equal_except(old, new, "metadata", metadata) {
         new.clone_from(old);
     }
 }
 
-/// The text of a `fieldsV1`, with its members in the order in which the real server writes them for built-in kinds. Sorting
-/// names as text differs where numbers are keys.
+/// Returns the text of a `fieldsV1` with its members in the order of kube-apiserver for built-in kinds.
+///
+/// It differs from the order of the names as text if keys are numbers.
 pub(crate) fn fields_text(fields: &Value) -> String {
     set::Set::parse(fields).map_or_else(|_| fields.to_string(), |set| set.to_text())
 }
 
 impl ApplyError {
-    /// The refusal as an answer.
+    /// Returns the error as a status.
     pub fn to_status(&self) -> Status {
         match self {
             ApplyError::Conflicts(conflicts) => conflict_status(conflicts),
@@ -183,9 +189,12 @@ impl Conflict {
     }
 }
 
-/// Applies; what is there without an owner first gets one, and kubectl may take what it applied itself before there were owners.
+/// Applies a configuration.
+///
+/// Existing fields without an owner first get one, and kubectl may take over the fields of its client-side
+/// apply.
 fn apply(
-    door: ApplyContext<'_>,
+    context: ApplyContext<'_>,
     exists: bool,
     live: &Value,
     config: &Value,
@@ -193,15 +202,16 @@ fn apply(
     force: bool,
 ) -> Result<(Value, Owners), ApplyError> {
     if exists && owners.0.is_empty() {
-        let first = Manager { name: BEFORE_FIRST_APPLY, ..*door.manager };
-        owners = ownership::everything(ApplyContext { manager: &first, ..door }, live);
+        let first = Manager { name: BEFORE_FIRST_APPLY, ..*context.manager };
+        owners = ownership::everything(ApplyContext { manager: &first, ..context }, live);
     }
     let mut after = owners.clone();
-    let conflicts = match ownership::apply(door, live, config, &mut after, force) {
+    let conflicts = match ownership::apply(context, live, config, &mut after, force) {
         Ok(object) => return Ok((object, after)),
         Err(conflicts) => conflicts,
     };
-    let conflicts: Vec<_> = match last_applied::set(door, live).filter(|_| door.manager.name == KUBECTL) {
+    let conflicts: Vec<_> = match last_applied::set(context, live).filter(|_| context.manager.name == KUBECTL)
+    {
         Some(allowed) => conflicts.into_iter().filter(|(_, path)| !allowed.has(path)).collect(),
         None => conflicts,
     };
@@ -209,13 +219,13 @@ fn apply(
         let conflicts = conflicts.into_iter().map(|(manager, path)| Conflict::new(manager, &path));
         return Err(ApplyError::Conflicts(conflicts.collect()));
     }
-    match ownership::apply(door, live, config, &mut owners, true) {
+    match ownership::apply(context, live, config, &mut owners, true) {
         Ok(object) => Ok((object, owners)),
         Err(_) => Err(ApplyError::Internal("an apply with force has no conflicts".to_owned())),
     }
 }
 
-/// What an apply is applied to must be what the path says.
+/// Checks that the type of the configuration is that of the path.
 fn check_type(config: &Value, manager: &Manager<'_>) -> Result<(), ApplyError> {
     let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
     let (version, kind) = (text("apiVersion"), text("kind"));
@@ -225,7 +235,7 @@ fn check_type(config: &Value, manager: &Manager<'_>) -> Result<(), ApplyError> {
     Err(ApplyError::BadRequest(format!("invalid object type: {}", described_type(version, kind))))
 }
 
-/// `NAMESPACE/NAME; apps/v1, Kind=Deployment`.
+/// Returns `NAMESPACE/NAME; apps/v1, Kind=Deployment`.
 fn described(object: &Value) -> String {
     let text = |value: Option<&Value>, name: &str| {
         value.and_then(|value| value.get(name)).and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -266,18 +276,18 @@ fn conflict_message(conflicts: &[Conflict]) -> String {
     format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
 }
 
-/// The owners that a request sets, or else those that were there.
-fn given_or_had(given: Option<&Value>, had: Option<&Value>) -> Owners {
-    if is_reset(given) {
+/// Returns the owners in a request, or else the previous ones.
+fn requested_or_previous(requested: Option<&Value>, previous: Option<&Value>) -> Owners {
+    if is_reset(requested) {
         return Owners::default();
     }
-    match Owners::read(given) {
+    match Owners::read(requested) {
         Ok(owners) if !owners.0.is_empty() => owners,
-        _ => Owners::read(had).unwrap_or_default(),
+        _ => Owners::read(previous).unwrap_or_default(),
     }
 }
 
-/// Whether an object says who owns its fields.
+/// Whether an object has owners.
 pub fn has_owners(object: &Value) -> bool {
     managed_fields(object).is_some()
 }
@@ -298,13 +308,14 @@ fn put_managed_fields(object: &mut Value, entries: Option<Value>) {
     }
 }
 
-/// A copy without owners, who are often longer than the object.
+/// Returns a copy without owners, which are often larger than the object.
 fn without_managed_fields(object: &Value) -> Value {
-    let copy = |fields: &Map<String, Value>, but: &str, instead: Option<Value>| -> Map<String, Value> {
-        let instead = instead.map(|value| (but.to_owned(), value));
-        let others = fields.iter().filter(|(name, _)| *name != but);
-        others.map(|(name, value)| (name.clone(), value.clone())).chain(instead).collect()
-    };
+    let copy =
+        |fields: &Map<String, Value>, except: &str, replacement: Option<Value>| -> Map<String, Value> {
+            let replacement = replacement.map(|value| (except.to_owned(), value));
+            let others = fields.iter().filter(|(name, _)| *name != except);
+            others.map(|(name, value)| (name.clone(), value.clone())).chain(replacement).collect()
+        };
     let (Some(fields), Some(metadata)) = (object.as_object(), object.get("metadata")) else {
         return object.clone();
     };
@@ -315,8 +326,8 @@ fn without_managed_fields(object: &Value) -> Value {
     Value::Object(copy(fields, "metadata", Some(metadata)))
 }
 
-/// Whether two objects have the same fields, of which one is compared in its own way.
-fn same_but(old: &Value, new: &Value, name: &str, same: impl Fn(&Value, &Value) -> bool) -> bool {
+/// Whether two objects are equal, comparing one field with a given function.
+fn equal_except(old: &Value, new: &Value, name: &str, same: impl Fn(&Value, &Value) -> bool) -> bool {
     let (Some(olds), Some(news)) = (old.as_object(), new.as_object()) else { return old == new };
     olds.len() == news.len()
         && olds.iter().zip(news).all(|((old_name, old), (new_name, new))| {
@@ -324,15 +335,15 @@ fn same_but(old: &Value, new: &Value, name: &str, same: impl Fn(&Value, &Value) 
         })
 }
 
-/// Whether two lists of owners differ in nothing but when.
-fn same_but_times(old: &Value, new: &Value) -> bool {
+/// Whether two lists of owners are equal except for their times.
+fn equal_except_times(old: &Value, new: &Value) -> bool {
     let (Some(olds), Some(news)) = (old.as_array(), new.as_array()) else { return old == new };
-    let timeless = |entry: &'_ Value| {
+    let fields_without_time = |entry: &'_ Value| {
         entry.as_object().map(|fields| fields.len() - usize::from(fields.contains_key("time")))
     };
     let same = |(old, new): (&Value, &Value)| match (old.as_object(), new.as_object()) {
         (Some(fields), Some(others)) => {
-            timeless(old) == timeless(new)
+            fields_without_time(old) == fields_without_time(new)
                 && fields.iter().all(|(name, value)| name == "time" || others.get(name) == Some(value))
         }
         _ => old == new,
@@ -340,12 +351,12 @@ fn same_but_times(old: &Value, new: &Value) -> bool {
     olds.len() == news.len() && olds.iter().zip(news).all(same)
 }
 
-/// Whether no value is nested deeper than this.
-fn shallow(value: &Value, deepest: usize) -> bool {
-    let Some(left) = deepest.checked_sub(1) else { return false };
+/// Whether no value is nested deeper than `max_depth`.
+fn shallow(value: &Value, max_depth: usize) -> bool {
+    let Some(remaining) = max_depth.checked_sub(1) else { return false };
     match value {
-        Value::Array(entries) => entries.iter().all(|entry| shallow(entry, left)),
-        Value::Object(fields) => fields.values().all(|value| shallow(value, left)),
+        Value::Array(entries) => entries.iter().all(|entry| shallow(entry, remaining)),
+        Value::Object(fields) => fields.values().all(|value| shallow(value, remaining)),
         _ => true,
     }
 }

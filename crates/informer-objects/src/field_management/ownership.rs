@@ -1,7 +1,7 @@
-//! Who owns what after a write: the rules of updating and of applying.
+//! The ownership rules of updates and applies.
 //!
-//! Objects come in valid by the schema and without regard to how they are stored. Versions of one kind are taken to have the same
-//! fields: nothing is converted.
+//! Objects are valid by the schema; how they are stored is irrelevant. All versions of a kind are assumed to
+//! have the same fields: nothing is converted.
 
 use serde_json::Value;
 
@@ -9,12 +9,12 @@ use super::Manager;
 use super::compare::Diff;
 use super::element::{Element, Path, same};
 use super::entries::{Id, Operation, Owned, Owners};
-use super::fields::{fitted, named_by, with_named};
+use super::fields::{fitted, paths_of, with_named};
 use super::merge::{merged, removed};
 use super::schema_position::SchemaPosition;
 use super::set::Set;
 
-/// Fields that nobody owns.
+/// Fields that have no owner.
 const UNMANAGED_FIELDS: &[&[&str]] = &[
     &["apiVersion"],
     &["kind"],
@@ -30,19 +30,21 @@ const UNMANAGED_FIELDS: &[&[&str]] = &[
     &["metadata", "resourceVersion"],
 ];
 
-/// Where a write happens.
+/// The context of a write.
 #[derive(Clone, Copy)]
 pub(super) struct ApplyContext<'a> {
     pub(super) position: SchemaPosition<'a>,
     pub(super) manager: &'a Manager<'a>,
-    /// What cannot be written here, and is not looked at.
+    /// The paths that cannot be written here and are ignored.
     pub(super) reset: &'a Set,
 }
 
-/// An update: what changed is the manager's now, and nobody else's. Both objects come without `managedFields`.
-pub(super) fn update(door: ApplyContext<'_>, old: &Value, new: &Value, owners: &mut Owners) {
-    fit(door.position, owners);
-    let diff = Diff::between(door.position, old, new).without(door.reset);
+/// Updates the owners after an update: the manager becomes the only owner of the changed fields.
+///
+/// Both objects are passed without `managedFields`.
+pub(super) fn update(context: ApplyContext<'_>, old: &Value, new: &Value, owners: &mut Owners) {
+    fit(context.position, owners);
+    let diff = Diff::between(context.position, old, new).without(context.reset);
     let taken = diff.modified.union(&diff.added);
     let lost = taken.union(&diff.removed);
     owners.0.retain(|_, owned| {
@@ -50,49 +52,51 @@ pub(super) fn update(door: ApplyContext<'_>, old: &Value, new: &Value, owners: &
         !owned.set.is_empty()
     });
 
-    let mine = taken.difference(&unmanaged_fields());
-    // The time says when the manager last took something, so an update that only removes leaves it.
-    if !mine.is_empty() {
-        let version = door.manager.api_version.to_owned();
+    let own = taken.difference(&unmanaged_fields());
+    // The time is that of the last change or addition, so an update that only removes fields keeps it.
+    if !own.is_empty() {
+        let version = context.manager.api_version.to_owned();
         let new = Owned { version, time: None, set: Set::default() };
-        let owned = owners.0.entry(Id::new(door.manager, Operation::Update)).or_insert(new);
-        owned.set.extend(&mine);
-        owned.time = Some(door.manager.time.to_owned());
+        let owned = owners.0.entry(Id::new(context.manager, Operation::Update)).or_insert(new);
+        owned.set.extend(&own);
+        owned.time = Some(context.manager.time.to_owned());
     }
     owners.cap();
 }
 
-/// A path that another manager owns, after how that manager is described.
+/// The description of another manager and the path that it owns.
 pub(super) type FieldConflict = (String, Path);
 
-/// An apply: gives the object as it is then. On conflicts the owners are left in any state.
+/// Applies a configuration and returns the resulting object.
+///
+/// On conflicts the owners are left in an unspecified state.
 pub(super) fn apply(
-    door: ApplyContext<'_>,
+    context: ApplyContext<'_>,
     live: &Value,
     config: &Value,
     owners: &mut Owners,
     force: bool,
 ) -> Result<Value, Vec<FieldConflict>> {
-    let ApplyContext { position: place, manager, reset } = door;
-    fit(place, owners);
+    let ApplyContext { position, manager, reset } = context;
+    fit(position, owners);
     let id = Id::new(manager, Operation::Apply);
-    let set = named_by(place, config).without(reset);
+    let set = paths_of(position, config).without(reset);
     let version = manager.api_version.to_owned();
     let last = owners.0.get(&id).cloned();
     let time = last.as_ref().and_then(|last| last.time.clone());
     owners.0.insert(id.clone(), Owned { version, time, set });
 
-    let mut object = merged(place, live, config);
+    let mut object = merged(position, live, config);
     if let Some(last) = last.filter(|last| !last.set.is_empty()) {
-        object = pruned(place, &object, owners, &last.set);
+        object = pruned(position, &object, owners, &last.set);
     }
-    let diff = Diff::between(place, live, &object).without(reset);
+    let diff = Diff::between(position, live, &object).without(reset);
     take_from_others(&id, &diff, owners, force)?;
 
     let changed = !same(live, &object);
     if let Some(owned) = owners.0.get_mut(&id) {
         owned.set = owned.set.difference(&unmanaged_fields());
-        // As long as nothing changes, whoever applies keeps the time, and who is new has none.
+        // If nothing changes, an existing entry keeps its time, and a new one has none.
         if changed {
             owned.time = Some(manager.time.to_owned());
         }
@@ -101,14 +105,14 @@ pub(super) fn apply(
     Ok(if changed { object } else { live.clone() })
 }
 
-/// What an update from nothing to `object` would own.
-pub(super) fn everything(door: ApplyContext<'_>, object: &Value) -> Owners {
+/// Returns the owners after an update from an empty object to `object`.
+pub(super) fn everything(context: ApplyContext<'_>, object: &Value) -> Owners {
     let mut owners = Owners::default();
-    update(door, &door.position.blank(object), object, &mut owners);
+    update(context, &context.position.blank(object), object, &mut owners);
     owners
 }
 
-/// A set of dotted paths.
+/// Returns a set of dotted paths.
 pub(super) fn paths(dotted: &[&str]) -> Set {
     let mut set = Set::default();
     for path in dotted {
@@ -125,14 +129,15 @@ fn unmanaged_fields() -> Set {
     set
 }
 
-/// Sets may have been written when the schema was another.
-fn fit(place: SchemaPosition<'_>, owners: &mut Owners) {
+/// Adapts the sets of the owners to the current schema.
+fn fit(position: SchemaPosition<'_>, owners: &mut Owners) {
     for owned in owners.0.values_mut() {
-        owned.set = fitted(place, &owned.set);
+        owned.set = fitted(position, &owned.set);
     }
 }
 
-/// What an apply changes, others own no longer; without force that is a conflict. What it removes, nobody owns.
+/// Removes fields changed by an apply from other owners, which is a conflict without force, and removed
+/// fields from all other owners.
 fn take_from_others(
     id: &Id,
     diff: &Diff,
@@ -149,20 +154,21 @@ fn take_from_others(
     if force || conflicts.is_empty() { Ok(()) } else { Err(conflicts) }
 }
 
-/// The merged object without what the manager applied last time, and now neither names nor anybody else owns.
+/// Returns the merged object without the fields that the manager applied last time, no longer applies, and no
+/// other manager owns.
 ///
-/// Taking a field out takes everything below it, also what is owned. So what is owned comes back, and then what had no
-/// owner at all but went with something else.
-fn pruned(place: SchemaPosition<'_>, object: &Value, owners: &Owners, last: &Set) -> Value {
-    let last = with_named(place, last);
-    let all = with_named(place, &named_by(place, object));
-    let left = |value: &Value| with_named(place, &named_by(place, value));
+/// Removing a field also removes everything below it, including owned fields. Owned fields are therefore
+/// restored, and then fields that had no owner but were removed with others.
+fn pruned(position: SchemaPosition<'_>, object: &Value, owners: &Owners, last: &Set) -> Value {
+    let last = with_named(position, last);
+    let all = with_named(position, &paths_of(position, object));
+    let remaining = |value: &Value| with_named(position, &paths_of(position, value));
 
-    let without_last = removed(place, object, &last);
-    let mut keep = left(&without_last);
+    let without_last = removed(position, object, &last);
+    let mut keep = remaining(&without_last);
     for owned in owners.0.values() {
-        keep.extend(&with_named(place, &owned.set));
+        keep.extend(&with_named(position, &owned.set));
     }
-    let with_owned = removed(place, object, &all.difference(&keep));
-    removed(place, object, &all.difference(&left(&with_owned)).intersection(&last))
+    let with_owned = removed(position, object, &all.difference(&keep));
+    removed(position, object, &all.difference(&remaining(&with_owned)).intersection(&last))
 }

@@ -1,7 +1,8 @@
-//! Owners of replicas, carried between an object and its `scale`.
+//! Owners of replicas, transferred between an object and its `scale`.
 //!
-//! A scale is written like any object, with owners of its own. Before that it gets the owners of the object's replicas, and
-//! after it they go back. Carrying loses what it loses on the real server: an entry that comes back as a new one has no time.
+//! A scale is written like any object, with owners of its own. Before the write it gets the owners of the
+//! object's replicas, and afterwards they are transferred back. As in kube-apiserver, an entry that returns
+//! as a new one has no time.
 
 use serde_json::Value;
 
@@ -13,7 +14,7 @@ use super::set::Set;
 const SCALE_VERSION: &str = "autoscaling/v1";
 const SCALE_REPLICAS: &str = "spec.replicas";
 
-/// The `managedFields` of the scale of an object whose replicas are at a dotted path.
+/// Returns the `managedFields` of the scale of an object whose replicas are at a dotted path.
 pub fn owners_of_scale(object: &Value, replicas: &str) -> Option<Value> {
     let mut owners = Owners::read(managed_fields(object)).unwrap_or_default();
     owners.0.retain(|_, owned| owns(owned, replicas));
@@ -24,18 +25,18 @@ pub fn owners_of_scale(object: &Value, replicas: &str) -> Option<Value> {
     owners.write()
 }
 
-/// The `managedFields` of an object of this version after its scale was written.
+/// Returns the `managedFields` of an object of this version after its scale was written.
 pub fn owners_after_scale(object: &Value, scale: &Value, api_version: &str, replicas: &str) -> Option<Value> {
     let mut owners = Owners::read(managed_fields(object)).unwrap_or_default();
-    let mut scaling = Owners::read(managed_fields(scale)).unwrap_or_default();
+    let mut scale_owners = Owners::read(managed_fields(scale)).unwrap_or_default();
     let set: Set = paths(&[replicas]);
     for (id, owned) in owners.0.iter_mut().filter(|(_, owned)| owns(owned, replicas)) {
-        if scaling.0.remove(id).is_none() {
+        if scale_owners.0.remove(id).is_none() {
             owned.set = owned.set.difference(&set);
         }
     }
-    scaling.0.retain(|_, owned| owns(owned, SCALE_REPLICAS));
-    for id in scaling.0.into_keys() {
+    scale_owners.0.retain(|_, owned| owns(owned, SCALE_REPLICAS));
+    for id in scale_owners.0.into_keys() {
         let time = owners.0.get(&id).and_then(|owned| owned.time.clone());
         owners.0.insert(id, Owned { version: api_version.to_owned(), time, set: set.clone() });
     }

@@ -1,7 +1,8 @@
-//! A place in a schema as owners see it: plain, a list or an object, granular or atomic.
+//! A position in a schema as field management sees it: a scalar, a list or an object, granular or atomic.
 //!
-//! It settles what [`Node`] leaves open: values whose type is deduced from what they are, the metadata of custom objects, and
-//! objects whose owners are told by the field they stand in and not by their type. It knows no paths and changes nothing.
+//! It resolves what [`Node`] leaves open: values whose type is derived from their contents, the metadata of
+//! custom objects, and objects whose granularity is defined by their field instead of their type. It knows no
+//! paths and changes nothing.
 
 use informer_schema::{Field, MapType, Shape, Type};
 use serde_json::Value;
@@ -9,29 +10,29 @@ use serde_json::Value;
 use super::element::{Element, Item};
 use crate::schema::{Entries, Form, Keys, Node, StructuralType};
 
-/// Required fields with something inside are written even if there is nothing, as null. These are not.
+/// Required composite fields that are omitted if empty; all others are written as null.
 const LEFT_OUT: &[(&str, &str)] =
     &[("ValidatingAdmissionPolicyBindingSpec", "validationActions"), ("IPAddressSpec", "parentRef")];
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SchemaPosition<'a> {
     node: Node<'a>,
-    /// Whether this is a whole object, with metadata by the rules of all objects.
+    /// Whether this is a whole object, with the metadata common to all objects.
     whole: bool,
-    /// What the field here says about the owners of its object.
+    /// The granularity defined by the field at this position.
     owned: Option<MapType>,
 }
 
-/// What stands at a place.
+/// The shape of a value at a position.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum SchemaShape<'a> {
     Scalar(Scalar),
-    /// Entries that are told apart; with none of the keys, by their values.
+    /// A list whose entries are identified by keys, or by their values if there are none.
     List(Option<Keys<'a>>, SchemaPosition<'a>),
     Map,
-    /// A list that has one owner.
+    /// A list with one owner.
     AtomicList(SchemaPosition<'a>),
-    /// An object that has one owner.
+    /// An object with one owner.
     AtomicMap,
 }
 
@@ -52,9 +53,9 @@ impl<'a> SchemaPosition<'a> {
         SchemaPosition { node, whole: false, owned: None }
     }
 
-    /// What stands here; where the schema does not say, `value` does.
+    /// Returns the shape; where the schema does not define it, `value` does.
     pub(super) fn shape(self, value: Option<&Value>) -> SchemaShape<'a> {
-        // Raw extensions: whatever they are, they have one owner.
+        // Raw extensions are always atomic.
         if let Node::BuiltIn(Shape::Any) = self.node {
             return match value {
                 Some(Value::Array(_)) => SchemaShape::AtomicList(SchemaPosition::at(Node::Unknown)),
@@ -81,7 +82,7 @@ impl<'a> SchemaPosition<'a> {
         }
     }
 
-    /// The place of a field, if it may be there.
+    /// Returns the position of a field, if the field is allowed.
     pub(super) fn field(self, name: &str) -> Option<SchemaPosition<'a>> {
         match self.node {
             Node::BuiltIn(Shape::Object(id)) => {
@@ -99,7 +100,7 @@ impl<'a> SchemaPosition<'a> {
 
     fn free_field(self, name: &str) -> Option<SchemaPosition<'a>> {
         let open = match self.node {
-            // An object of which nothing is said may have any fields.
+            // An object without any specified fields may have arbitrary ones.
             Node::Custom(schema) => {
                 schema.kind == StructuralType::Object
                     && schema.properties.is_empty()
@@ -110,12 +111,13 @@ impl<'a> SchemaPosition<'a> {
         self.node.field(name).or(open.then_some(Node::Unknown)).map(SchemaPosition::at)
     }
 
-    /// The place of a field, known or not.
+    /// Returns the position of a field, known or unknown.
     pub(super) fn below(self, name: &str) -> SchemaPosition<'a> {
         self.field(name).unwrap_or(SchemaPosition::at(Node::Unknown))
     }
 
-    /// Whether the schema knows the field by name. The others are like entries of a map: each is owned for itself.
+    /// Whether the schema contains the field by name; other fields are entries of a map, each with its own
+    /// owners.
     pub(super) fn names(self, name: &str) -> bool {
         match self.node {
             Node::BuiltIn(Shape::Object(id)) => id.get().field(name).is_some(),
@@ -127,7 +129,7 @@ impl<'a> SchemaPosition<'a> {
         }
     }
 
-    /// The place that a step leads to, as far as the schema alone can say.
+    /// Returns the position that an element leads to, as far as the schema alone determines it.
     pub(super) fn step(self, element: &Element) -> Option<SchemaPosition<'a>> {
         match (element, self.shape(None)) {
             (Element::Field(name), SchemaShape::Map | SchemaShape::AtomicMap) => Some(self.below(name)),
@@ -136,14 +138,16 @@ impl<'a> SchemaPosition<'a> {
         }
     }
 
-    /// What an object has in it before anything is set: objects that are always written, zeros and nulls. `new` is what it
-    /// becomes: a null there was not set, since it would not be written otherwise.
+    /// Returns the fields of an object before any are set: objects that are always written, zeros and nulls.
+    ///
+    /// `new` is the later object: a null there was not set by the request, since it would not be written
+    /// otherwise.
     pub(super) fn blank(self, new: &Value) -> Value {
         blank(self.node, Some(new), 16)
     }
 }
 
-/// The step to an entry of a list whose entries are told apart.
+/// Returns the element of an entry of a list whose entries are identified.
 pub(super) fn entry_of(
     keys: Option<Keys<'_>>,
     items: SchemaPosition<'_>,
@@ -208,19 +212,19 @@ fn blank(node: Node<'_>, new: Option<&Value>, depth: usize) -> Value {
     let Node::BuiltIn(Shape::Object(id)) = node else { return Value::Object(serde_json::Map::new()) };
     let required = |field: &Field| {
         let kind = id.get().name.rsplit('.').next().unwrap_or_default();
-        let inner = matches!(field.shape, Shape::List(..) | Shape::Map(..) | Shape::Object(_));
-        inner && field.required && !LEFT_OUT.contains(&(kind, field.name))
+        let is_composite = matches!(field.shape, Shape::List(..) | Shape::Map(..) | Shape::Object(_));
+        is_composite && field.required && !LEFT_OUT.contains(&(kind, field.name))
     };
     let fields = id.get().fields.iter().filter_map(|field| {
-        let there = new.and_then(|new| new.get(field.name));
+        let value_of_new = new.and_then(|new| new.get(field.name));
         let value = match (field.default, field.shape) {
             (Some("{}"), shape @ Shape::Object(_)) if depth > 0 => {
-                blank(Node::BuiltIn(shape), there, depth - 1)
+                blank(Node::BuiltIn(shape), value_of_new, depth - 1)
             }
             (Some("\"\""), _) => Value::from(""),
             (Some("0"), _) => Value::from(0),
             (Some("false"), _) => Value::from(false),
-            _ if required(field) || there.is_some_and(Value::is_null) => Value::Null,
+            _ if required(field) || value_of_new.is_some_and(Value::is_null) => Value::Null,
             _ => return None,
         };
         Some((field.name.to_owned(), value))

@@ -1,7 +1,8 @@
-//! Sets of paths: who owns what.
+//! Sets of paths that represent ownership.
 //!
-//! A set is a tree. A spot is owned itself, or something below it is, or both: there are no spots for nothing. Owning a spot says
-//! nothing about what is below it. As JSON it is the `fieldsV1` of `metadata.managedFields`.
+//! A set is a tree. A node is owned itself, or has owned nodes below it, or both: there are no empty nodes.
+//! Owning a node says nothing about the nodes below it. Its JSON form is the `fieldsV1` of
+//! `metadata.managedFields`.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +11,10 @@ use serde_json::{Map, Value};
 use super::element::{Element, ElementError, Path};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Set(BTreeMap<Element, Spot>);
+pub(super) struct Set(BTreeMap<Element, SetNode>);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Spot {
+pub(super) struct SetNode {
     pub(super) owned: bool,
     pub(super) below: Set,
 }
@@ -21,7 +22,7 @@ pub(super) struct Spot {
 impl Set {
     pub(super) fn insert(&mut self, path: &[Element]) {
         match path {
-            // Nobody owns a whole object.
+            // A whole object has no owner.
             [] => {}
             [last] => self.0.entry(last.clone()).or_default().owned = true,
             [first, rest @ ..] => self.0.entry(first.clone()).or_default().below.insert(rest),
@@ -32,15 +33,15 @@ impl Set {
         self.0.is_empty()
     }
 
-    pub(super) fn get(&self, element: &Element) -> Option<&Spot> {
+    pub(super) fn get(&self, element: &Element) -> Option<&SetNode> {
         self.0.get(element)
     }
 
     pub(super) fn has(&self, path: &[Element]) -> bool {
         match path {
             [] => false,
-            [last] => self.get(last).is_some_and(|spot| spot.owned),
-            [first, rest @ ..] => self.get(first).is_some_and(|spot| spot.below.has(rest)),
+            [last] => self.get(last).is_some_and(|node| node.owned),
+            [first, rest @ ..] => self.get(first).is_some_and(|node| node.below.has(rest)),
         }
     }
 
@@ -51,49 +52,55 @@ impl Set {
     }
 
     pub(super) fn extend(&mut self, other: &Set) {
-        for (element, spot) in &other.0 {
-            let here = self.0.entry(element.clone()).or_default();
-            here.owned |= spot.owned;
-            here.below.extend(&spot.below);
+        for (element, node) in &other.0 {
+            let own = self.0.entry(element.clone()).or_default();
+            own.owned |= node.owned;
+            own.below.extend(&node.below);
         }
     }
 
     pub(super) fn intersection(&self, other: &Set) -> Set {
-        self.keep(|element, spot| {
-            let there = other.get(element)?;
-            Some(Spot { owned: spot.owned && there.owned, below: spot.below.intersection(&there.below) })
+        self.keep(|element, node| {
+            let other_node = other.get(element)?;
+            Some(SetNode {
+                owned: node.owned && other_node.owned,
+                below: node.below.intersection(&other_node.below),
+            })
         })
     }
 
-    /// Without the paths of `other`; what is below them stays.
+    /// Returns the set without the paths of `other`; paths below them remain.
     pub(super) fn difference(&self, other: &Set) -> Set {
-        self.keep(|element, spot| match other.get(element) {
-            None => Some(spot.clone()),
-            Some(there) => {
-                Some(Spot { owned: spot.owned && !there.owned, below: spot.below.difference(&there.below) })
+        self.keep(|element, node| match other.get(element) {
+            None => Some(node.clone()),
+            Some(other_node) => Some(SetNode {
+                owned: node.owned && !other_node.owned,
+                below: node.below.difference(&other_node.below),
+            }),
+        })
+    }
+
+    /// Returns the set without the paths of `other` and everything below them.
+    pub(super) fn without(&self, other: &Set) -> Set {
+        self.keep(|element, node| match other.get(element) {
+            None => Some(node.clone()),
+            Some(other_node) if other_node.owned => None,
+            Some(other_node) => {
+                Some(SetNode { owned: node.owned, below: node.below.without(&other_node.below) })
             }
         })
     }
 
-    /// Without the paths of `other` and everything below them.
-    pub(super) fn without(&self, other: &Set) -> Set {
-        self.keep(|element, spot| match other.get(element) {
-            None => Some(spot.clone()),
-            Some(there) if there.owned => None,
-            Some(there) => Some(Spot { owned: spot.owned, below: spot.below.without(&there.below) }),
-        })
-    }
-
-    /// A set with these spots as `change` leaves them.
-    pub(super) fn keep(&self, change: impl Fn(&Element, &Spot) -> Option<Spot>) -> Set {
-        let spots = self.0.iter().filter_map(|(element, spot)| {
-            let spot = change(element, spot)?;
-            (spot.owned || !spot.below.is_empty()).then(|| (element.clone(), spot))
+    /// Returns a set of the nodes that `change` returns.
+    pub(super) fn keep(&self, change: impl Fn(&Element, &SetNode) -> Option<SetNode>) -> Set {
+        let nodes = self.0.iter().filter_map(|(element, node)| {
+            let node = change(element, node)?;
+            (node.owned || !node.below.is_empty()).then(|| (element.clone(), node))
         });
-        Set(spots.collect())
+        Set(nodes.collect())
     }
 
-    /// All paths; at each level first what is owned there, then what is below, as conflicts are listed.
+    /// Returns all paths: at each level first the owned ones, then those below, the order of conflicts.
     pub(super) fn paths(&self) -> Vec<Path> {
         let mut paths = Vec::new();
         self.collect(&mut Vec::new(), &mut paths);
@@ -101,22 +108,22 @@ impl Set {
     }
 
     fn collect(&self, at: &mut Path, paths: &mut Vec<Path>) {
-        for (element, _) in self.0.iter().filter(|(_, spot)| spot.owned) {
+        for (element, _) in self.0.iter().filter(|(_, node)| node.owned) {
             paths.push(at.iter().chain([element]).cloned().collect());
         }
-        for (element, spot) in &self.0 {
+        for (element, node) in &self.0 {
             at.push(element.clone());
-            spot.below.collect(at, paths);
+            node.below.collect(at, paths);
             at.pop();
         }
     }
 
-    /// `fieldsV1`.
+    /// Returns the set as `fieldsV1`.
     pub(super) fn to_value(&self) -> Value {
-        self.0.iter().map(|(element, spot)| (element.name(), spot.to_value())).collect::<Map<_, _>>().into()
+        self.0.iter().map(|(element, node)| (element.name(), node.to_value())).collect::<Map<_, _>>().into()
     }
 
-    /// `fieldsV1` as text, in the order in which the real server writes it for built-in kinds.
+    /// Returns `fieldsV1` as text, in the order of kube-apiserver for built-in kinds.
     pub(super) fn to_text(&self) -> String {
         let mut text = String::new();
         self.write(&mut text, false);
@@ -124,30 +131,30 @@ impl Set {
     }
 
     fn write(&self, text: &mut String, owned: bool) {
-        let here = (owned && !self.is_empty()).then(|| (".".to_owned(), None));
-        let below = self.0.iter().map(|(element, spot)| (element.name(), Some(spot)));
+        let own = (owned && !self.is_empty()).then(|| (".".to_owned(), None));
+        let below = self.0.iter().map(|(element, node)| (element.name(), Some(node)));
         text.push('{');
-        for (at, (name, spot)) in here.into_iter().chain(below).enumerate() {
+        for (at, (name, node)) in own.into_iter().chain(below).enumerate() {
             if at > 0 {
                 text.push(',');
             }
             text.push_str(&Value::String(name).to_string());
             text.push(':');
-            match spot {
-                Some(spot) => spot.below.write(text, spot.owned),
+            match node {
+                Some(node) => node.below.write(text, node.owned),
                 None => text.push_str("{}"),
             }
         }
         text.push('}');
     }
 
-    /// Reads `fieldsV1`. What later servers may have put there is dropped.
+    /// Reads `fieldsV1`; elements of newer servers are dropped.
     pub(super) fn parse(value: &Value) -> Result<Set, String> {
         read(value).map(|(set, _)| set)
     }
 }
 
-impl Spot {
+impl SetNode {
     fn to_value(&self) -> Value {
         let mut value = self.below.to_value();
         if let Some(fields) = value.as_object_mut().filter(|fields| self.owned && !fields.is_empty()) {
@@ -157,7 +164,7 @@ impl Spot {
     }
 }
 
-/// What is below a spot, and whether the spot is owned: with a dot, or with nothing below it.
+/// Reads the contents of a node, and whether it is owned: it has a dot, or nothing below it.
 fn read(value: &Value) -> Result<(Set, bool), String> {
     let mut set = Set::default();
     let mut owned = false;
@@ -178,7 +185,7 @@ fn read(value: &Value) -> Result<(Set, bool), String> {
             Err(ElementError::Bad(why)) => return Err(format!("parsing key as path element: {why}")),
         };
         let (below, owned) = read(value)?;
-        set.0.insert(element, Spot { owned, below });
+        set.0.insert(element, SetNode { owned, below });
     }
     let owned = owned || set.is_empty();
     Ok((set, owned))

@@ -1,4 +1,4 @@
-//! What the tests of this room share: schemas by name, and the small ones that definitions have.
+//! Shared helpers of the tests: schemas by name, and small schemas of definitions.
 
 mod cases;
 mod props;
@@ -12,14 +12,14 @@ use serde_json::Value;
 use super::Manager;
 use crate::schema::{Node, Structural, StructuralType};
 
-/// The schema of a built-in kind.
+/// Returns the schema of a built-in kind.
 fn built_in(api_version: &str, kind: &str) -> Option<Node<'static>> {
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     let found = RESOURCES.iter().find(|r| r.group == group && r.version == version && r.kind == kind)?;
     found.of.map(Node::of)
 }
 
-/// As much of a definition's schema as owners look at.
+/// Reads the parts of the schema of a definition that matter for ownership.
 fn structural(schema: &Value) -> Structural {
     let flag = |name: &str| schema.get(name).and_then(Value::as_bool).unwrap_or_default();
     let text = |name: &str| schema.get(name).and_then(Value::as_str);

@@ -1,6 +1,7 @@
-//! Whether an object can be taken apart by its schema: known fields, values of the right kind, entries with keys.
+//! Checks whether an object can be divided into fields by its schema: known fields, values of the right type,
+//! entries with keys.
 //!
-//! This is no validation of what an object means. The texts are those of the real server.
+//! This does not validate the meaning of an object. The texts are those of kube-apiserver.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,24 +11,28 @@ use serde_json::Value;
 use super::element::{Element, path_text, quoted};
 use super::schema_position::{Scalar, SchemaPosition, SchemaShape, entry_of};
 
-/// Everything that is wrong with an object.
+/// All errors of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Problems(Vec<String>);
+pub(super) struct ValidationErrors(Vec<String>);
 
-/// Checks an object. A list whose entries are told apart may have one twice only if `duplicates` says so.
-pub(super) fn validate(place: SchemaPosition<'_>, value: &Value, duplicates: bool) -> Result<(), Problems> {
-    let mut walk = Walk { duplicates, path: Vec::new(), problems: Vec::new() };
-    walk.value(place, value);
-    if walk.problems.is_empty() { Ok(()) } else { Err(Problems(walk.problems)) }
+/// Validates an object; `duplicates` allows duplicate entries in lists whose entries are identified.
+pub(super) fn validate(
+    position: SchemaPosition<'_>,
+    value: &Value,
+    duplicates: bool,
+) -> Result<(), ValidationErrors> {
+    let mut walk = Walk { duplicates, path: Vec::new(), errors: Vec::new() };
+    walk.value(position, value);
+    if walk.errors.is_empty() { Ok(()) } else { Err(ValidationErrors(walk.errors)) }
 }
 
-impl fmt::Display for Problems {
+impl fmt::Display for ValidationErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {
-            [one] => f.write_str(one),
-            many => {
+            [error] => f.write_str(error),
+            errors => {
                 f.write_str("errors:")?;
-                many.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
+                errors.iter().try_for_each(|error| write!(f, "\n  {error}"))
             }
         }
     }
@@ -36,15 +41,15 @@ impl fmt::Display for Problems {
 struct Walk {
     duplicates: bool,
     path: Vec<Element>,
-    problems: Vec<String>,
+    errors: Vec<String>,
 }
 
 impl Walk {
-    fn value(&mut self, place: SchemaPosition<'_>, value: &Value) {
+    fn value(&mut self, position: SchemaPosition<'_>, value: &Value) {
         if value.is_null() {
             return;
         }
-        match (place.shape(Some(value)), value) {
+        match (position.shape(Some(value)), value) {
             (SchemaShape::Scalar(scalar), _) => self.scalar(scalar, value),
             (SchemaShape::AtomicList(items), Value::Array(entries)) => {
                 for (index, entry) in (0..).zip(entries) {
@@ -56,19 +61,19 @@ impl Walk {
                 for (index, entry) in entries.iter().enumerate() {
                     let element = match entry_of(keys, items, entry) {
                         Ok(element) => element,
-                        Err(why) => return self.problem(format!("element {index}: {why}")),
+                        Err(why) => return self.error(format!("element {index}: {why}")),
                     };
                     if !seen.insert(element.clone()) && !self.duplicates {
-                        self.problem(format!("duplicate entries for key {element}"));
+                        self.error(format!("duplicate entries for key {element}"));
                     }
                     self.below(element, items, entry);
                 }
             }
             (SchemaShape::Map | SchemaShape::AtomicMap, Value::Object(fields)) => {
                 for (name, value) in fields {
-                    let Some(field) = place.field(name) else {
+                    let Some(field) = position.field(name) else {
                         self.path.push(Element::field(name));
-                        self.problem("field not declared in schema".to_owned());
+                        self.error("field not declared in schema".to_owned());
                         self.path.pop();
                         return;
                     };
@@ -76,10 +81,10 @@ impl Walk {
                 }
             }
             (SchemaShape::AtomicList(_) | SchemaShape::List(..), _) => {
-                self.problem(format!("expected list, got &{{{}}}", shown(value)));
+                self.error(format!("expected list, got &{{{}}}", shown(value)));
             }
             (SchemaShape::Map | SchemaShape::AtomicMap, _) => {
-                self.problem(format!("expected map, got &{{{}}}", shown(value)));
+                self.error(format!("expected map, got &{{{}}}", shown(value)));
             }
         }
     }
@@ -91,31 +96,31 @@ impl Walk {
             | (Scalar::Boolean, Value::Bool(_))
             | (Scalar::Untyped, Value::Number(_) | Value::String(_) | Value::Bool(_)) => {}
             (Scalar::Numeric, _) => {
-                self.problem(format!("expected numeric (int or float), got {}", kind(value)));
+                self.error(format!("expected numeric (int or float), got {}", kind(value)));
             }
             (Scalar::String, _) => {
                 let text =
                     format!("expected string, got &value.valueUnstructured{{Value:{}}}", syntax(value));
-                self.problem(text);
+                self.error(text);
             }
-            (Scalar::Boolean, _) => self.problem(format!("expected boolean, got &{{{}}}", shown(value))),
-            (Scalar::Untyped, _) => self.problem(format!("expected any scalar, got &{{{}}}", shown(value))),
+            (Scalar::Boolean, _) => self.error(format!("expected boolean, got &{{{}}}", shown(value))),
+            (Scalar::Untyped, _) => self.error(format!("expected any scalar, got &{{{}}}", shown(value))),
         }
     }
 
-    fn below(&mut self, element: Element, place: SchemaPosition<'_>, value: &Value) {
+    fn below(&mut self, element: Element, position: SchemaPosition<'_>, value: &Value) {
         self.path.push(element);
-        self.value(place, value);
+        self.value(position, value);
         self.path.pop();
     }
 
-    fn problem(&mut self, text: String) {
+    fn error(&mut self, text: String) {
         let path = path_text(&self.path);
-        self.problems.push(if path.is_empty() { text } else { format!("{path}: {text}") });
+        self.errors.push(if path.is_empty() { text } else { format!("{path}: {text}") });
     }
 }
 
-/// Go's name for the type of a value.
+/// Returns Go's name for the type of a value.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
@@ -128,7 +133,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// A value as Go's `%v` shows it.
+/// Returns a value as Go's `%v` prints it.
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
@@ -143,7 +148,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// A value as Go's `%#v` shows it.
+/// Returns a value as Go's `%#v` prints it.
 fn syntax(value: &Value) -> String {
     match value {
         Value::Null => "interface {}(nil)".to_owned(),

@@ -1,4 +1,4 @@
-//! The branches that no recording shows, each with the case that names it.
+//! Cases that no recording covers.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ fn by(name: &str) -> Manager<'_> {
     manager(name, "v1", "ConfigMap")
 }
 
-/// Who owns what, as `manager operation: fields`.
+/// Returns the owners as `manager operation: fields`.
 fn owners(object: &Value) -> Vec<String> {
     let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -42,7 +42,7 @@ fn apply_pod(live: Option<&Value>, spec: &Value, name: &str) -> Result<Value, Ap
 }
 
 #[test]
-fn what_was_there_before_the_first_apply_has_an_owner() {
+fn fields_before_the_first_apply_have_an_owner() {
     let live = map(&json!({"a": "1", "b": "1"}));
     let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": "1", "c": "1"}});
     let object = applied(config_map(), Some(&live), &config, &by("me"), false).unwrap();
@@ -64,21 +64,21 @@ fn what_was_there_before_the_first_apply_has_an_owner() {
 }
 
 #[test]
-fn an_object_without_owners_stays_so_until_something_is_applied() {
+fn updated_object_without_owners_stays_without_owners() {
     let mut new = map(&json!({"a": "2"}));
     updated(config_map(), Some(&map(&json!({"a": "1"}))), &mut new, &by("me"));
     assert_eq!(new["metadata"].get("managedFields"), None);
 }
 
 #[test]
-fn owners_of_the_request_count_except_through_a_subresource() {
+fn managed_fields_of_requests_are_used_except_in_subresources() {
     let entry = |name: &str| {
         json!([{"manager": name, "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
             "fieldsV1": {"f:data": {"f:a": {}}}}])
     };
     let mut old = map(&json!({"a": "1"}));
     old["metadata"]["managedFields"] = entry("old");
-    for (given, subresource, wanted) in [
+    for (requested, subresource, expected) in [
         (entry("given"), "", r#"given Update: {"f:data":{"f:a":{}}}"#),
         (entry("given"), "status", r#"old Update: {"f:data":{"f:a":{}}}"#),
         (Value::Null, "", r#"old Update: {"f:data":{"f:a":{}}}"#),
@@ -88,14 +88,14 @@ fn owners_of_the_request_count_except_through_a_subresource() {
         (json!([{"manager": "", "time": null}]), "", ""),
     ] {
         let mut new = map(&json!({"a": "1"}));
-        new["metadata"]["managedFields"] = given.clone();
+        new["metadata"]["managedFields"] = requested.clone();
         updated(config_map(), Some(&old), &mut new, &Manager { subresource, ..by("me") });
-        assert_eq!(owners(&new).join("\n"), wanted, "{given}");
+        assert_eq!(owners(&new).join("\n"), expected, "{requested}");
     }
 }
 
 #[test]
-fn the_oldest_updaters_are_merged() {
+fn oldest_updaters_are_merged() {
     let mut last: Option<Value> = None;
     for at in 0..12 {
         let data: serde_json::Map<String, Value> =
@@ -112,14 +112,14 @@ fn the_oldest_updaters_are_merged() {
 }
 
 #[test]
-fn a_port_without_protocol_is_the_one_with_tcp() {
+fn port_without_protocol_equals_port_with_default_protocol() {
     let spec =
         json!({"containers": [{"name": "a", "ports": [{"containerPort": 443}, {"containerPort": 80}]}]});
     let live = apply_pod(None, &spec, "one").unwrap();
     let ports = r#""f:ports":{"k:{\"containerPort\":80,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{}},"k:{\"containerPort\":443,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{}}}"#;
     assert!(owners(&live)[0].contains(ports), "{:?}", owners(&live));
 
-    // The second names one of them, and gives its protocol.
+    // The second manager applies one of the ports and sets its protocol.
     let spec = json!({"containers": [{"name": "a", "ports": [{"containerPort": 80, "protocol": "TCP", "name": "web"}]}]});
     let both = apply_pod(Some(&live), &spec, "two").unwrap();
     assert_eq!(
@@ -129,12 +129,12 @@ fn a_port_without_protocol_is_the_one_with_tcp() {
 }
 
 #[test]
-fn entries_keep_the_order_of_the_configuration_and_others_their_places() {
+fn merged_lists_keep_the_order_of_the_configuration() {
     let node = |entries: &[&str]| {
         let entries: Vec<Value> = entries.iter().map(|name| json!({"name": name, "image": "i"})).collect();
         json!({"containers": entries})
     };
-    for (live, config, wanted) in [
+    for (live, config, expected) in [
         (&["a", "b", "c"][..], &["c", "a"][..], "b c a"),
         (&["a", "b", "c"], &["x", "b"], "a x b c"),
         (&["a", "b", "c"], &["x"], "a b c x"),
@@ -144,12 +144,12 @@ fn entries_keep_the_order_of_the_configuration_and_others_their_places() {
         let both = apply_pod(Some(&live), &node(config), "two").unwrap();
         let names =
             both["spec"]["containers"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap());
-        assert_eq!(names.collect::<Vec<_>>().join(" "), wanted, "{config:?}");
+        assert_eq!(names.collect::<Vec<_>>().join(" "), expected, "{config:?}");
     }
 }
 
 #[test]
-fn what_another_owns_inside_keeps_an_entry() {
+fn entry_with_fields_of_another_owner_is_kept() {
     let one = json!({"containers": [{"name": "a", "image": "i"}]});
     let two = json!({"containers": [{"name": "a", "env": [{"name": "X", "value": "1"}]}]});
     let live = apply_pod(None, &one, "one").unwrap();
@@ -176,12 +176,12 @@ fn conflicts_of_several_managers_are_listed_by_manager() {
 }
 
 #[test]
-fn configurations_that_do_not_fit_are_refused_in_the_words_of_the_server() {
-    let check = |spec: Value, wanted: &str| {
+fn mismatching_configurations_are_rejected_as_by_kube_apiserver() {
+    let check = |spec: Value, expected: &str| {
         let error = apply_pod(None, &spec, "me").unwrap_err();
         let message = error.to_status().message;
-        let wanted = format!("failed to create typed patch object (/p; /v1, Kind=Pod): {wanted}");
-        assert_eq!(message, wanted);
+        let expected = format!("failed to create typed patch object (/p; /v1, Kind=Pod): {expected}");
+        assert_eq!(message, expected);
     };
     check(json!({"nothing": 1}), ".spec.nothing: field not declared in schema");
     check(json!({"hostname": 1}), ".spec.hostname: expected string, got &value.valueUnstructured{Value:1}");
@@ -197,7 +197,7 @@ fn configurations_that_do_not_fit_are_refused_in_the_words_of_the_server() {
 }
 
 #[test]
-fn an_entry_needs_a_key_or_a_default_of_one() {
+fn entry_without_any_key_is_rejected() {
     let keyed = json!({"type": "object", "properties": {"items": {"type": "array", "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["k", "p"], "items": {"type": "object",
             "properties": {"k": {"type": "string"}, "p": {"type": "string"}, "v": {"type": "string"}}}}}});
@@ -207,23 +207,22 @@ fn an_entry_needs_a_key_or_a_default_of_one() {
         applied(Node::Custom(&schema), None, &config, &manager("one", "x/v1", "X"), false)
     };
     assert!(apply(json!([{"k": "a"}, {"p": "a"}, {"k": "a", "p": "a"}])).is_ok());
-    let refused = |items: Value| apply(items).unwrap_err().to_status().message;
+    let error = |items: Value| apply(items).unwrap_err().to_status().message;
     assert_eq!(
-        refused(json!([{"k": "a"}, {"v": "a"}])),
+        error(json!([{"k": "a"}, {"v": "a"}])),
         "failed to create typed patch object (/x; x/v1, Kind=X): .items: element 1: associative list with keys has an \
          element that omits all key fields [\"k\" \"p\"] (and doesn't have default values for any key fields)"
     );
     assert!(
-        refused(json!([null])).ends_with("element 0: associative list with keys may not have a null element")
+        error(json!([null])).ends_with("element 0: associative list with keys may not have a null element")
     );
     assert!(
-        refused(json!(["a"]))
-            .ends_with("element 0: associative list with keys may not have non-map elements")
+        error(json!(["a"])).ends_with("element 0: associative list with keys may not have non-map elements")
     );
 }
 
 #[test]
-fn a_granular_list_that_became_atomic_has_one_owner() {
+fn list_that_became_atomic_has_one_owner() {
     let keyed = json!({"type": "object", "properties": {"items": {"type": "array", "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["k"], "items": {"type": "object", "properties": {"k": {"type": "string"}}}}}});
     let mut atomic = keyed.clone();
@@ -240,7 +239,7 @@ fn a_granular_list_that_became_atomic_has_one_owner() {
 }
 
 #[test]
-fn kubectl_takes_over_what_it_applied_on_its_side() {
+fn kubectl_takes_over_its_client_side_apply() {
     let last =
         r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"annotations":{},"name":"a"},"data":{"a":"1"}}"#;
     let annotations = json!({"kubectl.kubernetes.io/last-applied-configuration": last});
@@ -256,9 +255,9 @@ fn kubectl_takes_over_what_it_applied_on_its_side() {
         after["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"],
         "{\"apiVersion\":\"v1\",\"data\":{\"a\":\"2\"},\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"a\"}}\n"
     );
-    let refused =
+    let result =
         applied(config_map(), Some(&live), &config(json!({"a": "2", "b": "2"})), &by("kubectl"), false);
-    let message = refused.unwrap_err().to_status().message;
+    let message = result.unwrap_err().to_status().message;
     assert_eq!(
         message,
         r#"Apply failed with 1 conflict: conflict with "kubectl-client-side-apply" using v1: .data.b"#
@@ -267,7 +266,7 @@ fn kubectl_takes_over_what_it_applied_on_its_side() {
 }
 
 #[test]
-fn times_of_an_unchanged_object_stay() {
+fn times_of_an_unchanged_object_are_kept() {
     let mut old = map(&json!({"a": "1"}));
     updated(config_map(), None, &mut old, &by("me"));
     let mut new = old.clone();
@@ -282,7 +281,7 @@ fn times_of_an_unchanged_object_stay() {
 }
 
 #[test]
-fn keys_are_escaped_as_the_server_escapes_them() {
+fn keys_are_escaped_as_by_kube_apiserver() {
     let spec =
         json!({"containers": [{"name": "a", "volumeMounts": [{"name": "v", "mountPath": "/<\"&\\"}]}]});
     let live = apply_pod(None, &spec, "one").unwrap();
@@ -293,7 +292,7 @@ fn keys_are_escaped_as_the_server_escapes_them() {
 }
 
 #[test]
-fn a_bottomless_object_is_refused_and_has_no_owners() {
+fn too_deep_object_is_rejected_and_has_no_owners() {
     let mut deep = json!({});
     for _ in 0..1000 {
         deep = json!({"a": deep});

@@ -1,4 +1,4 @@
-//! Sets against a naive twin, and what always holds of applying.
+//! Sets compared with a reference model, and invariants of applying.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ fn element() -> impl Strategy<Value = Element> {
     ]
 }
 
-/// Few different elements, so that sets overlap.
+/// Paths with few different elements, so that sets overlap.
 fn paths() -> impl Strategy<Value = BTreeSet<Path>> {
     prop::collection::vec(element(), 4..7).prop_flat_map(|elements| {
         let path = prop::collection::vec(prop::sample::select(elements), 1..4);
@@ -52,38 +52,38 @@ fn set(paths: &BTreeSet<Path>) -> Set {
     set
 }
 
-fn twin(set: &Set) -> BTreeSet<Path> {
+fn model(set: &Set) -> BTreeSet<Path> {
     set.paths().into_iter().collect()
 }
 
 proptest! {
     #[test]
-    fn a_set_survives_its_json(paths in paths()) {
+    fn set_round_trips_through_json(paths in paths()) {
         let set = set(&paths);
         let fields = set.to_value();
         prop_assert_eq!(&Set::parse(&fields).unwrap(), &set);
         let text = fields_text(&fields);
         prop_assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), fields);
-        prop_assert_eq!(twin(&set), paths);
+        prop_assert_eq!(model(&set), paths);
     }
 
     #[test]
-    fn sets_do_as_naive_sets_do((one, other) in two()) {
+    fn sets_equal_the_reference_model((one, other) in two()) {
         let (a, b) = (set(&one), set(&other));
-        prop_assert_eq!(twin(&a.union(&b)), one.union(&other).cloned().collect::<BTreeSet<_>>());
-        prop_assert_eq!(twin(&a.intersection(&b)), one.intersection(&other).cloned().collect::<BTreeSet<_>>());
-        prop_assert_eq!(twin(&a.difference(&b)), one.difference(&other).cloned().collect::<BTreeSet<_>>());
-        let clear = |path: &&Path| !other.iter().any(|above| path.starts_with(above));
-        prop_assert_eq!(twin(&a.without(&b)), one.iter().filter(clear).cloned().collect::<BTreeSet<_>>());
+        prop_assert_eq!(model(&a.union(&b)), one.union(&other).cloned().collect::<BTreeSet<_>>());
+        prop_assert_eq!(model(&a.intersection(&b)), one.intersection(&other).cloned().collect::<BTreeSet<_>>());
+        prop_assert_eq!(model(&a.difference(&b)), one.difference(&other).cloned().collect::<BTreeSet<_>>());
+        let is_outside = |path: &&Path| !other.iter().any(|prefix| path.starts_with(prefix));
+        prop_assert_eq!(model(&a.without(&b)), one.iter().filter(is_outside).cloned().collect::<BTreeSet<_>>());
         for path in one.union(&other) {
             prop_assert_eq!(a.has(path), one.contains(path));
         }
-        let nothing = a.difference(&a);
-        prop_assert!(nothing.is_empty());
+        let empty = a.difference(&a);
+        prop_assert!(empty.is_empty());
     }
 }
 
-/// A schema with everything in it that owners tell apart.
+/// A schema with every type of ownership.
 fn schema() -> Structural {
     structural(&json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
         "plain": {"type": "integer"},
@@ -106,8 +106,9 @@ fn spec() -> impl Strategy<Value = Value> {
     let entry =
         (prop::option::of(Just("UDP")), prop::option::of(number.clone()), prop::option::of(map.clone()));
     let keyed = prop::collection::btree_map(number.clone(), entry, 0..3).prop_map(|entries| {
-        let entries =
-            entries.into_iter().map(|(k, (p, v, map))| lean(json!({"k": k, "p": p, "v": v, "map": map})));
+        let entries = entries
+            .into_iter()
+            .map(|(k, (p, v, map))| without_nulls(json!({"k": k, "p": p, "v": v, "map": map})));
         entries.collect::<Vec<_>>()
     });
     let free = prop_oneof![
@@ -125,11 +126,11 @@ fn spec() -> impl Strategy<Value = Value> {
         prop::option::of(keyed.prop_shuffle()),
     );
     parts.prop_map(|(plain, map, whole, set, list, free, keyed)| {
-        lean(json!({"plain": plain, "map": map, "whole": whole, "set": set, "list": list, "free": free, "keyed": keyed}))
+        without_nulls(json!({"plain": plain, "map": map, "whole": whole, "set": set, "list": list, "free": free, "keyed": keyed}))
     })
 }
 
-fn lean(mut value: Value) -> Value {
+fn without_nulls(mut value: Value) -> Value {
     value.as_object_mut().unwrap().retain(|_, value| !value.is_null());
     value
 }
@@ -144,7 +145,7 @@ fn by(name: &str) -> Manager<'_> {
 
 proptest! {
     #[test]
-    fn applying_twice_is_applying_once(before in spec(), config in spec(), other in spec()) {
+    fn apply_is_idempotent(before in spec(), config in spec(), other in spec()) {
         let schema = schema();
         let node = Node::Custom(&schema);
         let mut live = object(&before);
@@ -153,14 +154,14 @@ proptest! {
         let once = applied(node, Some(&live), &object(&config), &by("me"), true).unwrap();
         let twice = applied(node, Some(&once), &object(&config), &by("me"), false).unwrap();
         prop_assert_eq!(&twice, &once);
-        // What the configuration says is so.
+        // The object contains the configuration.
         let again = applied(node, Some(&once), &object(&config), &by("third"), false);
         prop_assert!(again.is_ok(), "{again:?}");
     }
 
-    /// Except where nothing is known of a value: one that becomes another kind of value takes along what was in it.
+    /// Without the untyped field: a value that changes its type there removes its previous contents.
     #[test]
-    fn conflicts_are_with_what_others_own(mut one in spec(), mut other in spec()) {
+    fn apply_without_conflict_changes_no_fields_of_others(mut one in spec(), mut other in spec()) {
         one.as_object_mut().unwrap().remove("free");
         other.as_object_mut().unwrap().remove("free");
         let schema = schema();
@@ -170,7 +171,8 @@ proptest! {
             Err(ApplyError::Conflicts(conflicts)) => prop_assert!(!conflicts.is_empty()),
             Err(error) => prop_assert!(false, "{error:?}"),
             Ok(both) => {
-                // Nobody lost anything: what the first one applied is still so, if perhaps in another order.
+                // The first manager lost nothing: its configuration is still applied, possibly in another
+                // order.
                 let again = applied(node, Some(&both), &object(&one), &by("one"), false).unwrap();
                 prop_assert_eq!(&again["metadata"], &both["metadata"]);
             }
@@ -178,20 +180,20 @@ proptest! {
     }
 
     #[test]
-    fn dropping_everything_leaves_nothing(spec in spec()) {
+    fn applying_an_empty_configuration_removes_the_owner(spec in spec()) {
         let schema = schema();
         let node = Node::Custom(&schema);
         let live = applied(node, None, &object(&spec), &by("me"), false).unwrap();
-        // An empty list has no owner; what is all without owners gets one first.
+        // An empty list has no owner; an object without any owners gets one first.
         prop_assume!(live["metadata"].get("managedFields").is_some());
         let bare = json!({"apiVersion": "x/v1", "kind": "X", "metadata": {"name": "x"}});
         let after = applied(node, Some(&live), &bare, &by("me"), false).unwrap();
         prop_assert!(after["metadata"].get("managedFields").is_none(), "{after}");
     }
 
-    /// A naive owner: whoever changed a field last.
+    /// Reference model: the owner of a field is the last manager that changed it.
     #[test]
-    fn updates_move_what_they_change(maps in prop::collection::vec(prop::collection::btree_map("[a-d]", 0u8..3, 0..4), 1..6)) {
+    fn updates_own_the_fields_they_change(maps in prop::collection::vec(prop::collection::btree_map("[a-d]", 0u8..3, 0..4), 1..6)) {
         let schema = schema();
         let node = Node::Custom(&schema);
         let mut owners: std::collections::BTreeMap<String, String> = std::collections::BTreeMap::new();

@@ -1,7 +1,7 @@
-//! Every write of the recordings whose answer shows its owners, done again here.
+//! Replay of all recorded writes whose response contains owners.
 //!
-//! The object before a step is the one that the last answer about it showed. What the server filled in after it had settled
-//! the owners is taken out of the answer first: the table `FILLED_IN` says what that is.
+//! The object before a step is the one in the last response about it. Fields that the server set after it had
+//! determined the owners are removed from the response first; they are listed in `FILLED_IN`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use super::super::{Manager, applied, owners_after_scale, owners_of_scale, update
 use super::{built_in, structural};
 use crate::schema::{Node, Structural};
 
-/// By kind, what is not in an object when its owners are settled, but in the answer.
+/// Fields by kind that the server sets after it has determined the owners.
 const FILLED_IN: &[(&str, &str)] = &[
     ("", "/metadata/deletionTimestamp"),
     ("", "/metadata/deletionGracePeriodSeconds"),
@@ -34,7 +34,7 @@ const FILLED_IN: &[(&str, &str)] = &[
     ("VolumeAttributesClass", "/metadata/finalizers"),
 ];
 
-/// What of that was sent for an object of `kinds/`.
+/// Fields of `FILLED_IN` that were sent for an object of `kinds/`.
 const SENT: &[(&str, &[&str])] = &[
     ("core_v1_Namespace", &["/spec/finalizers"]),
     ("core_v1_Node", &["/spec/taints"]),
@@ -42,19 +42,20 @@ const SENT: &[(&str, &[&str])] = &[
     ("core_v1_Service", &["/spec/clusterIP", "/spec/ipFamilyPolicy", "/spec/ports/0/nodePort"]),
 ];
 
-/// Steps whose objects the recordings do not show as they were.
-const UNSEEN: &[&str] = &[
-    // A field of a feature that is off is owned before it is dropped.
+/// Steps whose objects are not in the recordings in their original state.
+const NOT_RECORDED: &[&str] = &[
+    // A field of a disabled feature is owned before it is dropped.
     "leases_events/lease-strategy-without-holder",
     "coordination.k8s.io_v1_Lease",
-    // A binding has changed the pod before.
+    // A binding changed the pod before.
     "watch/pod-running",
     "watch/pod-succeeded",
-    // Not an object yet: reading YAML is not done here.
+    // Not an object yet: YAML is decoded elsewhere.
     "patch/apply-bad-yaml",
 ];
 
-/// What cannot be written, by kind and subresource, where it is not `status` or for the status `spec`.
+/// Fields that cannot be written, by kind and subresource, if they differ from `status`, or from `spec` for
+/// the status.
 const RESET: &[(&str, &str, &[&str])] = &[
     ("Deployment", "status", &["spec", "metadata.labels"]),
     ("Pod", "status", &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"]),
@@ -62,7 +63,7 @@ const RESET: &[(&str, &str, &[&str])] = &[
 ];
 
 #[test]
-fn owners_after_updates_are_those_recorded() {
+fn owners_after_writes_equal_the_recorded_ones() {
     let mut replay = Replay::default();
     for file in ["patch", "crud", "delete", "list", "leases_events", "namespaces", "crd", "watch", "gzip"] {
         replay.run(file);
@@ -70,12 +71,12 @@ fn owners_after_updates_are_those_recorded() {
     replay.finish();
     assert!(replay.updates > 200, "{}", replay.updates);
     assert!(replay.applies > 15, "{}", replay.applies);
-    assert!(replay.refusals > 7, "{}", replay.refusals);
+    assert!(replay.rejections > 7, "{}", replay.rejections);
 }
 
-/// One object of each kind: owned as what was created, beside what later writes of the status own.
+/// One object of each kind: its entry after the create, ignoring entries of later writes of the status.
 #[test]
-fn owners_of_created_objects_are_those_recorded() {
+fn owners_of_created_objects_equal_the_recorded_ones() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/recordings/kinds");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let files: BTreeSet<PathBuf> =
@@ -89,28 +90,30 @@ fn owners_of_created_objects_are_those_recorded() {
         let text = |name: &str| object[name].as_str().unwrap_or_default();
         let (version, kind) = (text("apiVersion"), text("kind"));
         let Some(node) = built_in(version, kind) else { continue };
-        let wanted = timeless(&object);
-        let wanted =
-            wanted.as_array().into_iter().flatten().filter(|entry| entry.get("subresource").is_none());
-        let wanted: Vec<&Value> = wanted.collect();
-        // Those of the server itself are not as they were created, others were created in another version.
-        let ours = |entry: &&Value| entry["manager"] == "recorder" && entry["apiVersion"] == version;
+        let expected = timeless(&object);
+        let expected =
+            expected.as_array().into_iter().flatten().filter(|entry| entry.get("subresource").is_none());
+        let expected: Vec<&Value> = expected.collect();
+        // Objects of the server itself have changed since their creation, others were created in another
+        // version.
+        let is_by_recorder =
+            |entry: &&Value| entry["manager"] == "recorder" && entry["apiVersion"] == version;
         let named = object["metadata"]["name"].is_string();
-        if !named || UNSEEN.contains(&name.as_str()) || !wanted.iter().all(ours) {
+        if !named || NOT_RECORDED.contains(&name.as_str()) || !expected.iter().all(is_by_recorder) {
             continue;
         }
         let mut new = object.clone();
         new["metadata"].as_object_mut().unwrap().remove("managedFields");
         let sent = SENT.iter().find(|(of, _)| *of == name).map_or(&[][..], |(_, sent)| sent);
-        fill_out(&mut new, |path| sent.contains(&path));
+        remove_filled_in(&mut new, |path| sent.contains(&path));
         let time = newest_time(&object);
         let reset = reset(kind, "");
         let manager =
             Manager { name: "recorder", subresource: "", api_version: version, kind, time: &time, reset };
         updated(node, None, &mut new, &manager);
         count += 1;
-        if timeless(&new) != json!(wanted) {
-            failures.push(format!("{name}:\n  is     {}\n  wanted {}", timeless(&new), json!(wanted)));
+        if timeless(&new) != json!(expected) {
+            failures.push(format!("{name}:\n  is     {}\n  wanted {}", timeless(&new), json!(expected)));
         }
     }
     assert!(failures.is_empty(), "{} of {count}:\n{}", failures.len(), failures.join("\n"));
@@ -120,19 +123,19 @@ fn owners_of_created_objects_are_those_recorded() {
 #[derive(Default)]
 struct Replay {
     file: String,
-    /// By path.
+    /// Objects by path.
     objects: BTreeMap<String, Value>,
-    /// By group, version and kind.
+    /// Schemas by group, version and kind.
     definitions: BTreeMap<(String, String), Structural>,
-    /// Those that have a status of its own.
+    /// Kinds whose status is a subresource.
     with_status: BTreeSet<(String, String)>,
     updates: usize,
     applies: usize,
-    refusals: usize,
+    rejections: usize,
     failures: Vec<String>,
 }
 
-/// A request as this room sees it.
+/// A request as field management sees it.
 struct Write<'a> {
     step: &'a Value,
     path: String,
@@ -153,37 +156,37 @@ impl Replay {
     fn step(&mut self, step: &Value) {
         let Some(write) = Write::new(step) else { return };
         let name = format!("{}/{}", self.file, step["name"].as_str().unwrap_or_default());
-        if UNSEEN.contains(&name.as_str()) {
+        if NOT_RECORDED.contains(&name.as_str()) {
             return;
         }
-        let answer = &step["response"]["body"];
+        let response = &step["response"]["body"];
         let status = step["response"]["status"].as_u64().unwrap_or_default();
         let apply =
             step["request"]["headers"]["content-type"].as_str() == Some("application/apply-patch+yaml");
-        let object = status < 300 && answer["metadata"]["name"].is_string() && answer["kind"] != "Status";
+        let object = status < 300 && response["metadata"]["name"].is_string() && response["kind"] != "Status";
         let method = step["request"]["method"].as_str().unwrap_or_default();
         if write.subresource == "scale" {
-            self.scale(&write, answer, method);
+            self.scale(&write, response, method);
         } else if apply {
-            self.apply(&write, answer);
+            self.apply(&write, response);
         } else if object && matches!(method, "POST" | "PUT" | "PATCH") {
-            self.update(&write, answer, method == "POST" || status == 201);
+            self.update(&write, response, method == "POST" || status == 201);
         }
         let dry = step["request"]["path"].as_str().unwrap_or_default().contains("dryRun=All");
-        if object && !dry && answer["kind"] != "PartialObjectMetadata" && answer["kind"] != "Scale" {
-            self.remember(&write, answer);
+        if object && !dry && response["kind"] != "PartialObjectMetadata" && response["kind"] != "Scale" {
+            self.record_object(&write, response);
         }
     }
 
-    fn remember(&mut self, write: &Write<'_>, answer: &Value) {
-        let path = write.object_path(answer);
-        self.objects.insert(path, answer.clone());
-        if answer["kind"] == "CustomResourceDefinition" {
-            for version in answer["spec"]["versions"].as_array().into_iter().flatten() {
+    fn record_object(&mut self, write: &Write<'_>, response: &Value) {
+        let path = write.object_path(response);
+        self.objects.insert(path, response.clone());
+        if response["kind"] == "CustomResourceDefinition" {
+            for version in response["spec"]["versions"].as_array().into_iter().flatten() {
                 let name = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-                let group = name(&answer["spec"]["group"]);
+                let group = name(&response["spec"]["group"]);
                 let id =
-                    (format!("{group}/{}", name(&version["name"])), name(&answer["spec"]["names"]["kind"]));
+                    (format!("{group}/{}", name(&version["name"])), name(&response["spec"]["names"]["kind"]));
                 if version["subresources"].get("status").is_some() {
                     self.with_status.insert(id.clone());
                 }
@@ -192,37 +195,37 @@ impl Replay {
         }
     }
 
-    /// Writes a scale, and what it does to its object.
-    fn scale(&mut self, write: &Write<'_>, answer: &Value, method: &str) {
+    /// Replays a write of a scale with its effect on the object.
+    fn scale(&mut self, write: &Write<'_>, response: &Value, method: &str) {
         let Some(object) = self.objects.get_mut(&write.path).filter(|_| method != "GET") else { return };
         let version = object["apiVersion"].as_str().unwrap_or_default().to_owned();
         let mut old = json!({"metadata": {"uid": "u"}, "spec": object["spec"].get("replicas").map(|r| json!({"replicas": r}))});
         old["metadata"]["managedFields"] = owners_of_scale(object, "spec.replicas").unwrap_or_default();
-        let mut new = json!({"metadata": {"uid": "u"}, "spec": answer["spec"].clone()});
+        let mut new = json!({"metadata": {"uid": "u"}, "spec": response["spec"].clone()});
         let node = built_in("autoscaling/v1", "Scale")
             .or(Type::named("io.k8s.api.autoscaling.v1.Scale").map(Node::of));
-        let time = newest_time(answer);
+        let time = newest_time(response);
         let manager = Manager { reset: &[], ..write.manager("autoscaling/v1", "Scale", &time) };
         updated(node.unwrap(), Some(&old), &mut new, &manager);
         let owners = owners_after_scale(object, &new, &version, "spec.replicas");
         object["metadata"]["managedFields"] = owners.unwrap_or_default();
-        object["spec"]["replicas"] = answer["spec"]["replicas"].clone();
+        object["spec"]["replicas"] = response["spec"]["replicas"].clone();
     }
 
-    fn update(&mut self, write: &Write<'_>, answer: &Value, create: bool) {
-        let text = |name: &str| answer[name].as_str().unwrap_or_default().to_owned();
+    fn update(&mut self, write: &Write<'_>, response: &Value, create: bool) {
+        let text = |name: &str| response[name].as_str().unwrap_or_default().to_owned();
         let (version, kind) = (text("apiVersion"), text("kind"));
         let Some(node) = self.node(&version, &kind) else { return };
-        let old = self.objects.get(&write.object_path(answer)).filter(|_| !create);
-        let mut new = answer.clone();
+        let old = self.objects.get(&write.object_path(response)).filter(|_| !create);
+        let mut new = response.clone();
         let has = |object: &Value, path: &str| object.pointer(path).is_some_and(|value| value != &json!([]));
         let body = &write.step["request"]["body"];
-        fill_out(&mut new, |path| has(body, path) || old.is_some_and(|old| has(old, path)));
-        let given = write.step["request"]["body"]["metadata"].get("managedFields").cloned();
+        remove_filled_in(&mut new, |path| has(body, path) || old.is_some_and(|old| has(old, path)));
+        let requested = write.step["request"]["body"]["metadata"].get("managedFields").cloned();
         let metadata = new["metadata"].as_object_mut().unwrap();
         metadata.remove("managedFields");
-        metadata.extend(given.map(|given| ("managedFields".to_owned(), given)));
-        let time = newest_time(answer);
+        metadata.extend(requested.map(|requested| ("managedFields".to_owned(), requested)));
+        let time = newest_time(response);
         let mut manager = write.manager(&version, &kind, &time);
         let id = (version.clone(), kind.clone());
         if self.definitions.contains_key(&id) && !self.with_status.contains(&id) {
@@ -230,10 +233,10 @@ impl Replay {
         }
         updated(node, old, &mut new, &manager);
         self.updates += 1;
-        self.check(write, &timeless(&new), &timeless(answer));
+        self.check(write, &timeless(&new), &timeless(response));
     }
 
-    fn apply(&mut self, write: &Write<'_>, answer: &Value) {
+    fn apply(&mut self, write: &Write<'_>, response: &Value) {
         let name = write.step["name"].as_str().unwrap_or_default();
         let body = &write.step["request"]["body"];
         let config = match name {
@@ -248,28 +251,28 @@ impl Replay {
             _ => ("rec.example.com/v1", "Widget"),
         };
         let Some(node) = self.node(version, kind) else { return };
-        let time = newest_time(answer);
+        let time = newest_time(response);
         let manager = write.manager(version, kind, &time);
         match applied(node, live.as_ref(), &config, &manager, write.force) {
-            Ok(object) if answer["kind"] == kind => {
+            Ok(object) if response["kind"] == kind => {
                 self.applies += 1;
-                self.check(write, &timeless(&object), &timeless(answer));
+                self.check(write, &timeless(&object), &timeless(response));
                 let unowned = |object: &Value| {
                     let mut object = object.clone();
                     object["metadata"].as_object_mut().unwrap().remove("managedFields");
                     object
                 };
-                if let Err(why) = within("", &unowned(&object), &unowned(answer), live.is_some()) {
+                if let Err(why) = check_contained("", &unowned(&object), &unowned(response), live.is_some()) {
                     self.failures.push(format!("{}/{name}: {why}", self.file));
                 }
             }
             Ok(_) => {}
             Err(error) => {
-                self.refusals += 1;
+                self.rejections += 1;
                 let status: Value = serde_json::from_slice(&error.to_status().to_json()).unwrap();
-                if &status != answer {
+                if &status != response {
                     self.failures
-                        .push(format!("{}/{name}:\n  is     {status}\n  wanted {answer}", self.file));
+                        .push(format!("{}/{name}:\n  is     {status}\n  wanted {response}", self.file));
                 }
             }
         }
@@ -280,10 +283,10 @@ impl Replay {
         custom.map(Node::Custom).or_else(|| built_in(version, kind))
     }
 
-    fn check(&mut self, write: &Write<'_>, is: &Value, wanted: &Value) {
-        if is != wanted {
+    fn check(&mut self, write: &Write<'_>, actual: &Value, expected: &Value) {
+        if actual != expected {
             let name = &write.step["name"];
-            self.failures.push(format!("{}/{name}:\n  is     {is}\n  wanted {wanted}", self.file));
+            self.failures.push(format!("{}/{name}:\n  is     {actual}\n  wanted {expected}", self.file));
         }
     }
 
@@ -317,10 +320,10 @@ impl<'a> Write<'a> {
         Some(Write { step, path: parts.join("/"), subresource, manager, force })
     }
 
-    fn object_path(&self, answer: &Value) -> String {
+    fn object_path(&self, response: &Value) -> String {
         match self.step["request"]["method"].as_str() {
             Some("POST") => {
-                format!("{}/{}", self.path, answer["metadata"]["name"].as_str().unwrap_or_default())
+                format!("{}/{}", self.path, response["metadata"]["name"].as_str().unwrap_or_default())
             }
             _ => self.path.clone(),
         }
@@ -341,10 +344,12 @@ fn reset(kind: &str, subresource: &str) -> &'static [&'static str] {
     }
 }
 
-/// Takes out what the server filled in after the owners were settled, unless it was given.
-fn fill_out(new: &mut Value, given: impl Fn(&str) -> bool) {
+/// Removes fields that the server set after the owners were determined, unless the request contained them.
+fn remove_filled_in(new: &mut Value, is_requested: impl Fn(&str) -> bool) {
     let kind = new["kind"].clone();
-    for (_, path) in FILLED_IN.iter().filter(|(of, path)| (of.is_empty() || *of == kind) && !given(path)) {
+    for (_, path) in
+        FILLED_IN.iter().filter(|(of, path)| (of.is_empty() || *of == kind) && !is_requested(path))
+    {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         if let Some(fields) = new.pointer_mut(parent).and_then(Value::as_object_mut) {
             fields.remove(&name.replace("~1", "/"));
@@ -352,7 +357,7 @@ fn fill_out(new: &mut Value, given: impl Fn(&str) -> bool) {
     }
 }
 
-/// The owners without their times, but with whether they have one.
+/// Returns the owners with their times replaced by a placeholder.
 fn timeless(object: &Value) -> Value {
     let entries = object["metadata"].get("managedFields").and_then(Value::as_array).into_iter().flatten();
     let entries = entries.map(|entry| {
@@ -372,24 +377,26 @@ fn newest_time(object: &Value) -> String {
     times.chain(created).max().unwrap_or("2026-11-15T00:00:00Z").to_owned()
 }
 
-/// Whether everything in `part` is in `all`, and if `exact`, nothing else but what the server sets itself.
-fn within(at: &str, part: &Value, all: &Value, exact: bool) -> Result<(), String> {
-    const SERVERS: [&str; 4] = ["resourceVersion", "generation", "uid", "creationTimestamp"];
+/// Checks that `part` is contained in `all` and, if `exact`, that `all` has only additional fields set by the
+/// server.
+fn check_contained(at: &str, part: &Value, all: &Value, exact: bool) -> Result<(), String> {
+    const SERVER_FIELDS: [&str; 4] = ["resourceVersion", "generation", "uid", "creationTimestamp"];
     match (part, all) {
         (Value::Object(part), Value::Object(all)) => {
-            for (name, value) in
-                part.iter().filter(|(name, value)| !SERVERS.contains(&name.as_str()) && !value.is_null())
+            for (name, value) in part
+                .iter()
+                .filter(|(name, value)| !SERVER_FIELDS.contains(&name.as_str()) && !value.is_null())
             {
-                let there = all.get(name).ok_or_else(|| format!("{at}.{name} should not be there"))?;
-                within(&format!("{at}.{name}"), value, there, exact)?;
+                let value_in_all = all.get(name).ok_or_else(|| format!("{at}.{name} should not be there"))?;
+                check_contained(&format!("{at}.{name}"), value, value_in_all, exact)?;
             }
             let missing = all.keys().find(|name| {
-                exact && part.get(*name).is_none_or(Value::is_null) && !SERVERS.contains(&name.as_str())
+                exact && part.get(*name).is_none_or(Value::is_null) && !SERVER_FIELDS.contains(&name.as_str())
             });
             missing.map_or(Ok(()), |name| Err(format!("{at}.{name} is missing")))
         }
         (Value::Array(part), Value::Array(all)) if part.len() == all.len() => {
-            part.iter().zip(all).try_for_each(|(part, all)| within(at, part, all, exact))
+            part.iter().zip(all).try_for_each(|(part, all)| check_contained(at, part, all, exact))
         }
         _ if part == all => Ok(()),
         _ => Err(format!("{at} is {part}, wanted {all}")),
