@@ -1,8 +1,10 @@
-//! What a kube-apiserver does to an object of a built-in kind between reading the body and storing it.
+//! Processing of objects of built-in kinds between decoding a body and storing the object, as in
+//! kube-apiserver.
 //!
-//! In the order of a request: `decode` reads it into its type, [`default`] fills in what was left out, [`prepare_create`] and
-//! [`prepare_update`] set what is not the client's to say, and [`validate`] says what is wrong. All pure functions of objects: storage,
-//! versions, other objects, users and HTTP are the caller's.
+//! In the order of a request: `decode` converts the body to its type, [`default`] sets defaults,
+//! [`prepare_create`] and [`prepare_update`] set the fields that the server controls, and [`validate`]
+//! returns the errors. All are pure functions of objects: storage, versions, other objects, users and HTTP
+//! belong to the caller.
 
 mod decode;
 mod defaults;

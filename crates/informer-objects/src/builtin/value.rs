@@ -1,8 +1,8 @@
-//! Reaching into JSON values by dotted paths, where what is missing is simply empty.
+//! Access to JSON values by dotted paths; a missing value counts as empty.
 
 use serde_json::{Map, Value};
 
-/// What stands at a path of fields, `spec.template`.
+/// Returns the value at a dotted path, `spec.template`.
 pub(super) fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(value, |value, field| value.get(field)).filter(|value| !value.is_null())
 }
@@ -11,12 +11,12 @@ pub(super) fn at_mut<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Val
     path.split('.').try_fold(value, |value, field| value.get_mut(field))
 }
 
-/// The text at a path; empty if there is none.
+/// Returns the string at a path; empty if absent.
 pub(super) fn text<'a>(value: &'a Value, path: &str) -> &'a str {
     at(value, path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The entries of the list at a path.
+/// Returns the entries of the list at a path.
 pub(super) fn list<'a>(value: &'a Value, path: &str) -> &'a [Value] {
     at(value, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
@@ -25,7 +25,7 @@ pub(super) fn list_mut<'a>(value: &'a mut Value, path: &str) -> &'a mut [Value] 
     at_mut(value, path).and_then(Value::as_array_mut).map_or(&mut [], Vec::as_mut_slice)
 }
 
-/// The entries of the map at a path, sorted by key.
+/// Returns the entries of the map at a path, sorted by key.
 pub(super) fn entries<'a>(value: &'a Value, path: &str) -> impl Iterator<Item = (&'a str, &'a Value)> {
     let map = at(value, path).and_then(Value::as_object);
     map.into_iter().flatten().map(|(key, value)| (key.as_str(), value))
@@ -39,7 +39,7 @@ pub(super) fn flag(value: &Value, path: &str) -> bool {
     at(value, path).and_then(Value::as_bool).unwrap_or_default()
 }
 
-/// The object in a field, made if it is not there.
+/// Returns the object in a field, creating it if it is absent.
 pub(super) fn object_in<'a>(fields: &'a mut Map<String, Value>, field: &str) -> &'a mut Map<String, Value> {
     let value = fields.entry(field).or_insert(Value::Null);
     if !value.is_object() {
@@ -51,7 +51,7 @@ pub(super) fn object_in<'a>(fields: &'a mut Map<String, Value>, field: &str) -> 
     }
 }
 
-/// What Go calls empty: `null`, `false`, zero, and what has no entries.
+/// Whether a value is empty in Go: `null`, `false`, zero, or a value without entries.
 pub(super) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -63,19 +63,19 @@ pub(super) fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Whether a field is missing or empty.
+/// Whether a field is absent or empty.
 pub(super) fn lacks(fields: &Map<String, Value>, field: &str) -> bool {
     fields.get(field).is_none_or(is_empty)
 }
 
-/// Puts a value where there is none, or an empty one.
+/// Sets a field that is absent or empty.
 pub(super) fn fill(fields: &mut Map<String, Value>, field: &str, value: impl Into<Value>) {
     if lacks(fields, field) {
         fields.insert(field.to_owned(), value.into());
     }
 }
 
-/// Puts a value where there is none; an empty one stays.
+/// Sets a field that is absent; an empty value is kept.
 pub(super) fn set_absent(fields: &mut Map<String, Value>, field: &str, value: impl Into<Value>) {
     if fields.get(field).is_none_or(Value::is_null) {
         fields.insert(field.to_owned(), value.into());

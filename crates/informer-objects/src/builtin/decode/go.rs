@@ -1,31 +1,32 @@
-//! What the Go types say of fields beyond what the documents of the API say: whether a field is a pointer, when it is written, and what its
-//! type is called in errors.
+//! Properties of Go types that the `OpenAPI` documents do not contain: whether a field is a pointer, when it
+//! is written, and the name of its type in errors.
 //!
-//! The facts are in `fields.txt`, a line per type, which `fields.go` prints from the types of Kubernetes 1.36. A word is a field:
-//! `name!` is written even when empty, `name*` may be empty without being absent, `name0` is left out when nothing in it is set,
-//! `name:v1.Type` has a type of that name. Fields that are not there follow the rule of their shape.
+//! The data is in `fields.txt`, one line per type, printed by `fields.go` from the types of Kubernetes 1.36.
+//! Each word is a field: `name!` is written even if empty, `name*` may be empty without being absent, `name0`
+//! is omitted if nothing in it is set, `name:v1.Type` has a type of that name. Fields that are not listed
+//! follow the rule of their shape.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use informer_schema::{Field, Shape, Type};
 
-/// When a field is written.
+/// The condition under which a field is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Written {
-    /// When it was given.
+    /// If it was given.
     Given,
-    /// When it is not empty.
+    /// If it is not empty.
     NotEmpty,
-    /// When something in it is not empty.
+    /// If something in it is not empty.
     NotZero,
     /// Always.
     Always,
-    /// Always; `null` when it was not given.
+    /// Always; `null` if it was not given.
     AlwaysOrNull,
 }
 
-/// What the table says of one field.
+/// The table entry of one field.
 #[derive(Debug, Clone, Copy)]
 struct Facts {
     written: Option<Written>,
@@ -34,12 +35,12 @@ struct Facts {
 
 type Table = HashMap<&'static str, HashMap<&'static str, Facts>>;
 
-/// When a field of a type is written.
+/// Returns when a field of a type is written.
 pub(super) fn written(of: &Type, field: &Field) -> Written {
     if let Some(written) = facts(of, field).and_then(|facts| facts.written) {
         return written;
     }
-    // Types that are in no version that is on by default are not in the table.
+    // The table lacks types of versions that are disabled by default.
     if !table().contains_key(of.name) {
         return match field.shape {
             _ if field.required => Written::Always,
@@ -59,12 +60,12 @@ pub(in super::super) fn is_pointer(of: &Type, field: &Field) -> bool {
     matches!(written(of, field), Written::Given | Written::AlwaysOrNull)
 }
 
-/// The Go name of what stands in a field, if it is not that of its shape.
+/// Returns the Go type of a field, if it is not that of its shape.
 pub(in super::super) fn type_name(of: &Type, field: &Field) -> Option<&'static str> {
     facts(of, field).and_then(|facts| facts.type_name)
 }
 
-/// The Go name of a shape.
+/// Returns the Go type of a shape.
 pub(super) fn shape_name(shape: Shape) -> String {
     match shape {
         Shape::Boolean => "bool".to_owned(),
@@ -83,7 +84,7 @@ pub(super) fn shape_name(shape: Shape) -> String {
     }
 }
 
-/// `v1.Pod`.
+/// Returns the Go name of a type, `v1.Pod`.
 fn struct_name(of: &Type) -> String {
     let mut parts = of.name.rsplit('.');
     let name = parts.next().unwrap_or_default();
@@ -110,13 +111,13 @@ fn word(text: &'static str) -> (&'static str, Facts) {
         Some((rest, name)) => (rest, Some(name)),
         None => (text, None),
     };
-    for (mark, written) in [
+    for (suffix, written) in [
         ("!*", Written::AlwaysOrNull),
         ("!", Written::Always),
         ("*", Written::Given),
         ("0", Written::NotZero),
     ] {
-        if let Some(name) = rest.strip_suffix(mark) {
+        if let Some(name) = rest.strip_suffix(suffix) {
             return (name, Facts { written: Some(written), type_name });
         }
     }
@@ -127,9 +128,9 @@ fn word(text: &'static str) -> (&'static str, Facts) {
 mod tests {
     use super::*;
 
-    /// A field that the documents do not have would be a table of another Kubernetes.
+    /// A field that does not exist would mean that the table belongs to another version of Kubernetes.
     #[test]
-    fn the_table_speaks_of_fields_that_exist() {
+    fn fields_of_the_table_exist() {
         let mut missing = Vec::new();
         for (name, fields) in table() {
             let Some(id) = Type::named(name) else { continue };

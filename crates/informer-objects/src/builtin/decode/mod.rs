@@ -1,8 +1,9 @@
-//! What reading a body into a Go type and writing it again does to it.
+//! Decoding of a body into a Go type and encoding it again.
 //!
-//! Unknown fields go and are reported, what is empty goes where Go leaves it out and comes where Go always writes it, amounts and
-//! times get their one form. What does not fit is refused in the words of Go's decoder. The result depends on the body and the
-//! tables alone; defaults and rules beyond types are not known here.
+//! Unknown fields are removed and reported; empty values are removed where Go omits them and added where Go
+//! always writes them; quantities and times become canonical. A mismatching value is rejected with the text
+//! of Go's decoder. The result depends on the body and the tables only; nothing here knows defaults, or rules
+//! beyond types.
 
 mod go;
 mod scalar;
@@ -20,30 +21,30 @@ use go::Written;
 
 pub(super) use go::{is_pointer, type_name};
 
-/// Deeper bodies are refused, as no type is this deep except one that contains itself.
-const DEPTH: usize = 120;
+/// The maximum depth of a body; only a type that contains itself could be deeper.
+const MAX_DEPTH: usize = 120;
 
-/// The server stops collecting after as many.
+/// The maximum number of unknown fields that kube-apiserver collects.
 const MAX_UNKNOWN: usize = 100;
 
 /// A body after decoding.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decoded {
-    /// The object as its type has it.
+    /// The object in the form of its type.
     pub object: Value,
-    /// The paths of fields that the type does not have: `spec.containers[0].imagee`.
+    /// The paths of unknown fields: `spec.containers[0].imagee`.
     pub unknown: Vec<String>,
 }
 
 #[cfg(test)]
-/// Reads a body as an object of a type. The error is the 400 that a real server answers.
+/// Decodes a body as an object of a type; the error is the 400 of kube-apiserver.
 pub(crate) fn decode(of: TypeId, kind: &str, version: &str, object: Value) -> Result<Decoded, Status> {
     read(of, object).map_err(|why| {
         Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
     })
 }
 
-/// As `decode`, with the bare text of what is wrong.
+/// Decodes an object of a type; the error is the text of the decoder.
 pub fn read(of: TypeId, object: Value) -> Result<Decoded, String> {
     let mut reader = Reader::default();
     let shape = Shape::Object(of);
@@ -52,8 +53,8 @@ pub fn read(of: TypeId, object: Value) -> Result<Decoded, String> {
         other => other,
     };
     let object = reader.value(shape, None, object)?;
-    match reader.mistake {
-        Some(mistake) => Err(mistake),
+    match reader.type_error {
+        Some(type_error) => Err(type_error),
         None => Ok(Decoded {
             object: object.unwrap_or_else(|| Value::Object(Map::new())),
             unknown: reader.unknown,
@@ -61,7 +62,7 @@ pub fn read(of: TypeId, object: Value) -> Result<Decoded, String> {
     }
 }
 
-/// Where the reader is.
+/// A step of the path of the reader.
 #[derive(Debug, Clone)]
 enum Step {
     Field(&'static str),
@@ -72,20 +73,22 @@ enum Step {
 #[derive(Debug, Default)]
 struct Reader {
     path: Vec<Step>,
-    /// The type whose field is being read.
+    /// The types whose fields are being read.
     inside: Vec<&'static Type>,
     unknown: Vec<String>,
-    /// The first value of a wrong type. Go reads on after one, and a text that does not parse comes before it.
-    mistake: Option<String>,
+    /// The first value of a wrong type.
+    ///
+    /// Go continues after such a value, and a text that cannot be parsed takes precedence.
+    type_error: Option<String>,
 }
 
 impl Reader {
-    /// `None` for what is not there: `null`, or a value of a wrong type.
+    /// Reads a value; `None` if it is `null` or of a wrong type.
     fn value(&mut self, shape: Shape, name: Option<&str>, value: Value) -> Result<Option<Value>, String> {
         if value.is_null() {
             return Ok(None);
         }
-        if self.path.len() > DEPTH {
+        if self.path.len() > MAX_DEPTH {
             return Err("exceeded max depth".to_owned());
         }
         match (shape, value) {
@@ -117,9 +120,9 @@ impl Reader {
             }
             (shape, value) => match scalar::read(shape, value) {
                 Ok(value) => Ok(Some(value)),
-                Err(scalar::Wrong::Text(text)) => Err(text),
-                Err(scalar::Wrong::Type(found)) => {
-                    self.mistaken(&found, shape, name);
+                Err(scalar::ScalarError::Text(text)) => Err(text),
+                Err(scalar::ScalarError::Type(found)) => {
+                    self.record_type_error(&found, shape, name);
                     Ok(None)
                 }
             },
@@ -129,12 +132,12 @@ impl Reader {
     fn object(
         &mut self,
         of: &'static Type,
-        mut given: Map<String, Value>,
+        mut source: Map<String, Value>,
     ) -> Result<Map<String, Value>, String> {
         self.inside.push(of);
         let mut read = Map::new();
         for field in of.fields {
-            let Some(value) = given.remove(field.name) else { continue };
+            let Some(value) = source.remove(field.name) else { continue };
             self.path.push(Step::Field(field.name));
             let value = self.value(field.shape, go::type_name(of, field), value)?;
             self.path.pop();
@@ -142,7 +145,7 @@ impl Reader {
                 read.insert(field.name.to_owned(), value);
             }
         }
-        for name in given.keys().take(MAX_UNKNOWN.saturating_sub(self.unknown.len())) {
+        for name in source.keys().take(MAX_UNKNOWN.saturating_sub(self.unknown.len())) {
             self.path.push(Step::Key(name.clone()));
             self.unknown.push(self.strict_path());
             self.path.pop();
@@ -152,7 +155,7 @@ impl Reader {
         Ok(read)
     }
 
-    /// Leaves out and fills in what Go does when it writes a struct.
+    /// Omits and adds the fields that Go omits and adds when it encodes a struct.
     fn write(&mut self, of: &'static Type, fields: &mut Map<String, Value>) -> Result<(), String> {
         for field in of.fields {
             let value = fields.get(field.name);
@@ -193,7 +196,7 @@ impl Reader {
         }
     }
 
-    /// What Go writes for a value that was never set.
+    /// Returns the value that Go writes for an unset field.
     fn zero(&mut self, shape: Shape) -> Result<Value, String> {
         Ok(match shape {
             Shape::Object(id) => Value::Object(self.object(id.get(), Map::new())?),
@@ -205,22 +208,22 @@ impl Reader {
         })
     }
 
-    fn mistaken(&mut self, found: &str, shape: Shape, name: Option<&str>) {
-        if self.mistake.is_some() {
+    fn record_type_error(&mut self, found: &str, shape: Shape, name: Option<&str>) {
+        if self.type_error.is_some() {
             return;
         }
         let wanted = name.map_or_else(|| go::shape_name(shape), str::to_owned);
-        let place = match self.inside.last() {
+        let target = match self.inside.last() {
             Some(of) => {
                 let name = of.name.rsplit('.').next().unwrap_or_default();
                 format!("struct field {name}.{}", self.go_path())
             }
             None => "value".to_owned(),
         };
-        self.mistake = Some(format!("json: cannot unmarshal {found} into Go {place} of type {wanted}"));
+        self.type_error = Some(format!("json: cannot unmarshal {found} into Go {target} of type {wanted}"));
     }
 
-    /// Names of fields only, as in Go's errors: `spec.containers.image`.
+    /// Returns the names of fields only, as in Go's errors: `spec.containers.image`.
     fn go_path(&self) -> String {
         let names = self.path.iter().filter_map(|step| match step {
             Step::Field(name) => Some(*name),
@@ -229,7 +232,7 @@ impl Reader {
         names.collect::<Vec<_>>().join(".")
     }
 
-    /// With keys and places: `spec.containers[0].imagee`.
+    /// Returns the path with keys and indexes: `spec.containers[0].imagee`.
     fn strict_path(&self) -> String {
         let mut text = String::new();
         for step in &self.path {
@@ -255,7 +258,7 @@ fn is_collection(value: &Value) -> bool {
     matches!(value, Value::Array(_) | Value::Object(_))
 }
 
-/// What `omitzero` leaves out.
+/// Whether `omitzero` omits a value.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Object(entries) => entries.values().all(is_zero),

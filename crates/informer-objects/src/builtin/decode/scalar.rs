@@ -1,6 +1,6 @@
-//! Reading values that are not objects with fields, lists or maps.
+//! Decoding of scalars and of types with their own encoding.
 //!
-//! Each comes back in the one form in which a server writes it.
+//! Each value is returned in the canonical form in which a server writes it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,16 +10,16 @@ use serde_json::Value;
 use super::time;
 use crate::text::Quantity;
 
-/// Why a value cannot be read.
+/// The error of decoding a scalar.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Wrong {
-    /// It is of another type; what was found there.
+pub(super) enum ScalarError {
+    /// The value has another type; contains Go's name for it.
     Type(String),
-    /// It is text that does not parse, or a type with a decoder of its own; the whole message.
+    /// A text cannot be parsed, or a type with its own decoder failed; contains the whole message.
     Text(String),
 }
 
-pub(super) fn read(shape: Shape, value: Value) -> Result<Value, Wrong> {
+pub(super) fn read(shape: Shape, value: Value) -> Result<Value, ScalarError> {
     match (shape, &value) {
         (Shape::Boolean, Value::Bool(_))
         | (Shape::Int64 | Shape::Number, Value::Number(_))
@@ -32,60 +32,60 @@ pub(super) fn read(shape: Shape, value: Value) -> Result<Value, Wrong> {
             if fits { Ok(value) } else { Err(out_of_range(&value)) }
         }
         (Shape::Bytes, Value::String(text)) => bytes(text).map(Value::from),
-        (Shape::Time, _) => own(time(time::Form::Seconds, &value)),
-        (Shape::MicroTime, _) => own(time(time::Form::Micros, &value)),
-        (Shape::Quantity, Value::String(text)) => own(quantity(text.trim())),
-        (Shape::Quantity, other) => own(quantity(&other.to_string())),
+        (Shape::Time, _) => to_value(time(time::Format::Seconds, &value)),
+        (Shape::MicroTime, _) => to_value(time(time::Format::Micros, &value)),
+        (Shape::Quantity, Value::String(text)) => to_value(quantity(text.trim())),
+        (Shape::Quantity, other) => to_value(quantity(&other.to_string())),
         (Shape::IntOrString, Value::String(_)) => Ok(value),
         (Shape::IntOrString, Value::Number(number)) => {
             let fits = number.as_i64().is_some_and(|number| i32::try_from(number).is_ok());
-            if fits { Ok(value) } else { own(Err(unmarshal(&format!("number {number}"), "int32"))) }
+            if fits { Ok(value) } else { to_value(Err(unmarshal(&format!("number {number}"), "int32"))) }
         }
-        (Shape::IntOrString, other) => own(Err(unmarshal(&found(other), "int32"))),
-        (_, other) => Err(Wrong::Type(found(other))),
+        (Shape::IntOrString, other) => to_value(Err(unmarshal(&found(other), "int32"))),
+        (_, other) => Err(ScalarError::Type(found(other))),
     }
 }
 
-fn own(read: Result<String, String>) -> Result<Value, Wrong> {
-    read.map(Value::from).map_err(Wrong::Text)
+fn to_value(read: Result<String, String>) -> Result<Value, ScalarError> {
+    read.map(Value::from).map_err(ScalarError::Text)
 }
 
-fn time(form: time::Form, value: &Value) -> Result<String, String> {
+fn time(format: time::Format, value: &Value) -> Result<String, String> {
     match value {
-        Value::String(text) => time::canonical(form, text),
+        Value::String(text) => time::canonical(format, text),
         other => Err(unmarshal(&found(other), "string")),
     }
 }
 
 fn quantity(text: &str) -> Result<String, String> {
-    Quantity::parse(text).map(|amount| amount.canonical()).map_err(str::to_owned)
+    Quantity::parse(text).map(|quantity| quantity.canonical()).map_err(str::to_owned)
 }
 
-fn bytes(text: &str) -> Result<String, Wrong> {
-    // Line ends are skipped by Go's decoder.
-    let packed: String = text.chars().filter(|c| !matches!(c, '\n' | '\r')).collect();
-    match STANDARD.decode(&packed) {
+fn bytes(text: &str) -> Result<String, ScalarError> {
+    // Go's decoder skips line breaks.
+    let compact: String = text.chars().filter(|c| !matches!(c, '\n' | '\r')).collect();
+    match STANDARD.decode(&compact) {
         Ok(bytes) => Ok(STANDARD.encode(bytes)),
         Err(error) => {
-            let place = match error {
-                base64::DecodeError::InvalidByte(place, _)
-                | base64::DecodeError::InvalidLastSymbol(place, _) => place,
-                _ => packed.len() / 4 * 4,
+            let offset = match error {
+                base64::DecodeError::InvalidByte(offset, _)
+                | base64::DecodeError::InvalidLastSymbol(offset, _) => offset,
+                _ => compact.len() / 4 * 4,
             };
-            Err(Wrong::Text(format!("illegal base64 data at input byte {place}")))
+            Err(ScalarError::Text(format!("illegal base64 data at input byte {offset}")))
         }
     }
 }
 
-fn out_of_range(value: &Value) -> Wrong {
-    Wrong::Type(format!("number {value}"))
+fn out_of_range(value: &Value) -> ScalarError {
+    ScalarError::Type(format!("number {value}"))
 }
 
 fn unmarshal(found: &str, wanted: &str) -> String {
     format!("json: cannot unmarshal {found} into Go value of type {wanted}")
 }
 
-/// What Go calls it.
+/// Returns Go's name for the type of a value.
 fn found(value: &Value) -> String {
     let name = match value {
         Value::Null => "null",

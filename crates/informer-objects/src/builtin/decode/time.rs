@@ -1,48 +1,50 @@
-//! Times as Go reads and writes them: in words that name the first part that does not fit, back in UTC.
+//! Times as Go decodes and encodes them: errors name the first part that does not match; the result is in
+//! UTC.
 //!
-//! Two forms: whole seconds (a fraction is accepted and dropped) and exactly six digits. Knows no calendar beyond what a date needs.
+//! There are two formats: whole seconds (a fraction is accepted and dropped), and exactly six fractional
+//! digits.
 
 use crate::text::times;
 use jiff::Timestamp;
 use jiff::civil;
 use jiff::tz::Offset;
 
-/// Which of the two forms.
+/// The format of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum Format {
     Seconds,
     Micros,
 }
 
-impl Form {
+impl Format {
     fn layout(self) -> &'static str {
         match self {
-            Form::Seconds => "2006-01-02T15:04:05Z07:00",
-            Form::Micros => "2006-01-02T15:04:05.000000Z07:00",
+            Format::Seconds => "2006-01-02T15:04:05Z07:00",
+            Format::Micros => "2006-01-02T15:04:05.000000Z07:00",
         }
     }
 }
 
-/// The time as the server writes it, or why it is none.
-pub(super) fn canonical(form: Form, text: &str) -> Result<String, String> {
-    let mut reader = Reader { form, text, rest: text };
+/// Returns the time as the server writes it, or Go's error.
+pub(super) fn canonical(format: Format, text: &str) -> Result<String, String> {
+    let mut reader = Reader { format, text, rest: text };
     let (datetime, offset) = reader.read()?;
     let time = Offset::from_seconds(offset)
         .and_then(|offset| offset.to_timestamp(datetime))
         .map_err(|_| reader.out_of_range("time zone offset"))?;
-    Ok(write(form, time))
+    Ok(write(format, time))
 }
 
-/// A time in one of the forms.
-pub(super) fn write(form: Form, time: Timestamp) -> String {
-    match form {
-        Form::Seconds => times::written(time),
-        Form::Micros => times::with_micros(time),
+/// Returns a time in one of the formats.
+pub(super) fn write(format: Format, time: Timestamp) -> String {
+    match format {
+        Format::Seconds => times::written(time),
+        Format::Micros => times::with_micros(time),
     }
 }
 
 struct Reader<'a> {
-    form: Form,
+    format: Format,
     text: &'a str,
     rest: &'a str,
 }
@@ -75,39 +77,39 @@ impl Reader<'_> {
         Ok((date.to_datetime(time.map_err(|_| self.out_of_range("second"))?), offset))
     }
 
-    fn below(&mut self, word: &str, limit: i32, name: &str, fixed: bool) -> Result<i32, String> {
-        let number = self.number(word, 2, fixed)?;
+    fn below(&mut self, layout_part: &str, limit: i32, name: &str, fixed: bool) -> Result<i32, String> {
+        let number = self.number(layout_part, 2, fixed)?;
         if number < limit { Ok(number) } else { Err(self.out_of_range(name)) }
     }
 
-    /// A number of that many digits; one digit less is fine where the width is not fixed.
-    fn number(&mut self, word: &str, width: usize, fixed: bool) -> Result<i32, String> {
+    /// Parses a number of `width` digits; one digit less is accepted if the width is not fixed.
+    fn number(&mut self, layout_part: &str, width: usize, fixed: bool) -> Result<i32, String> {
         let digits = self.rest.bytes().take(width).take_while(u8::is_ascii_digit).count();
         if digits == 0 || (digits < width && fixed) {
-            return Err(self.mismatch(word));
+            return Err(self.mismatch(layout_part));
         }
         let (number, rest) = self.rest.split_at(digits);
         self.rest = rest;
         Ok(number.parse().unwrap_or_default())
     }
 
-    fn literal(&mut self, word: &str) -> Result<(), String> {
-        self.rest = self.rest.strip_prefix(word).ok_or_else(|| self.mismatch(word))?;
+    fn literal(&mut self, layout_part: &str) -> Result<(), String> {
+        self.rest = self.rest.strip_prefix(layout_part).ok_or_else(|| self.mismatch(layout_part))?;
         Ok(())
     }
 
     fn fraction(&mut self) -> Result<i32, String> {
-        let digits = match (self.form, self.rest.strip_prefix(['.', ','])) {
-            (Form::Seconds, None) => return Ok(0),
-            (Form::Micros, None) => return Err(self.mismatch(".000000")),
+        let digits = match (self.format, self.rest.strip_prefix(['.', ','])) {
+            (Format::Seconds, None) => return Ok(0),
+            (Format::Micros, None) => return Err(self.mismatch(".000000")),
             (_, Some(rest)) => rest,
         };
         let count = digits.bytes().take_while(u8::is_ascii_digit).count();
-        let taken = match self.form {
-            Form::Seconds if count == 0 => return Ok(0),
-            Form::Seconds => count,
-            Form::Micros if count < 6 => return Err(self.mismatch(".000000")),
-            Form::Micros => 6,
+        let taken = match self.format {
+            Format::Seconds if count == 0 => return Ok(0),
+            Format::Seconds => count,
+            Format::Micros if count < 6 => return Err(self.mismatch(".000000")),
+            Format::Micros => 6,
         };
         self.rest = &digits[taken..];
         let nine: String = digits[..taken].chars().chain(std::iter::repeat('0')).take(9).collect();
@@ -134,14 +136,14 @@ impl Reader<'_> {
         }
         let seconds = (hours * 60 + minutes) * 60;
         let seconds = if *sign == b'-' { -seconds } else { seconds };
-        // The six bytes are ASCII, so this is a boundary.
+        // The six bytes are ASCII, so this is a character boundary.
         self.rest = self.rest.get(6..).unwrap_or_default();
         Ok(seconds)
     }
 
-    fn mismatch(&self, word: &str) -> String {
-        let layout = self.form.layout();
-        format!("parsing time {:?} as {layout:?}: cannot parse {:?} as {word:?}", self.text, self.rest)
+    fn mismatch(&self, layout_part: &str) -> String {
+        let layout = self.format.layout();
+        format!("parsing time {:?} as {layout:?}: cannot parse {:?} as {layout_part:?}", self.text, self.rest)
     }
 
     fn out_of_range(&self, what: &str) -> String {
@@ -154,56 +156,56 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_come_back_in_utc() {
-        for (form, given, expected) in [
-            (Form::Seconds, "2024-01-02T03:04:05Z", "2024-01-02T03:04:05Z"),
-            (Form::Seconds, "2024-01-02T03:04:05.9+02:00", "2024-01-02T01:04:05Z"),
-            (Form::Micros, "2024-01-02T03:04:05.000006-01:30", "2024-01-02T04:34:05.000006Z"),
+    fn times_are_converted_to_utc() {
+        for (format, text, expected) in [
+            (Format::Seconds, "2024-01-02T03:04:05Z", "2024-01-02T03:04:05Z"),
+            (Format::Seconds, "2024-01-02T03:04:05.9+02:00", "2024-01-02T01:04:05Z"),
+            (Format::Micros, "2024-01-02T03:04:05.000006-01:30", "2024-01-02T04:34:05.000006Z"),
         ] {
-            assert_eq!(canonical(form, given).as_deref(), Ok(expected));
+            assert_eq!(canonical(format, text).as_deref(), Ok(expected));
         }
     }
 
     #[test]
-    fn the_first_part_that_does_not_fit_is_named() {
-        for (form, given, expected) in [
+    fn error_names_the_first_mismatching_part() {
+        for (format, text, expected) in [
             (
-                Form::Seconds,
+                Format::Seconds,
                 "",
                 r#"parsing time "" as "2006-01-02T15:04:05Z07:00": cannot parse "" as "2006""#,
             ),
             (
-                Form::Seconds,
+                Format::Seconds,
                 "2024-13-02T03:04:05Z",
                 r#"parsing time "2024-13-02T03:04:05Z": month out of range"#,
             ),
             (
-                Form::Seconds,
+                Format::Seconds,
                 "2024-02-30T03:04:05Z",
                 r#"parsing time "2024-02-30T03:04:05Z": day out of range"#,
             ),
             (
-                Form::Seconds,
+                Format::Seconds,
                 "2024-01-02 03:04:05Z",
                 r#"parsing time "2024-01-02 03:04:05Z" as "2006-01-02T15:04:05Z07:00": cannot parse " 03:04:05Z" as "T""#,
             ),
             (
-                Form::Seconds,
+                Format::Seconds,
                 "2024-01-02T03:04:05Zé",
                 r#"parsing time "2024-01-02T03:04:05Zé": extra text: "é""#,
             ),
             (
-                Form::Micros,
+                Format::Micros,
                 "2024-01-02T03:04:05.5Z",
                 r#"parsing time "2024-01-02T03:04:05.5Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse ".5Z" as ".000000""#,
             ),
             (
-                Form::Micros,
+                Format::Micros,
                 "2024-01-02T03:04:05.000000000Z",
                 r#"parsing time "2024-01-02T03:04:05.000000000Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "000Z" as "Z07:00""#,
             ),
         ] {
-            assert_eq!(canonical(form, given).unwrap_err(), expected);
+            assert_eq!(canonical(format, text).unwrap_err(), expected);
         }
     }
 }

@@ -1,8 +1,9 @@
-//! The values that a server puts where a client left something out, type by type.
+//! Defaults of built-in types.
 //!
-//! An object is walked with its type, from the outside in: rules first, then the table, then the defaults that the documents
-//! state. What a type gets it gets wherever it occurs, so a pod and the templates of everything that makes pods are alike. Objects
-//! come decoded. What admission, strategies and other objects add is not known here.
+//! An object is walked along its type, from the outside in: rules first, then the table, then the defaults in
+//! the `OpenAPI` documents. A type gets its defaults wherever it occurs, so pods and pod templates have the
+//! same ones. Objects are decoded before. Nothing here knows values set by admission, strategies or other
+//! objects.
 
 mod rules;
 mod table;
@@ -17,48 +18,50 @@ use super::decode::{is_pointer, type_name};
 use super::value::is_empty;
 use crate::text::Quantity;
 
-/// Fills in the defaults of an object.
+/// Sets the defaults of an object.
 pub fn default(group: &str, version: &str, kind: &str, object: &mut Value) {
     if let Some(of) = type_of(group, version, kind) {
         walk(of, object);
     }
 }
 
-/// The type of a built-in kind.
+/// Returns the type of a built-in kind.
 pub fn type_of(group: &str, version: &str, kind: &str) -> Option<TypeId> {
-    let wanted = |resource: &&informer_schema::Resource| {
+    let is_match = |resource: &&informer_schema::Resource| {
         resource.group == group && resource.version == version && resource.kind == kind
     };
-    // Some kinds are only read and written below others, as `Scale` is.
-    let below = || Type::named(&format!("io.k8s.api.{}.{version}.{kind}", group.split('.').next()?));
-    RESOURCES.iter().find(wanted).and_then(|resource| resource.of).or_else(below)
+    // Some kinds, such as `Scale`, exist only as subresources.
+    let subresource_type =
+        || Type::named(&format!("io.k8s.api.{}.{version}.{kind}", group.split('.').next()?));
+    RESOURCES.iter().find(is_match).and_then(|resource| resource.of).or_else(subresource_type)
 }
 
 type Rule = fn(&mut Map<String, Value>);
 
-/// What is known of one type.
+/// The defaults of one type.
 #[derive(Debug, Default)]
-struct Known {
+struct TypeDefaults {
+    /// The rule, applied before the fields.
     rule: Option<Rule>,
-    /// Fields with the JSON text of their defaults.
+    /// The fields with the JSON text of their defaults.
     fields: Vec<(&'static str, &'static str)>,
 }
 
 fn walk(id: TypeId, value: &mut Value) {
     let (of, Some(fields)) = (id.get(), value.as_object_mut()) else { return };
-    if let Some(known) = known().get(of.name) {
-        if let Some(rule) = known.rule {
+    if let Some(defaults) = all_defaults().get(of.name) {
+        if let Some(rule) = defaults.rule {
             rule(fields);
         }
-        for (name, text) in &known.fields {
-            put(of, name, text, fields);
+        for (name, text) in &defaults.fields {
+            set_default(of, name, text, fields);
         }
     }
     for field in of.fields {
         if let Some(text) = field.default
             && !matches!(field.shape, Shape::Object(_))
         {
-            put(of, field.name, text, fields);
+            set_default(of, field.name, text, fields);
         }
         if let Some(value) = fields.get_mut(field.name) {
             inside(of, field, field.shape, value);
@@ -88,42 +91,42 @@ fn inside(of: &Type, field: &Field, shape: Shape, value: &mut Value) {
     }
 }
 
-/// Puts a default into a field that has no value.
-fn put(of: &Type, name: &str, text: &str, fields: &mut Map<String, Value>) {
+/// Sets a field without a value to its default.
+fn set_default(of: &Type, name: &str, text: &str, fields: &mut Map<String, Value>) {
     let Some(field) = of.field(name) else { return };
-    let free = match fields.get(name) {
+    let is_unset = match fields.get(name) {
         None | Some(Value::Null) => true,
         Some(value) => !is_pointer(of, field) && is_empty(value),
     };
-    if !free {
+    if !is_unset {
         return;
     }
     let Ok(value) = serde_json::from_str::<Value>(text) else { return };
-    // An empty value that is no pointer is nothing.
+    // An empty value in a field that is not a pointer counts as absent.
     if is_pointer(of, field) || !is_empty(&value) {
         fields.insert(name.to_owned(), value);
     }
 }
 
-/// Amounts of resources are whole thousandths.
+/// Rounds a resource quantity to thousandths.
 fn round(value: &mut Value) {
-    if let Some(Ok(mut amount)) = value.as_str().map(Quantity::parse) {
-        amount.round_to_milli();
-        *value = amount.canonical().into();
+    if let Some(Ok(mut quantity)) = value.as_str().map(Quantity::parse) {
+        quantity.round_to_milli();
+        *value = quantity.canonical().into();
     }
 }
 
-fn known() -> &'static HashMap<String, Known> {
-    static KNOWN: OnceLock<HashMap<String, Known>> = OnceLock::new();
-    KNOWN.get_or_init(|| {
-        let mut known: HashMap<String, Known> = HashMap::new();
+fn all_defaults() -> &'static HashMap<String, TypeDefaults> {
+    static DEFAULTS: OnceLock<HashMap<String, TypeDefaults>> = OnceLock::new();
+    DEFAULTS.get_or_init(|| {
+        let mut defaults: HashMap<String, TypeDefaults> = HashMap::new();
         for (name, rule) in rules::RULES {
-            known.entry(table::full_name(name)).or_default().rule = Some(*rule);
+            defaults.entry(table::full_name(name)).or_default().rule = Some(*rule);
         }
         for (name, field, text) in table::TABLE {
-            known.entry(table::full_name(name)).or_default().fields.push((field, text));
+            defaults.entry(table::full_name(name)).or_default().fields.push((field, text));
         }
-        known
+        defaults
     })
 }
 
@@ -131,12 +134,12 @@ fn known() -> &'static HashMap<String, Known> {
 mod tests {
     use super::*;
 
-    /// A misspelt row would be a default that is never given.
+    /// A misspelled row would be a default that is never set.
     #[test]
-    fn every_row_is_about_a_field_that_exists() {
-        for (name, known) in known() {
+    fn fields_of_all_rows_exist() {
+        for (name, defaults) in all_defaults() {
             let id = Type::named(name).unwrap_or_else(|| panic!("no type {name}"));
-            for (field, text) in &known.fields {
+            for (field, text) in &defaults.fields {
                 assert!(id.get().field(field).is_some(), "no {field} in {name}");
                 assert!(serde_json::from_str::<Value>(text).is_ok(), "{name}.{field}: {text}");
             }

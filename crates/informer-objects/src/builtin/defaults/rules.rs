@@ -1,4 +1,4 @@
-//! Defaults that depend on other fields of the same object: a function per type.
+//! Defaults that depend on other fields of the same object: one function per type.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -36,7 +36,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("apiextensions.v1.CustomResourceDefinitionNames", definition_names),
 ];
 
-/// What a pod gets, and a template of one does not.
+/// Sets the defaults of pods that pod templates do not have.
 fn pod(fields: &mut Map<String, Value>) {
     let spec = object_in(fields, "spec");
     for list in ["containers", "initContainers"] {
@@ -56,13 +56,13 @@ fn pod(fields: &mut Map<String, Value>) {
     }
 }
 
-/// What is limited and not asked for is asked for in full.
+/// Sets requests to the limits where only a limit is given.
 fn requests_from_limits(container: &mut Map<String, Value>) {
     let resources = object_in(container, "resources");
     let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
     let requests = object_in(resources, "requests");
-    for (name, amount) in limits {
-        requests.entry(name).or_insert(amount);
+    for (name, quantity) in limits {
+        requests.entry(name).or_insert(quantity);
     }
 }
 
@@ -70,12 +70,12 @@ fn pod_level_requests(spec: &mut Map<String, Value>) {
     let Some(resources) = spec.get_mut("resources").and_then(Value::as_object_mut) else { return };
     let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
     let supported = |name: &str| matches!(name, "cpu" | "memory") || name.starts_with("hugepages-");
-    for (name, amount) in limits.into_iter().filter(|(name, _)| supported(name)) {
-        object_in(resources, "requests").entry(name).or_insert(amount);
+    for (name, quantity) in limits.into_iter().filter(|(name, _)| supported(name)) {
+        object_in(resources, "requests").entry(name).or_insert(quantity);
     }
 }
 
-/// On the node's network a container's port is the node's.
+/// Sets host ports: on the host network they equal the container ports.
 fn host_ports(spec: &mut Map<String, Value>) {
     for list in ["containers", "initContainers"] {
         let containers = spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
@@ -90,7 +90,7 @@ fn host_ports(spec: &mut Map<String, Value>) {
     }
 }
 
-/// The account has an old name that is kept in step.
+/// Sets the deprecated field of the service account to the same name.
 fn pod_spec(fields: &mut Map<String, Value>) {
     if lacks(fields, "serviceAccountName")
         && let Some(old) = fields.get("serviceAccount").cloned()
@@ -117,7 +117,7 @@ fn volume(fields: &mut Map<String, Value>) {
     }
 }
 
-/// Images without a tag, or tagged `latest`, are always pulled.
+/// Returns the pull policy: images without a tag, or with the tag `latest`, are always pulled.
 fn pull_policy(image: &str) -> &'static str {
     let (name, digest) = match image.split_once('@') {
         Some((name, digest)) => (name, Some(digest)),
@@ -148,8 +148,8 @@ fn service_spec(fields: &mut Map<String, Value>) {
             fields.remove("sessionAffinityConfig");
         }
         Some("ClientIP") => {
-            let given = fields.get("sessionAffinityConfig");
-            if given.and_then(|config| config.pointer("/clientIP/timeoutSeconds")).is_none() {
+            let config = fields.get("sessionAffinityConfig");
+            if config.and_then(|config| config.pointer("/clientIP/timeoutSeconds")).is_none() {
                 let config = json!({"clientIP": {"timeoutSeconds": 10800}});
                 fields.insert("sessionAffinityConfig".to_owned(), config);
             }
@@ -162,10 +162,10 @@ fn service_spec(fields: &mut Map<String, Value>) {
         fill(port, "targetPort", number);
     }
     let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let outside = kind == "NodePort"
+    let is_external = kind == "NodePort"
         || kind == "LoadBalancer"
         || (kind == "ClusterIP" && !lacks(fields, "externalIPs"));
-    if outside {
+    if is_external {
         fill(fields, "externalTrafficPolicy", "Cluster");
     }
     if matches!(kind.as_str(), "NodePort" | "LoadBalancer" | "ClusterIP") {
@@ -177,8 +177,8 @@ fn service_spec(fields: &mut Map<String, Value>) {
 }
 
 fn service(fields: &mut Map<String, Value>) {
-    let balanced = fields.get("spec").is_some_and(|spec| text(spec, "type") == "LoadBalancer");
-    if !balanced {
+    let has_load_balancer = fields.get("spec").is_some_and(|spec| text(spec, "type") == "LoadBalancer");
+    if !has_load_balancer {
         return;
     }
     let Some(status) = fields.get_mut("status") else { return };
@@ -198,7 +198,7 @@ fn namespace(fields: &mut Map<String, Value>) {
     }
 }
 
-/// Plain text is written into the data and forgotten.
+/// Moves plain text into the data.
 fn secret(fields: &mut Map<String, Value>) {
     let Some(Value::Object(plain)) = fields.remove("stringData") else { return };
     let data = object_in(fields, "data");
@@ -207,7 +207,7 @@ fn secret(fields: &mut Map<String, Value>) {
     }
 }
 
-/// The first of several ranges has a field of its own.
+/// Synchronizes `podCIDR` with the first of `podCIDRs`.
 fn node_spec(fields: &mut Map<String, Value>) {
     if let Some(range) = fields.get("podCIDR").cloned() {
         fill(fields, "podCIDRs", json!([range]));
@@ -217,7 +217,7 @@ fn node_spec(fields: &mut Map<String, Value>) {
     }
 }
 
-/// The first of several addresses has a field of its own.
+/// Synchronizes `podIP` with the first of `podIPs`.
 fn pod_status(fields: &mut Map<String, Value>) {
     let first = fields.get("podIPs").and_then(|all| all.pointer("/0/ip"));
     if let Some(address) = fields.get("podIP").filter(|_| !lacks(fields, "podIP")).cloned()
@@ -241,10 +241,10 @@ fn limit_range_item(fields: &mut Map<String, Value>) {
         return;
     }
     for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")] {
-        let Some(amounts) = fields.get(from).and_then(Value::as_object).cloned() else { continue };
+        let Some(quantities) = fields.get(from).and_then(Value::as_object).cloned() else { continue };
         let target = object_in(fields, to);
-        for (name, amount) in amounts {
-            target.entry(name).or_insert(amount);
+        for (name, quantity) in quantities {
+            target.entry(name).or_insert(quantity);
         }
     }
 }
@@ -269,7 +269,7 @@ fn stateful_set_strategy(fields: &mut Map<String, Value>) {
     }
 }
 
-/// Claims inside a set say what they are.
+/// Sets the type of volume claim templates.
 fn stateful_set_spec(fields: &mut Map<String, Value>) {
     let templates =
         fields.get_mut("volumeClaimTemplates").and_then(Value::as_array_mut).into_iter().flatten();

@@ -1,6 +1,6 @@
-//! Defaults that depend on nothing but the field: type, field, JSON text.
+//! Defaults that depend on the field only: type, field, JSON text.
 //!
-//! Those that the documents of the API state themselves are not repeated.
+//! Defaults in the `OpenAPI` documents are not repeated here.
 
 pub(super) const TABLE: &[(&str, &str, &str)] = &[
     ("core.v1.PodSpec", "dnsPolicy", r#""ClusterFirst""#),
@@ -115,7 +115,7 @@ pub(super) const TABLE: &[(&str, &str, &str)] = &[
     ("apiregistration.v1.ServiceReference", "port", "443"),
 ];
 
-/// The name in the documents of the API.
+/// Returns the name in the `OpenAPI` documents.
 pub(super) fn full_name(short: &str) -> String {
     match short.split_once('.') {
         Some(("apiextensions", _)) => format!("io.k8s.apiextensions-apiserver.pkg.apis.{short}"),

@@ -1,8 +1,9 @@
-//! What is not the client's to say: fields that the server sets, keeps or drops when an object is created or changed.
+//! Strategies: fields that the server sets, keeps or drops when an object is created or updated.
 //!
-//! This is the admission that is on by default, as far as it looks at the object alone, and then the strategy of the kind. The object
-//! is decoded and has its defaults, and its `metadata` has name and uid. After it the status is that of a new object, or of the old one.
-//! Generations (but for pods), versions and the rest of `metadata` are the caller's, and so are addresses and ports: see [`Wanted`].
+//! These are the admission plugins enabled by default, as far as they depend on the object alone, followed by
+//! the strategy of the kind. Objects are decoded and defaulted, and their `metadata` has name and uid.
+//! Afterwards the status is that of a new object, or of the old one. Generations (except of pods), versions,
+//! other `metadata`, addresses and ports are set by the caller: see [`Wanted`].
 
 mod pods;
 mod services;
@@ -21,8 +22,8 @@ pub(super) use pods::{CRITICAL, qos};
 pub use pods::{refuse_priority, refuse_runtime_class, set_priority, set_runtime_class};
 pub use services::Wanted;
 
-/// Fields of features that are off, which vanish without a word.
-const OFF: &[(&str, &str, &str, &str)] = &[
+/// Fields of disabled features, which are dropped without a warning.
+const DISABLED_FIELDS: &[(&str, &str, &str, &str)] = &[
     ("coordination.k8s.io", "Lease", "spec", "strategy"),
     ("coordination.k8s.io", "Lease", "spec", "preferredHolder"),
     ("apps", "StatefulSet", "spec.updateStrategy.rollingUpdate", "maxUnavailable"),
@@ -32,14 +33,14 @@ const OFF: &[(&str, &str, &str, &str)] = &[
 const DAEMON_SET_GENERATION: &str = "deprecated.daemonset.template.generation";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
-/// Makes an object ready to be validated and stored for the first time.
+/// Prepares a new object for validation and storage.
 pub fn prepare_create(group: &str, kind: &str, object: &mut Value, now: Timestamp) {
-    drop_off(group, kind, object);
+    drop_disabled_fields(group, kind, object);
     let metadata = object_in(fields(object), "metadata");
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         metadata.remove(field);
     }
-    one_owner_each(metadata);
+    deduplicate_owners(metadata);
     if (group, kind) != ("", "Node") {
         reset_status(group, kind, object);
     }
@@ -47,20 +48,20 @@ pub fn prepare_create(group: &str, kind: &str, object: &mut Value, now: Timestam
         ("", "Pod") => pods::create(object, now),
         ("", "Service") => services::create(object),
         ("", "Namespace") => namespace(object),
-        ("", "Node") => taint(object),
+        ("", "Node") => add_not_ready_taint(object),
         ("", "PersistentVolume") => {
-            protect(object, "kubernetes.io/pv-protection");
+            add_finalizer(object, "kubernetes.io/pv-protection");
             let status = object_in(fields(object), "status");
             status.insert("phase".to_owned(), "Pending".into());
             status.insert("lastPhaseTransitionTime".to_owned(), times::written(now).into());
         }
         ("", "PersistentVolumeClaim") => {
-            protect(object, "kubernetes.io/pvc-protection");
+            add_finalizer(object, "kubernetes.io/pvc-protection");
             data_sources(object);
             object_in(fields(object), "status").insert("phase".to_owned(), "Pending".into());
         }
-        ("", "ServiceAccount") => bare_secrets(object),
-        ("storage.k8s.io", "VolumeAttributesClass") => protect(object, "kubernetes.io/vac-protection"),
+        ("", "ServiceAccount") => reduce_secret_references(object),
+        ("storage.k8s.io", "VolumeAttributesClass") => add_finalizer(object, "kubernetes.io/vac-protection"),
         ("apps", "StatefulSet") => {
             for claim in list_mut(object, "spec.volumeClaimTemplates") {
                 reset_status("", "PersistentVolumeClaim", claim);
@@ -68,13 +69,13 @@ pub fn prepare_create(group: &str, kind: &str, object: &mut Value, now: Timestam
             }
         }
         ("apps", "DaemonSet") => template_generation(object, 1),
-        ("batch", "Job") => select_own_pods(object),
-        ("apiregistration.k8s.io", "APIService") => local_service(object, now),
+        ("batch", "Job") => set_pod_selector(object),
+        ("apiregistration.k8s.io", "APIService") => mark_local_service_available(object, now),
         _ => {}
     }
 }
 
-/// Writes into a request for a certificate who asked for it.
+/// Sets the requester of a certificate signing request.
 pub fn set_requester(request: &mut Value, name: &str, uid: &str, groups: &[&str]) {
     let spec = object_in(fields(request), "spec");
     for field in ["username", "uid", "groups", "extra"] {
@@ -91,9 +92,9 @@ pub fn set_requester(request: &mut Value, name: &str, uid: &str, groups: &[&str]
     }
 }
 
-/// Makes a changed object ready to be validated and stored in the place of `old`. Not for changes of a status alone.
+/// Prepares an updated object for validation and storage in place of `old`; not for updates of the status.
 pub fn prepare_update(group: &str, kind: &str, old: &Value, new: &mut Value) {
-    drop_off(group, kind, new);
+    drop_disabled_fields(group, kind, new);
     keep_metadata(old, object_in(fields(new), "metadata"));
     match (old.get("status"), new.as_object_mut()) {
         (Some(status), Some(new)) => {
@@ -115,9 +116,9 @@ pub fn prepare_update(group: &str, kind: &str, old: &Value, new: &mut Value) {
             };
         }
         ("", "PersistentVolumeClaim") => data_sources(new),
-        ("", "ServiceAccount") => bare_secrets(new),
+        ("", "ServiceAccount") => reduce_secret_references(new),
         ("certificates.k8s.io", "CertificateSigningRequest") => {
-            // What was asked for stays, whatever is sent.
+            // The spec is immutable, whatever the request contains.
             if let (Some(spec), Some(new)) = (old.get("spec"), new.as_object_mut()) {
                 new.insert("spec".to_owned(), spec.clone());
             }
@@ -132,7 +133,7 @@ pub fn prepare_update(group: &str, kind: &str, old: &Value, new: &mut Value) {
     }
 }
 
-/// Makes an object with a changed status ready to be validated and stored in the place of `old`.
+/// Prepares an object with an updated status for validation and storage in place of `old`.
 pub fn prepare_status(group: &str, kind: &str, old: &Value, new: &mut Value, now: Timestamp) {
     match (group, kind) {
         ("", "Pod") => pods::status(old, new),
@@ -141,10 +142,10 @@ pub fn prepare_status(group: &str, kind: &str, old: &Value, new: &mut Value, now
             let before = at(old, "status").and_then(|status| status.get(time)).cloned();
             let same = at(old, "status.phase") == at(new, "status.phase");
             let status = object_in(fields(new), "status");
-            let given = status.get(time).cloned();
+            let requested = status.get(time).cloned();
             match (same, before) {
-                (true, Some(before)) if given.is_none() => status.insert(time.to_owned(), before),
-                (false, before) if given.is_none() || given == before => {
+                (true, Some(before)) if requested.is_none() => status.insert(time.to_owned(), before),
+                (false, before) if requested.is_none() || requested == before => {
                     status.insert(time.to_owned(), times::written(now).into())
                 }
                 _ => None,
@@ -154,7 +155,7 @@ pub fn prepare_status(group: &str, kind: &str, old: &Value, new: &mut Value, now
     }
 }
 
-/// Times and identity stay as they are; a client may leave them out.
+/// Keeps identity and times, which a client may omit.
 fn keep_metadata(old: &Value, metadata: &mut Map<String, Value>) {
     for field in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         if let Some(value) = old.get("metadata").and_then(|metadata| metadata.get(field)) {
@@ -164,26 +165,26 @@ fn keep_metadata(old: &Value, metadata: &mut Map<String, Value>) {
     if let Some(created) = at(old, "metadata.creationTimestamp") {
         metadata.insert("creationTimestamp".to_owned(), created.clone());
     }
-    one_owner_each(metadata);
+    deduplicate_owners(metadata);
 }
 
-/// An owner that is named twice is kept once.
-fn one_owner_each(metadata: &mut Map<String, Value>) {
+/// Removes duplicate owner references.
+fn deduplicate_owners(metadata: &mut Map<String, Value>) {
     if let Some(owners) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) {
         let mut seen = BTreeSet::new();
         owners.retain(|owner| seen.insert(owner.to_string()));
     }
 }
 
-fn drop_off(group: &str, kind: &str, object: &mut Value) {
-    for (_, _, path, field) in OFF.iter().filter(|row| (row.0, row.1) == (group, kind)) {
+fn drop_disabled_fields(group: &str, kind: &str, object: &mut Value) {
+    for (_, _, path, field) in DISABLED_FIELDS.iter().filter(|row| (row.0, row.1) == (group, kind)) {
         if let Some(fields) = super::value::at_mut(object, path).and_then(Value::as_object_mut) {
             fields.remove(*field);
         }
     }
 }
 
-/// Puts the status of an object that nobody has looked at yet.
+/// Sets the status of a new object.
 fn reset_status(group: &str, kind: &str, object: &mut Value) {
     let same = |resource: &&informer_schema::Resource| resource.group == group && resource.kind == kind;
     let of = RESOURCES.iter().filter(same).find_map(|resource| resource.of);
@@ -207,10 +208,11 @@ fn namespace(object: &mut Value) {
     }
 }
 
-/// A new node is not ready until something says so.
-fn taint(object: &mut Value) {
-    let known = list(object, "spec.taints").iter();
-    if known.clone().any(|taint| text(taint, "key") == NOT_READY && text(taint, "effect") == "NoSchedule") {
+/// Adds the taint of a node that is not ready yet.
+fn add_not_ready_taint(object: &mut Value) {
+    let existing = list(object, "spec.taints").iter();
+    if existing.clone().any(|taint| text(taint, "key") == NOT_READY && text(taint, "effect") == "NoSchedule")
+    {
         return;
     }
     let taints = object_in(fields(object), "spec").entry("taints").or_insert_with(|| json!([]));
@@ -219,17 +221,17 @@ fn taint(object: &mut Value) {
     }
 }
 
-fn protect(object: &mut Value, finalizer: &str) {
+fn add_finalizer(object: &mut Value, finalizer: &str) {
     let metadata = object_in(fields(object), "metadata");
     let finalizers = metadata.entry("finalizers").or_insert_with(|| json!([]));
     if let Some(finalizers) = finalizers.as_array_mut()
-        && !finalizers.iter().any(|known| known == finalizer)
+        && !finalizers.iter().any(|existing| existing == finalizer)
     {
         finalizers.push(finalizer.into());
     }
 }
 
-/// The old and the new way to say where data comes from are kept in step.
+/// Synchronizes `dataSource` and `dataSourceRef`.
 fn data_sources(object: &mut Value) {
     let spec = object_in(fields(object), "spec");
     match (spec.get("dataSource").cloned(), spec.get("dataSourceRef").cloned()) {
@@ -243,8 +245,8 @@ fn data_sources(object: &mut Value) {
     }
 }
 
-/// Of references to secrets only the name counts.
-fn bare_secrets(object: &mut Value) {
+/// Reduces references to secrets to their name.
+fn reduce_secret_references(object: &mut Value) {
     for secret in list_mut(object, "secrets") {
         *secret = match secret.get("name") {
             Some(name) => json!({"name": name}),
@@ -259,8 +261,8 @@ fn template_generation(object: &mut Value, generation: i64) {
         .insert(DAEMON_SET_GENERATION.to_owned(), generation.to_string().into());
 }
 
-/// A job selects its pods by its uid unless it was told not to.
-fn select_own_pods(object: &mut Value) {
+/// Sets the selector of a job to its uid, unless it is selected manually.
+fn set_pod_selector(object: &mut Value) {
     if flag(object, "spec.manualSelector") {
         return;
     }
@@ -276,12 +278,12 @@ fn select_own_pods(object: &mut Value) {
     let labels = labels.clone();
     let selected = object_in(object_in(spec, "selector"), "matchLabels");
     set_absent(selected, "batch.kubernetes.io/controller-uid", uid);
-    // What is read back has its defaults, and the labels of its pods are those of a job without any.
+    // Defaulting an object that is read again sets the labels of a job without any to those of its pods.
     fill(object_in(fields(object), "metadata"), "labels", labels);
 }
 
-/// Groups that the server serves itself are there at once.
-fn local_service(object: &mut Value, now: Timestamp) {
+/// Marks an API service without a service as available: the server serves it itself.
+fn mark_local_service_available(object: &mut Value, now: Timestamp) {
     if at(object, "spec.service").is_some() {
         return;
     }

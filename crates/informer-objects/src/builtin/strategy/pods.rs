@@ -1,6 +1,6 @@
-//! What the server adds to pods: their first status, tolerations of nodes in trouble, priority.
+//! Fields that the server sets in pods: the initial status, tolerations of unavailable nodes, priority.
 //!
-//! A priority class is another object: whoever holds it calls [`set_priority`].
+//! A priority class is another object: the caller that has it calls [`set_priority`].
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,12 +13,12 @@ use crate::text::{Quantity, times};
 
 const MAX_TOLERATIONS: usize = 1000;
 
-/// The classes of priority that every cluster has.
+/// The priority classes that exist in every cluster.
 pub(in crate::builtin) const CRITICAL: &[(&str, i64)] =
     &[("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
 pub(super) fn create(pod: &mut Value, now: Timestamp) {
-    tolerate(pod);
+    add_default_tolerations(pod);
     set_priority(pod, None);
     object_in(fields(pod), "metadata").insert("generation".to_owned(), 1.into());
     merge_label_keys(pod);
@@ -34,7 +34,7 @@ pub(super) fn create(pod: &mut Value, now: Timestamp) {
 }
 
 pub(super) fn update(old: &Value, new: &mut Value) {
-    tolerate(new);
+    add_default_tolerations(new);
     let spec = object_in(fields(new), "spec");
     for field in ["priority", "preemptionPolicy"] {
         if let Some(value) = at(old, "spec").and_then(|spec| spec.get(field)) {
@@ -48,17 +48,18 @@ pub(super) fn update(old: &Value, new: &mut Value) {
     }
 }
 
-/// What a kubelet leaves out of a status stays: the class, and the generations that were seen.
+/// Keeps the fields that a kubelet omits from a status: the QoS class and observed generations.
 pub(super) fn status(old: &Value, new: &mut Value) {
     let mut before: BTreeMap<String, VecDeque<i64>> = BTreeMap::new();
     for condition in list(old, "status.conditions") {
-        let seen = number(condition, "observedGeneration").unwrap_or_default();
-        before.entry(text(condition, "type").to_owned()).or_default().push_back(seen);
+        let observed = number(condition, "observedGeneration").unwrap_or_default();
+        before.entry(text(condition, "type").to_owned()).or_default().push_back(observed);
     }
     for condition in list_mut(new, "status.conditions") {
-        let seen = before.get_mut(text(condition, "type")).and_then(VecDeque::pop_front).unwrap_or_default();
-        if seen != 0 {
-            fill(fields(condition), "observedGeneration", seen);
+        let observed =
+            before.get_mut(text(condition, "type")).and_then(VecDeque::pop_front).unwrap_or_default();
+        if observed != 0 {
+            fill(fields(condition), "observedGeneration", observed);
         }
     }
     let status = object_in(fields(new), "status");
@@ -69,14 +70,14 @@ pub(super) fn status(old: &Value, new: &mut Value) {
     }
 }
 
-/// Why a new pod cannot have the priority it says, if its class gives it another.
+/// Returns the error if the priority of a new pod differs from that of its class.
 pub fn refuse_priority(pod: &Value, class: Option<&Value>) -> Option<String> {
     let name = text(pod, "spec.priorityClassName");
     let critical = CRITICAL.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
     let value = class.and_then(|class| number(class, "value")).or(critical).unwrap_or_default();
-    if let Some(given) = number(pod, "spec.priority").filter(|given| *given != value) {
+    if let Some(requested) = number(pod, "spec.priority").filter(|requested| *requested != value) {
         return Some(format!(
-            "the integer value of priority ({given}) must not be provided in pod spec; priority admission \
+            "the integer value of priority ({requested}) must not be provided in pod spec; priority admission \
              controller computed {value} from the given PriorityClass name"
         ));
     }
@@ -84,41 +85,41 @@ pub fn refuse_priority(pod: &Value, class: Option<&Value>) -> Option<String> {
         Some(policy) if !policy.is_empty() => policy,
         _ => "PreemptLowerPriority",
     };
-    let given =
-        Some(text(pod, "spec.preemptionPolicy")).filter(|given| !given.is_empty() && *given != policy)?;
+    let requested = Some(text(pod, "spec.preemptionPolicy"))
+        .filter(|requested| !requested.is_empty() && *requested != policy)?;
     Some(format!(
-        "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission \
+        "the string value of PreemptionPolicy ({requested}) must not be provided in pod spec; priority admission \
          controller computed {policy} from the given PriorityClass name"
     ))
 }
 
-/// Why a new pod does not go with the class of its runtime, or has what only such a class gives.
+/// Returns the error if a new pod contradicts its runtime class, or sets fields that only such a class sets.
 pub fn refuse_runtime_class(pod: &Value, class: Option<&Value>) -> Option<String> {
-    let overhead = at(pod, "spec.overhead").filter(|given| !super::super::value::is_empty(given));
+    let overhead = at(pod, "spec.overhead").filter(|requested| !super::super::value::is_empty(requested));
     match (class.and_then(|class| at(class, "overhead.podFixed")), overhead) {
         (None, Some(_)) => {
             let why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
             return Some(why.to_owned());
         }
-        (Some(fixed), Some(given)) if fixed != given => {
+        (Some(fixed), Some(requested)) if fixed != requested => {
             let why = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
             return Some(why.to_owned());
         }
         _ => {}
     }
-    entries(class?, "scheduling.nodeSelector").find_map(|(key, wanted)| {
-        let given = at(pod, "spec.nodeSelector")?.get(key)?;
-        let (wanted, given) = (wanted.as_str()?, given.as_str()?);
-        (wanted != given).then(|| {
+    entries(class?, "scheduling.nodeSelector").find_map(|(key, required)| {
+        let requested = at(pod, "spec.nodeSelector")?.get(key)?;
+        let (required, requested) = (required.as_str()?, requested.as_str()?);
+        (required != requested).then(|| {
             format!(
-                "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {wanted}; \
-                 pod.spec.nodeSelector[{key}] = {given}"
+                "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {required}; \
+                 pod.spec.nodeSelector[{key}] = {requested}"
             )
         })
     })
 }
 
-/// The priority of a new pod: that of its class, of the classes that are always there, or none.
+/// Sets the priority of a new pod: that of its class, or of a built-in class, or zero.
 pub fn set_priority(pod: &mut Value, class: Option<&Value>) {
     let name = text(pod, "spec.priorityClassName").to_owned();
     let critical = CRITICAL.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
@@ -135,7 +136,7 @@ pub fn set_priority(pod: &mut Value, class: Option<&Value>) {
     }
 }
 
-/// Adds what the runtime class of a new pod asks for.
+/// Adds the requirements of the runtime class to a new pod.
 pub fn set_runtime_class(pod: &mut Value, class: &Value) {
     let spec = object_in(fields(pod), "spec");
     if let Some(overhead) = at(class, "overhead.podFixed") {
@@ -145,25 +146,25 @@ pub fn set_runtime_class(pod: &mut Value, class: &Value) {
         set_absent(object_in(spec, "nodeSelector"), key, value.clone());
     }
     let added = list(class, "scheduling.tolerations");
-    let given = spec.get("tolerations").and_then(Value::as_array).cloned().unwrap_or_default();
-    // Each is compared with all others, which is not done for more of them than anybody writes.
-    if added.is_empty() || given.len() > MAX_TOLERATIONS {
+    let existing = spec.get("tolerations").and_then(Value::as_array).cloned().unwrap_or_default();
+    // Each toleration is compared with all others, which is skipped for unreasonably long lists.
+    if added.is_empty() || existing.len() > MAX_TOLERATIONS {
         return;
     }
-    let all: Vec<Value> = given.into_iter().chain(added.iter().cloned()).collect();
-    let mut kept: Vec<Value> = Vec::new();
-    for (place, toleration) in all.iter().enumerate() {
-        let known = kept.iter().any(|other| covers(other, toleration));
-        let follows =
-            || all.iter().skip(place + 1).any(|later| later != toleration && covers(later, toleration));
-        if !known && !follows() {
-            kept.push(toleration.clone());
+    let all: Vec<Value> = existing.into_iter().chain(added.iter().cloned()).collect();
+    let mut result: Vec<Value> = Vec::new();
+    for (index, toleration) in all.iter().enumerate() {
+        let is_covered = result.iter().any(|other| covers(other, toleration));
+        let is_covered_later =
+            || all.iter().skip(index + 1).any(|later| later != toleration && covers(later, toleration));
+        if !is_covered && !is_covered_later() {
+            result.push(toleration.clone());
         }
     }
-    spec.insert("tolerations".to_owned(), kept.into());
+    spec.insert("tolerations".to_owned(), result.into());
 }
 
-/// Whether everything that one toleration tolerates is tolerated by another.
+/// Whether a toleration includes everything that another tolerates.
 fn covers(wide: &Value, narrow: &Value) -> bool {
     let (key, effect) = (text(wide, "key"), text(wide, "effect"));
     let seconds = |toleration: &Value| at(toleration, "tolerationSeconds").and_then(Value::as_i64);
@@ -186,8 +187,8 @@ fn covers(wide: &Value, narrow: &Value) -> bool {
     }
 }
 
-/// Pods stay five minutes on a node that is lost.
-fn tolerate(pod: &mut Value) {
+/// Adds tolerations of five minutes for unavailable nodes.
+fn add_default_tolerations(pod: &mut Value) {
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let tolerated = list(pod, "spec.tolerations").iter().any(|toleration| {
             ["", key].contains(&text(toleration, "key"))
@@ -205,7 +206,8 @@ fn tolerate(pod: &mut Value) {
     }
 }
 
-/// Keys of labels in affinities and spreads become requirements with the pod's own values.
+/// Converts label keys in affinities and topology spread constraints to requirements with the values of the
+/// pod.
 fn merge_label_keys(pod: &mut Value) {
     let labels: BTreeMap<String, Value> =
         entries(pod, "metadata.labels").map(|(key, value)| (key.to_owned(), value.clone())).collect();
@@ -247,17 +249,17 @@ fn require(term: &mut Value, keys: &str, operator: &str, labels: &BTreeMap<Strin
     }
 }
 
-/// How hard a pod's resources are promised.
+/// Returns the QoS class of a pod.
 pub(in crate::builtin) fn qos(pod: &Value) -> &'static str {
     if let Some(resources) = at(pod, "spec.resources") {
-        let (requests, limits) = (amounts(resources, "requests"), amounts(resources, "limits"));
+        let (requests, limits) = (quantities(resources, "requests"), quantities(resources, "limits"));
         return class(&requests, &limits, limits.is_empty() || limits.len() == 2);
     }
     let containers = list(pod, "spec.containers").iter().chain(list(pod, "spec.initContainers"));
     let (mut guaranteed, mut some) = (true, false);
     for container in containers {
         let resources = at(container, "resources").unwrap_or(&Value::Null);
-        let (requests, limits) = (amounts(resources, "requests"), amounts(resources, "limits"));
+        let (requests, limits) = (quantities(resources, "requests"), quantities(resources, "limits"));
         some |= !requests.is_empty() || !limits.is_empty();
         guaranteed &= class(&requests, &limits, limits.len() == 2) == "Guaranteed";
     }
@@ -268,9 +270,9 @@ pub(in crate::builtin) fn qos(pod: &Value) -> &'static str {
     }
 }
 
-type Amounts<'a> = BTreeMap<&'a str, Quantity>;
+type Quantities<'a> = BTreeMap<&'a str, Quantity>;
 
-fn class(requests: &Amounts<'_>, limits: &Amounts<'_>, complete: bool) -> &'static str {
+fn class(requests: &Quantities<'_>, limits: &Quantities<'_>, complete: bool) -> &'static str {
     if requests.is_empty() && limits.is_empty() {
         return "BestEffort";
     }
@@ -284,8 +286,8 @@ fn class(requests: &Amounts<'_>, limits: &Amounts<'_>, complete: bool) -> &'stat
     }
 }
 
-fn amounts<'a>(resources: &'a Value, which: &str) -> Amounts<'a> {
+fn quantities<'a>(resources: &'a Value, which: &str) -> Quantities<'a> {
     let counted = entries(resources, which).filter(|(name, _)| matches!(*name, "cpu" | "memory"));
-    let read = counted.filter_map(|(name, amount)| Some((name, Quantity::parse(amount.as_str()?).ok()?)));
-    read.filter(|(_, amount)| !amount.is_zero() && !amount.is_negative()).collect()
+    let read = counted.filter_map(|(name, quantity)| Some((name, Quantity::parse(quantity.as_str()?).ok()?)));
+    read.filter(|(_, quantity)| !quantity.is_zero() && !quantity.is_negative()).collect()
 }

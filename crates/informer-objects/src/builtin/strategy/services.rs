@@ -1,6 +1,7 @@
-//! What the server adds to services: families of addresses, and what must be handed out to them.
+//! Fields that the server sets in services: IP families and allocated values.
 //!
-//! The cluster has one range of IPv4 addresses. Who keeps the ranges asks [`Wanted`] what a service still needs.
+//! The cluster has one range of IPv4 addresses. The caller that manages the ranges uses [`Wanted`] to find
+//! out what a service needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,29 +10,29 @@ use serde_json::{Value, json};
 use super::super::value::{at, flag, lacks, list, list_mut, number, object_in, text};
 use super::fields;
 
-/// What has to be allocated for a service before it is stored.
+/// The values that must be allocated for a service before it is stored.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// An address, to be put into `spec.clusterIP` and `spec.clusterIPs`.
+    /// Whether an address is needed for `spec.clusterIP` and `spec.clusterIPs`.
     pub cluster_ip: bool,
-    /// The places in `spec.ports` that need a `nodePort`.
+    /// The indexes in `spec.ports` that need a `nodePort`.
     pub node_ports: Vec<usize>,
-    /// A port for `spec.healthCheckNodePort`.
+    /// Whether a port is needed for `spec.healthCheckNodePort`.
     pub health_check_node_port: bool,
 }
 
 impl Wanted {
-    /// What a service wants.
+    /// Returns the values that a service needs.
     pub fn by(service: &Value) -> Self {
         let spec = at(service, "spec").unwrap_or(&Value::Null);
-        let outside = has_node_ports(spec)
+        let is_external = has_node_ports(spec)
             && (text(spec, "type") == "NodePort" || flag(spec, "allocateLoadBalancerNodePorts"));
         let ports = list(spec, "ports").iter().enumerate();
         let node_ports =
-            ports.filter(|(_, port)| outside && number(port, "nodePort").unwrap_or_default() == 0);
+            ports.filter(|(_, port)| is_external && number(port, "nodePort").unwrap_or_default() == 0);
         Wanted {
             cluster_ip: has_cluster_ip(spec) && text(spec, "clusterIP").is_empty(),
-            node_ports: node_ports.map(|(place, _)| place).collect(),
+            node_ports: node_ports.map(|(index, _)| index).collect(),
             health_check_node_port: has_health_check(spec)
                 && number(spec, "healthCheckNodePort").unwrap_or_default() == 0,
         }
@@ -39,29 +40,29 @@ impl Wanted {
 }
 
 pub(super) fn create(service: &mut Value) {
-    one_address(service);
-    families(service);
-    only_a_name(service);
+    set_cluster_ips(service);
+    set_ip_families(service);
+    drop_internal_traffic_policy(service);
 }
 
 pub(super) fn update(old: &Value, new: &mut Value) {
     keep_allocated(old, new);
-    drop_what_no_longer_applies(old, new);
-    one_address(new);
-    families(new);
-    only_a_name(new);
+    drop_obsolete_fields(old, new);
+    set_cluster_ips(new);
+    set_ip_families(new);
+    drop_internal_traffic_policy(new);
 }
 
-/// No traffic goes through a service that is a name for another.
-fn only_a_name(service: &mut Value) {
+/// Removes the internal traffic policy of a service that is only a name.
+fn drop_internal_traffic_policy(service: &mut Value) {
     let spec = object_in(fields(service), "spec");
     if spec.get("type").is_some_and(|kind| kind == "ExternalName") {
         spec.remove("internalTrafficPolicy");
     }
 }
 
-/// `clusterIP` is the first of `clusterIPs`.
-fn one_address(service: &mut Value) {
+/// Sets `clusterIPs` from `clusterIP`, which is their first entry.
+fn set_cluster_ips(service: &mut Value) {
     let spec = object_in(fields(service), "spec");
     if lacks(spec, "clusterIPs")
         && let Some(address) = spec.get("clusterIP").cloned()
@@ -70,7 +71,7 @@ fn one_address(service: &mut Value) {
     }
 }
 
-fn families(service: &mut Value) {
+fn set_ip_families(service: &mut Value) {
     let spec = object_in(fields(service), "spec");
     let whole = Value::Object(spec.clone());
     if !has_cluster_ip(&whole) {
@@ -86,7 +87,7 @@ fn families(service: &mut Value) {
     super::super::value::fill(spec, "ipFamilies", all);
 }
 
-/// A client that leaves out what it was given keeps it.
+/// Keeps allocated values that a client omits.
 fn keep_allocated(old: &Value, new: &mut Value) {
     let (before, after) =
         (at(old, "spec").unwrap_or(&Value::Null), at(new, "spec").cloned().unwrap_or_default());
@@ -106,7 +107,7 @@ fn keep_allocated(old: &Value, new: &mut Value) {
     if has_health_check(before) && has_health_check(&after) {
         keep("healthCheckNodePort");
     }
-    // Who changes the one address means the list too.
+    // A change of `clusterIP` also changes `clusterIPs`.
     if has_cluster_ip(before)
         && has_cluster_ip(&after)
         && spec.get("clusterIP") != before.get("clusterIP")
@@ -123,45 +124,45 @@ fn keep_allocated(old: &Value, new: &mut Value) {
 fn keep_node_ports(before: &Value, new: &mut Value) {
     let ports = list(new, "spec.ports").iter();
     let taken: BTreeSet<i64> = ports.filter_map(|port| number(port, "nodePort")).collect();
-    // The first of several alike counts.
+    // If several ports are equal, the first one is used.
     let ports = list(before, "ports").iter().rev();
-    let known: BTreeMap<(Option<i64>, &str), i64> = ports
+    let node_ports: BTreeMap<(Option<i64>, &str), i64> = ports
         .filter_map(|port| Some(((number(port, "port"), text(port, "protocol")), number(port, "nodePort")?)))
         .collect();
     for port in list_mut(new, "spec.ports") {
         if number(port, "nodePort").unwrap_or_default() != 0 {
             continue;
         }
-        let kept = known.get(&(number(port, "port"), text(port, "protocol"))).copied();
-        if let Some(kept) = kept.filter(|kept| !taken.contains(kept)) {
-            fields(port).insert("nodePort".to_owned(), kept.into());
+        let node_port = node_ports.get(&(number(port, "port"), text(port, "protocol"))).copied();
+        if let Some(node_port) = node_port.filter(|node_port| !taken.contains(node_port)) {
+            fields(port).insert("nodePort".to_owned(), node_port.into());
         }
     }
 }
 
-fn drop_what_no_longer_applies(old: &Value, new: &mut Value) {
+fn drop_obsolete_fields(old: &Value, new: &mut Value) {
     let (before, after) =
         (at(old, "spec").unwrap_or(&Value::Null), at(new, "spec").cloned().unwrap_or_default());
     let same = |field: &str| before.get(field) == after.get(field);
-    let mut gone = Vec::new();
+    let mut obsolete = Vec::new();
     if has_cluster_ip(before) && !has_cluster_ip(&after) {
         if same("clusterIP") && same("clusterIPs") {
-            gone.extend(["clusterIP", "clusterIPs"]);
+            obsolete.extend(["clusterIP", "clusterIPs"]);
         }
-        gone.extend(["ipFamilies", "ipFamilyPolicy"].into_iter().filter(|field| same(field)));
+        obsolete.extend(["ipFamilies", "ipFamilyPolicy"].into_iter().filter(|field| same(field)));
     }
     if has_health_check(before) && !has_health_check(&after) && same("healthCheckNodePort") {
-        gone.push("healthCheckNodePort");
+        obsolete.push("healthCheckNodePort");
     }
     if text(before, "type") == "LoadBalancer" && text(&after, "type") != "LoadBalancer" {
         let fields = ["allocateLoadBalancerNodePorts", "loadBalancerClass"];
-        gone.extend(fields.into_iter().filter(|field| same(field)));
+        obsolete.extend(fields.into_iter().filter(|field| same(field)));
     }
-    if is_outside(before) && !is_outside(&after) && same("externalTrafficPolicy") {
-        gone.push("externalTrafficPolicy");
+    if is_external(before) && !is_external(&after) && same("externalTrafficPolicy") {
+        obsolete.push("externalTrafficPolicy");
     }
     let spec = object_in(fields(new), "spec");
-    for field in gone {
+    for field in obsolete {
         spec.remove(field);
     }
     if has_node_ports(before) && !has_node_ports(&after) {
@@ -191,6 +192,6 @@ fn has_health_check(spec: &Value) -> bool {
     text(spec, "type") == "LoadBalancer" && text(spec, "externalTrafficPolicy") == "Local"
 }
 
-fn is_outside(spec: &Value) -> bool {
+fn is_external(spec: &Value) -> bool {
     has_node_ports(spec) || (text(spec, "type") == "ClusterIP" && !list(spec, "externalIPs").is_empty())
 }

@@ -1,8 +1,9 @@
-//! One rich object of every kind.
+//! One object of every kind with many fields.
 
 use super::*;
 
-/// Every recorded object that was not sent as a list, a status or the like, with what was sent if it was.
+/// Returns every recorded object except lists, statuses and similar kinds, with the object that was sent, if
+/// any.
 pub(super) fn objects() -> Vec<(String, Option<Value>, Value)> {
     let index = recording("kinds/index.json");
     let mut objects = Vec::new();
@@ -19,9 +20,9 @@ pub(super) fn objects() -> Vec<(String, Option<Value>, Value)> {
     objects
 }
 
-/// What is stored is in the form in which it is stored: reading it and filling in defaults changes nothing.
+/// Decoding and defaulting a stored object changes nothing.
 #[test]
-fn stored_objects_stay_as_they_are() {
+fn stored_objects_are_unchanged_by_decoding_and_defaults() {
     let mut lines = Vec::new();
     for (name, _, stored) in objects() {
         let (group, version, kind) = type_text(&stored);
@@ -45,44 +46,44 @@ fn stored_objects_stay_as_they_are() {
     assert!(lines.is_empty(), "{}", lines.join("\n"));
 }
 
-/// What was sent becomes what was stored.
+/// Processing a sent object results in the stored one.
 #[test]
-fn sent_objects_become_stored_ones() {
+fn processed_objects_equal_the_stored_ones() {
     let now: Timestamp = "2024-01-02T03:04:05Z".parse().unwrap();
     let mut lines = Vec::new();
     for (name, sent, mut stored) in objects() {
         let Some(sent) = sent else { continue };
         let (group, version, kind) = type_text(&sent);
         let of = type_of(&group, &version, &kind).unwrap();
-        let mut ours = match decode(of, &kind, &version, sent) {
+        let mut actual = match decode(of, &kind, &version, sent) {
             Ok(decoded) => decoded.object,
             Err(status) => {
                 lines.push(format!("{name}: {status}"));
                 continue;
             }
         };
-        default(&group, &version, &kind, &mut ours);
-        ours["metadata"]["uid"] = stored["metadata"]["uid"].clone();
-        if ours["spec"].get("priorityClassName").is_some() && kind == "Pod" {
-            set_priority(&mut ours, Some(&recording("kinds/scheduling.k8s.io_v1_PriorityClass.json")));
-            set_runtime_class(&mut ours, &recording("kinds/node.k8s.io_v1_RuntimeClass.json"));
+        default(&group, &version, &kind, &mut actual);
+        actual["metadata"]["uid"] = stored["metadata"]["uid"].clone();
+        if actual["spec"].get("priorityClassName").is_some() && kind == "Pod" {
+            set_priority(&mut actual, Some(&recording("kinds/scheduling.k8s.io_v1_PriorityClass.json")));
+            set_runtime_class(&mut actual, &recording("kinds/node.k8s.io_v1_RuntimeClass.json"));
         }
-        prepare_create(&group, &kind, &mut ours, now);
+        prepare_create(&group, &kind, &mut actual, now);
         if kind == "CertificateSigningRequest" {
-            set_requester(&mut ours, "admin", "admin", &["system:masters", "system:authenticated"]);
+            set_requester(&mut actual, "admin", "admin", &["system:masters", "system:authenticated"]);
         }
-        // An annotation that tells newer parts of a status to readers of the older version.
+        // An annotation with newer parts of a status for readers of the older version.
         if let Some(annotations) = stored["metadata"].get_mut("annotations").and_then(Value::as_object_mut) {
             annotations.remove("autoscaling.alpha.kubernetes.io/current-metrics");
         }
-        strip(&mut ours);
+        strip(&mut actual);
         strip(&mut stored);
-        // Rich statuses were written by a second request.
+        // Statuses of these objects were written by a second request.
         if !name.contains(".bare") {
-            ours.as_object_mut().unwrap().remove("status");
+            actual.as_object_mut().unwrap().remove("status");
             stored.as_object_mut().unwrap().remove("status");
         }
-        differences(&name, &ours, &stored, &mut lines);
+        differences(&name, &actual, &stored, &mut lines);
     }
     assert!(lines.is_empty(), "{}", lines.join("\n"));
 }

@@ -1,11 +1,11 @@
-//! Every create and change of a built-in kind in the scenarios: what the server stored, or why it refused.
+//! Every create and update of a built-in kind in the recorded scenarios: the stored object, or the error.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
-/// Steps whose answer comes from somewhere else.
-const ELSEWHERE: &[(&str, &str)] = &[
+/// Steps whose response is determined by another module.
+const DECIDED_ELSEWHERE: &[(&str, &str)] = &[
     ("crud/create-service-ip-taken", "the range of addresses refuses"),
     ("crud/create-service-ip-outside", "the range of addresses refuses"),
     ("crud/update-resource-version-garbage", "storage refuses"),
@@ -16,9 +16,9 @@ const ELSEWHERE: &[(&str, &str)] = &[
 struct Request<'a> {
     resource: &'static informer_schema::Resource,
     namespace: String,
-    /// The path without the query; of a create with the name from the answer.
+    /// The path without the query; for a create with the name in the response.
     key: String,
-    /// Not a part of an object.
+    /// Whether the request is for the whole object, not a subresource.
     whole: bool,
     step: &'a Value,
 }
@@ -57,8 +57,8 @@ fn request(step: &Value) -> Option<Request<'_>> {
     Some(Request { resource, namespace: namespace.to_owned(), key, whole, step })
 }
 
-/// The object of a request on its way, or the answer that refuses it.
-fn travel(request: &Request<'_>, body: Value, old: Option<&Value>) -> Result<Value, String> {
+/// Processes the object of a request; the error is that of the response.
+fn process(request: &Request<'_>, body: Value, old: Option<&Value>) -> Result<Value, String> {
     let informer_schema::Resource { group, version, kind, .. } = *request.resource;
     let now: Timestamp = "2024-01-02T03:04:05Z".parse().unwrap();
     let of = type_of(group, version, kind).unwrap();
@@ -81,13 +81,13 @@ fn travel(request: &Request<'_>, body: Value, old: Option<&Value>) -> Result<Val
         prepare_update(group, kind, old, &mut object);
         validate::update(group, kind, old, &object)
     } else {
-        // The answer knows the name and uid that the server made.
-        let answer = &request.step["response"]["body"];
-        let name = answer["details"]["name"].as_str().or(answer["metadata"]["name"].as_str());
+        // The response contains the name and uid that the server generated.
+        let response = &request.step["response"]["body"];
+        let name = response["details"]["name"].as_str().or(response["metadata"]["name"].as_str());
         if metadata.get("generateName").is_some() && metadata.get("name").is_none() {
             metadata.insert("name".to_owned(), name.unwrap_or_default().into());
         }
-        metadata.insert("uid".to_owned(), answer["metadata"]["uid"].clone());
+        metadata.insert("uid".to_owned(), response["metadata"]["uid"].clone());
         metadata.remove("creationTimestamp");
         prepare_create(group, kind, &mut object, now);
         validate::create(group, kind, &object)
@@ -98,11 +98,12 @@ fn travel(request: &Request<'_>, body: Value, old: Option<&Value>) -> Result<Val
     Err(serde_json::to_string_pretty(&causes).unwrap())
 }
 
-/// What begins a difference of Go structs. A kube-apiserver appends one to refusals of changes of pods and volumes; our refusals end
-/// before it, so it is not compared.
+/// The start of a diff of Go structs, which kube-apiserver appends to errors of updates of pods and volumes.
+///
+/// Our errors end before it, so it is not compared.
 const GO_DIFFERENCE: &str = "\n@@ -";
 
-/// What the server answered, in the same form.
+/// Returns the recorded response in the form of `process`.
 fn expected(step: &Value) -> Result<Value, String> {
     let body = &step["response"]["body"];
     match step["response"]["status"].as_u64() {
@@ -126,8 +127,8 @@ fn expected(step: &Value) -> Result<Value, String> {
     }
 }
 
-/// Whether a refusal is one of this room.
-fn is_ours(step: &Value) -> bool {
+/// Whether the response is determined by this module.
+fn is_decided_here(step: &Value) -> bool {
     let body = &step["response"]["body"];
     let message = body["message"].as_str().unwrap_or_default();
     match step["response"]["status"].as_u64() {
@@ -143,7 +144,7 @@ fn is_ours(step: &Value) -> bool {
     }
 }
 
-/// Replays a scenario of which at least so many steps are about this room.
+/// Replays a scenario in which this module determines at least `at_least` responses.
 fn check(file: &str, at_least: usize) {
     let steps = recording(&format!("{file}.json"));
     let mut stored: BTreeMap<String, Value> = BTreeMap::new();
@@ -152,10 +153,10 @@ fn check(file: &str, at_least: usize) {
         let Some(request) = request(step) else { continue };
         let name = format!("{file}/{}", step["name"].as_str().unwrap());
         let method = step["request"]["method"].as_str().unwrap();
-        let answer = &step["response"]["body"];
-        let elsewhere = ELSEWHERE.iter().any(|(known, _)| *known == name);
+        let response = &step["response"]["body"];
+        let elsewhere = DECIDED_ELSEWHERE.iter().any(|(known, _)| *known == name);
         if request.whole
-            && is_ours(step)
+            && is_decided_here(step)
             && !elsewhere
             && (method != "POST" || !stored.contains_key(&request.key))
         {
@@ -163,7 +164,7 @@ fn check(file: &str, at_least: usize) {
             let sent = match (method, old) {
                 ("POST", _) => body_of(step).map(|body| (body, None)),
                 ("PUT", old) => body_of(step).map(|body| (body, old)),
-                // Where lists are replaced as a whole, any patch is a merge.
+                // Lists are replaced as a whole here, so any patch is a merge.
                 ("PATCH", Some(old)) if step["response"]["status"] == 422 => {
                     step["request"].get("body").map(|patch| {
                         let mut body = old.clone();
@@ -175,16 +176,16 @@ fn check(file: &str, at_least: usize) {
             };
             if let Some((body, old)) = sent {
                 checked += 1;
-                compare(&name, travel(&request, body, old), expected(step), &mut lines);
+                compare(&name, process(&request, body, old), expected(step), &mut lines);
             }
         }
         let changed = !step["request"]["path"].as_str().unwrap().contains("dryRun");
         match (method, step["response"]["status"].as_u64()) {
-            ("DELETE", Some(200)) if changed && answer["kind"] == "Status" => {
+            ("DELETE", Some(200)) if changed && response["kind"] == "Status" => {
                 stored.remove(&request.key);
             }
-            (_, Some(200 | 201)) if changed && answer["kind"] == request.resource.kind => {
-                stored.insert(request.key.clone(), answer.clone());
+            (_, Some(200 | 201)) if changed && response["kind"] == request.resource.kind => {
+                stored.insert(request.key.clone(), response.clone());
             }
             _ => {}
         }
@@ -215,23 +216,28 @@ fn json_merge(target: &mut Value, patch: &Value) {
     }
 }
 
-fn compare(name: &str, ours: Result<Value, String>, theirs: Result<Value, String>, lines: &mut Vec<String>) {
-    match (ours, theirs) {
-        (Ok(mut ours), Ok(mut theirs)) => {
-            for object in [&mut ours, &mut theirs] {
+fn compare(
+    name: &str,
+    actual: Result<Value, String>,
+    expected: Result<Value, String>,
+    lines: &mut Vec<String>,
+) {
+    match (actual, expected) {
+        (Ok(mut actual), Ok(mut expected)) => {
+            for object in [&mut actual, &mut expected] {
                 strip(object);
                 strip_allocated(object);
                 let fields = object.as_object_mut().unwrap();
                 fields.retain(|field, _| !matches!(field.as_str(), "kind" | "apiVersion"));
             }
-            differences(name, &ours, &theirs, lines);
+            differences(name, &actual, &expected, lines);
         }
-        (ours, theirs) if ours == theirs => {}
-        (ours, theirs) => lines.push(format!("{name}: ours {ours:#?}\n theirs {theirs:#?}")),
+        (actual, expected) if actual == expected => {}
+        (actual, expected) => lines.push(format!("{name}: actual {actual:#?}\n expected {expected:#?}")),
     }
 }
 
-/// Addresses and ports are handed out by the caller.
+/// Removes addresses and ports, which the caller allocates.
 fn strip_allocated(object: &mut Value) {
     if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
         spec.remove("clusterIP");
@@ -243,38 +249,38 @@ fn strip_allocated(object: &mut Value) {
 }
 
 #[test]
-fn crud() {
+fn crud_steps_equal_the_recording() {
     check("crud", 91);
 }
 
 #[test]
-fn leases_and_events() {
+fn lease_and_event_steps_equal_the_recording() {
     check("leases_events", 14);
 }
 
 #[test]
-fn namespaces() {
+fn namespace_steps_equal_the_recording() {
     check("namespaces", 6);
 }
 
 #[test]
-fn delete() {
+fn delete_steps_equal_the_recording() {
     check("delete", 21);
 }
 
 #[test]
-fn patch() {
+fn patch_steps_equal_the_recording() {
     check("patch", 10);
 }
 
 #[test]
-fn auth() {
+fn auth_steps_equal_the_recording() {
     check("auth", 3);
 }
 
-/// Fields that a type does not have are named in the server's order.
+/// Unknown fields are reported in the order of kube-apiserver.
 #[test]
-fn unknown_fields_are_named() {
+fn unknown_fields_equal_the_recorded_ones() {
     let mut checked = 0;
     let steps = recording("crud.json");
     for step in steps.as_array().unwrap() {
@@ -289,20 +295,20 @@ fn unknown_fields_are_named() {
     assert!(checked >= 2);
 }
 
-/// What a real server stored is right.
+/// Objects stored by kube-apiserver are valid.
 #[test]
 fn stored_objects_are_accepted() {
     let mut lines = Vec::new();
     for (name, _, stored) in super::kinds::objects() {
         let (group, _, kind) = type_text(&stored);
-        // What came by the other group is not asked what this one asks of new events, and a scale is a view.
+        // Events of the other group are not subject to the rules for new events here, and a scale is a view.
         if name == "events.k8s.io_v1_Event.from-core" || kind == "Scale" {
             continue;
         }
-        let refused = validate::create(&group, &kind, &stored);
-        lines.extend(refused.iter().map(|cause| format!("{name}: {}: {}", cause.field, cause.message)));
-        let refused = validate::update(&group, &kind, &stored, &stored);
-        lines.extend(refused.iter().map(|cause| format!("{name} again: {}: {}", cause.field, cause.message)));
+        let causes = validate::create(&group, &kind, &stored);
+        lines.extend(causes.iter().map(|cause| format!("{name}: {}: {}", cause.field, cause.message)));
+        let causes = validate::update(&group, &kind, &stored, &stored);
+        lines.extend(causes.iter().map(|cause| format!("{name} again: {}: {}", cause.field, cause.message)));
     }
     assert!(lines.is_empty(), "{}", lines.join("\n"));
 }

@@ -1,10 +1,10 @@
-//! What is refused, in the server's words, case by case; and that no required field can be forgotten.
+//! Rejected objects with the errors of kube-apiserver, and a check that no required field can be omitted.
 
 use informer_schema::{Shape, Type};
 
 use super::*;
 
-/// Required fields that a server takes empty.
+/// Required fields that kube-apiserver accepts empty.
 const MAY_BE_EMPTY: &[&str] = &[
     "HTTPHeader.value",
     "Sysctl.value",
@@ -26,8 +26,8 @@ fn now() -> Timestamp {
     "2024-01-02T03:04:05Z".parse().unwrap()
 }
 
-/// The causes for a new object, a line each, or the text of why it cannot be read.
-fn refusal(sent: Value) -> String {
+/// Returns the causes for a new object, one per line, or the error of the decoder.
+fn errors(sent: Value) -> String {
     let (group, version, kind) = type_text(&sent);
     let of = type_of(&group, &version, &kind).unwrap_or_else(|| panic!("no type {kind}"));
     let mut object = match read(of, sent) {
@@ -45,7 +45,7 @@ fn refusal(sent: Value) -> String {
     causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect::<Vec<_>>().join("\n")
 }
 
-/// The paths of required fields that an object has, outside `metadata` and `status`.
+/// Collects the paths of required fields that an object has, outside `metadata` and `status`.
 fn required(of: &'static Type, value: &Value, path: &str, found: &mut Vec<(String, String)>) {
     for field in of.fields {
         if matches!(field.name, "metadata" | "status" | "apiVersion" | "kind") && path.is_empty() {
@@ -74,9 +74,9 @@ fn required_inside(shape: Shape, value: &Value, path: &str, found: &mut Vec<(Str
     }
 }
 
-/// The bar for a new kind: leaving out what its type requires is noticed.
+/// A new kind must detect that a field required by its type is missing.
 #[test]
-fn a_required_field_cannot_be_left_out() {
+fn required_field_cannot_be_omitted() {
     let mut lines = Vec::new();
     let mut checked = 0;
     for (name, sent, _) in super::kinds::objects() {
@@ -87,10 +87,10 @@ fn a_required_field_cannot_be_left_out() {
         required(of.get(), &sent, "", &mut found);
         for (path, short) in found {
             let (parent, field) = path.rsplit_once('/').unwrap();
-            let mut less = sent.clone();
-            less.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(field);
+            let mut without_field = sent.clone();
+            without_field.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(field);
             checked += 1;
-            if refusal(less).is_empty() && !MAY_BE_EMPTY.contains(&short.as_str()) {
+            if errors(without_field).is_empty() && !MAY_BE_EMPTY.contains(&short.as_str()) {
                 lines.push(format!("{name}: {path} ({short})"));
             }
         }
@@ -99,9 +99,9 @@ fn a_required_field_cannot_be_left_out() {
     assert!(lines.is_empty(), "{}", lines.join("\n"));
 }
 
-/// One case a paragraph: a kind, what is wrong with it as JSON merged into a good one, and the causes.
+/// Invalid objects and their causes.
 #[test]
-fn refusals_are_worded_as_the_server_words_them() {
+fn errors_equal_those_of_kube_apiserver() {
     let container = json!({"name": "a", "image": "i"});
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}});
     let never = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": "Never", "containers": [container]}});
@@ -165,13 +165,13 @@ fn refusals_are_worded_as_the_server_words_them() {
     for (sent, expected) in cases {
         let mut sent = sent.clone();
         sent["metadata"] = json!({"name": "x"});
-        assert_eq!(&refusal(sent.clone()), expected, "{sent}");
+        assert_eq!(&errors(sent.clone()), expected, "{sent}");
     }
 }
 
-/// All of these were stored.
+/// These objects used to be stored.
 #[test]
-fn rules_that_few_meet_hold_too() {
+fn rarely_violated_rules_are_checked() {
     let pod = |fields: Value| {
         let mut spec = json!({"containers": [{"name": "c", "image": "i"}]});
         spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -232,12 +232,12 @@ fn rules_that_few_meet_hold_too() {
     ] {
         let mut sent = sent.clone();
         sent["metadata"] = json!({"name": "x"});
-        assert_eq!(refusal(sent.clone()), expected, "{sent}");
+        assert_eq!(errors(sent.clone()), expected, "{sent}");
     }
 }
 
 #[test]
-fn an_ingress_says_its_class_once() {
+fn ingress_with_two_classes_is_rejected() {
     let ingress = json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
         "metadata": {"name": "x", "annotations": {"kubernetes.io/ingress.class": "a"}},
@@ -246,14 +246,14 @@ fn an_ingress_says_its_class_once() {
             "defaultBackend": {"service": {"name": "s", "port": {"number": 1}}},
         },
     });
-    let says = "annotations.kubernetes.io/ingress.class: Invalid value: \"a\": must match `ingressClassName` when \
+    let expected = "annotations.kubernetes.io/ingress.class: Invalid value: \"a\": must match `ingressClassName` when \
                 both are specified";
-    assert_eq!(refusal(ingress), says);
+    assert_eq!(errors(ingress), expected);
 }
 
-/// What Go says of bodies that do not fit its types.
+/// Errors of Go for bodies that do not match its types.
 #[test]
-fn bodies_that_do_not_fit_are_refused_as_go_refuses_them() {
+fn mismatching_bodies_are_rejected_as_by_go() {
     let pod =
         |spec: Value| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": spec});
     for (sent, expected) in [
@@ -286,7 +286,7 @@ fn bodies_that_do_not_fit_are_refused_as_go_refuses_them() {
             "json: cannot unmarshal number into Go value of type string",
         ),
     ] {
-        assert_eq!(refusal(sent), expected);
+        assert_eq!(errors(sent), expected);
     }
     let of = type_of("", "v1", "Pod").unwrap();
     let odd = pod(json!({"containers": [{"name": "a", "imagee": 1, "ports": [{"Port": 1}]}], "nothing": {}}));
