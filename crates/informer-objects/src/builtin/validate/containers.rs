@@ -1,20 +1,20 @@
-//! Containers of pods: names, ports, environment, mounts, probes, resources.
+//! Validation of containers: names, ports, environment, mounts, probes, resources.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::meta::non_negative;
-use super::report::{Place, Report, quoted};
+use super::report::{Position, Report, quoted};
 use crate::text::{Quantity, formats};
 
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 const STANDARD_RESOURCES: &[&str] = &["cpu", "ephemeral-storage", "memory"];
 const HANDLERS: &[&str] = &["exec", "httpGet", "tcpSocket", "grpc", "sleep"];
 
-/// Volumes of the pod by name, with whether they can be block devices.
+/// The volumes of the pod by name, with whether they can be block devices.
 pub(super) type Volumes<'a> = BTreeMap<&'a str, bool>;
 
-/// The containers of a pod in the order in which a server looks at them.
-pub(super) fn all(spec: &Place<'_>, volumes: &Volumes<'_>, report: &mut Report) {
+/// Validates the containers of a pod in the order of kube-apiserver.
+pub(super) fn all(spec: &Position<'_>, volumes: &Volumes<'_>, report: &mut Report) {
     let containers = spec.each("containers");
     if containers.is_empty() {
         report.required(&spec.at("containers"), "");
@@ -41,10 +41,12 @@ pub(super) fn all(spec: &Place<'_>, volumes: &Volumes<'_>, report: &mut Report) 
             lifecycle(&container, report);
         } else {
             for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
-                let place = container.at(field);
-                if place.is_set() {
-                    report
-                        .forbidden(&place, "may not be set for init containers without restartPolicy=Always");
+                let position = container.at(field);
+                if position.is_set() {
+                    report.forbidden(
+                        &position,
+                        "may not be set for init containers without restartPolicy=Always",
+                    );
                 }
             }
         }
@@ -52,7 +54,7 @@ pub(super) fn all(spec: &Place<'_>, volumes: &Volumes<'_>, report: &mut Report) 
     ephemeral(spec, names, volumes, report);
 }
 
-/// What an ephemeral container cannot have, in the order of its type.
+/// Fields that an ephemeral container cannot have, in the order of its type.
 const NOT_EPHEMERAL: &[&str] = &[
     "ports",
     "resources",
@@ -65,8 +67,13 @@ const NOT_EPHEMERAL: &[&str] = &[
     "lifecycle",
 ];
 
-/// Containers that look into others.
-fn ephemeral<'a>(spec: &Place<'a>, mut names: BTreeSet<&'a str>, volumes: &Volumes<'_>, report: &mut Report) {
+/// Validates ephemeral containers.
+fn ephemeral<'a>(
+    spec: &Position<'a>,
+    mut names: BTreeSet<&'a str>,
+    volumes: &Volumes<'_>,
+    report: &mut Report,
+) {
     let others = names.clone();
     for container in spec.each("ephemeralContainers") {
         common(&container, volumes, report);
@@ -78,20 +85,22 @@ fn ephemeral<'a>(spec: &Place<'a>, mut names: BTreeSet<&'a str>, volumes: &Volum
             report.not_found(&target);
         }
         let why = "cannot be set for an Ephemeral Container";
-        for place in NOT_EPHEMERAL.iter().map(|field| container.at(field)).filter(|place| !place.is_empty()) {
-            report.forbidden(&place, why);
+        for position in
+            NOT_EPHEMERAL.iter().map(|field| container.at(field)).filter(|position| !position.is_empty())
+        {
+            report.forbidden(&position, why);
         }
         for mount in container.each("volumeMounts") {
-            for place in [mount.at("subPath"), mount.at("subPathExpr")] {
-                if !place.is_empty() {
-                    report.forbidden(&place, why);
+            for position in [mount.at("subPath"), mount.at("subPathExpr")] {
+                if !position.is_empty() {
+                    report.forbidden(&position, why);
                 }
             }
         }
     }
 }
 
-fn common(container: &Place<'_>, volumes: &Volumes<'_>, report: &mut Report) {
+fn common(container: &Position<'_>, volumes: &Volumes<'_>, report: &mut Report) {
     let name = container.at("name");
     if name.is_empty() {
         report.required(&name, "");
@@ -111,23 +120,23 @@ fn common(container: &Place<'_>, volumes: &Volumes<'_>, report: &mut Report) {
     resources(&container.at("resources"), report);
 }
 
-/// A field that must have one of these values.
-pub(super) fn one_of(place: &Place<'_>, values: &[&str], report: &mut Report) {
-    if place.is_empty() {
-        report.required(place, "");
-    } else if !values.contains(&place.text()) {
-        report.unsupported(place, values);
+/// Checks a field that must have one of these values.
+pub(super) fn one_of(position: &Position<'_>, values: &[&str], report: &mut Report) {
+    if position.is_empty() {
+        report.required(position, "");
+    } else if !values.contains(&position.text()) {
+        report.unsupported(position, values);
     }
 }
 
-fn ports(container: &Place<'_>, report: &mut Report) {
+fn ports(container: &Position<'_>, report: &mut Report) {
     let mut names = BTreeSet::new();
     for port in container.each("ports") {
         let name = port.at("name");
         if !name.is_empty() {
-            let wrong = formats::port_name(name.text());
-            if !wrong.is_empty() {
-                report.invalid_each(&name, name.text(), wrong);
+            let messages = formats::port_name(name.text());
+            if !messages.is_empty() {
+                report.invalid_each(&name, name.text(), messages);
             } else if !names.insert(name.text()) {
                 report.duplicate(&name);
             }
@@ -145,22 +154,22 @@ fn ports(container: &Place<'_>, report: &mut Report) {
     }
 }
 
-/// A port must be between 1 and 65535.
-pub(super) fn port_number(place: &Place<'_>, report: &mut Report) {
-    for why in formats::port_number(place.number()) {
-        report.invalid_value(place, &place.number().to_string(), &why);
+/// Checks that a port is between 1 and 65535.
+pub(super) fn port_number(position: &Position<'_>, report: &mut Report) {
+    for why in formats::port_number(position.number()) {
+        report.invalid_value(position, &position.number().to_string(), &why);
     }
 }
 
-/// A port by number or by name.
-pub(super) fn port_or_name(place: &Place<'_>, report: &mut Report) {
-    match place.value.as_str() {
-        Some(name) => report.invalid_each(place, name, formats::port_name(name)),
-        None => port_number(place, report),
+/// Checks a port given by number or by name.
+pub(super) fn port_or_name(position: &Position<'_>, report: &mut Report) {
+    match position.value.as_str() {
+        Some(name) => report.invalid_each(position, name, formats::port_name(name)),
+        None => port_number(position, report),
     }
 }
 
-fn host_port_conflicts(container: &Place<'_>, seen: &mut BTreeSet<String>, report: &mut Report) {
+fn host_port_conflicts(container: &Position<'_>, seen: &mut BTreeSet<String>, report: &mut Report) {
     for port in container.each("ports") {
         let number = port.at("hostPort");
         if number.number() == 0 {
@@ -175,7 +184,7 @@ fn host_port_conflicts(container: &Place<'_>, seen: &mut BTreeSet<String>, repor
     }
 }
 
-fn environment(container: &Place<'_>, report: &mut Report) {
+fn environment(container: &Position<'_>, report: &mut Report) {
     for variable in container.each("env") {
         let name = variable.at("name");
         if name.is_empty() {
@@ -188,17 +197,17 @@ fn environment(container: &Place<'_>, report: &mut Report) {
             continue;
         }
         let sources = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
-        let given: Vec<Place<'_>> =
-            sources.iter().map(|source| from.at(source)).filter(Place::is_set).collect();
-        for source in &given {
+        let specified: Vec<Position<'_>> =
+            sources.iter().map(|source| from.at(source)).filter(Position::is_set).collect();
+        for source in &specified {
             reference(source, report);
         }
-        if given.is_empty() {
+        if specified.is_empty() {
             let why = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
             report.invalid_text(&from, "", why);
         } else if !variable.at("value").is_empty() {
             report.invalid_text(&from, "", "may not be specified when `value` is not empty");
-        } else if given.len() > 1 {
+        } else if specified.len() > 1 {
             report.invalid_text(&from, "", "may not have more than one field specified at a time");
         }
     }
@@ -207,18 +216,18 @@ fn environment(container: &Place<'_>, report: &mut Report) {
         if !prefix.is_empty() {
             report.invalid_each(&prefix, prefix.text(), formats::env_name(prefix.text()));
         }
-        let given: Vec<Place<'_>> = ["configMapRef", "secretRef"]
+        let specified: Vec<Position<'_>> = ["configMapRef", "secretRef"]
             .iter()
             .map(|field| source.at(field))
-            .filter(Place::is_set)
+            .filter(Position::is_set)
             .collect();
-        for reference in &given {
+        for reference in &specified {
             if reference.at("name").is_empty() {
                 report.required(&reference.at("name"), "");
             }
         }
         let list = container.at("envFrom");
-        match given.len() {
+        match specified.len() {
             0 => report.invalid_text(&list, "", "must specify one of: `configMapRef` or `secretRef`"),
             1 => {}
             _ => report.invalid_text(&list, "", "may not have more than one field specified at a time"),
@@ -226,25 +235,25 @@ fn environment(container: &Place<'_>, report: &mut Report) {
     }
 }
 
-/// What the value of a variable is taken from.
-fn reference(source: &Place<'_>, report: &mut Report) {
-    let wanted: &[&str] = match source.path.rsplit('.').next() {
+/// Checks the source of the value of a variable.
+fn reference(source: &Position<'_>, report: &mut Report) {
+    let required: &[&str] = match source.path.rsplit('.').next() {
         Some("fieldRef") => &["apiVersion", "fieldPath"],
         Some("resourceFieldRef") => &["resource"],
         Some("fileKeyRef") => &["key", "path", "volumeName"],
         _ => &["name", "key"],
     };
-    for field in wanted {
-        let place = source.at(field);
-        if place.is_empty() {
-            report.required(&place, "");
-        } else if *field == "key" && wanted.contains(&"name") {
-            report.invalid_each(&place, place.text(), formats::config_key(place.text()));
+    for field in required {
+        let position = source.at(field);
+        if position.is_empty() {
+            report.required(&position, "");
+        } else if *field == "key" && required.contains(&"name") {
+            report.invalid_each(&position, position.text(), formats::config_key(position.text()));
         }
     }
 }
 
-fn mounts(container: &Place<'_>, volumes: &Volumes<'_>, report: &mut Report) {
+fn mounts(container: &Position<'_>, volumes: &Volumes<'_>, report: &mut Report) {
     let mut paths = BTreeSet::new();
     let list = container.at("volumeMounts");
     for mount in container.each("volumeMounts") {
@@ -266,18 +275,18 @@ fn mounts(container: &Place<'_>, volumes: &Volumes<'_>, report: &mut Report) {
             if text.starts_with('/') {
                 report.invalid_text(&list.at(field), text, "must be a relative path");
             }
-            no_back_steps(&list.at(field), text, report);
+            no_parent_segments(&list.at(field), text, report);
         }
     }
 }
 
-pub(super) fn no_back_steps(place: &Place<'_>, path: &str, report: &mut Report) {
+pub(super) fn no_parent_segments(position: &Position<'_>, path: &str, report: &mut Report) {
     if path.split('/').any(|part| part == "..") {
-        report.invalid_text(place, path, "must not contain '..'");
+        report.invalid_text(position, path, "must not contain '..'");
     }
 }
 
-fn devices(container: &Place<'_>, volumes: &Volumes<'_>, report: &mut Report) {
+fn devices(container: &Position<'_>, volumes: &Volumes<'_>, report: &mut Report) {
     for device in container.each("volumeDevices") {
         let (name, path) = (device.at("name"), device.at("devicePath"));
         if name.is_empty() {
@@ -298,11 +307,11 @@ fn devices(container: &Place<'_>, volumes: &Volumes<'_>, report: &mut Report) {
     }
 }
 
-fn lifecycle(container: &Place<'_>, report: &mut Report) {
+fn lifecycle(container: &Position<'_>, report: &mut Report) {
     for hook in ["postStart", "preStop"] {
-        let place = container.at("lifecycle").at(hook);
-        if place.is_set() {
-            handler(&place, report);
+        let position = container.at("lifecycle").at(hook);
+        if position.is_set() {
+            handler(&position, report);
         }
     }
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
@@ -330,10 +339,11 @@ fn lifecycle(container: &Place<'_>, report: &mut Report) {
     }
 }
 
-fn handler(place: &Place<'_>, report: &mut Report) {
-    let given: Vec<Place<'_>> = HANDLERS.iter().map(|name| place.at(name)).filter(Place::is_set).collect();
-    let Some(first) = given.first() else {
-        report.required(place, "must specify a handler type");
+fn handler(position: &Position<'_>, report: &mut Report) {
+    let specified: Vec<Position<'_>> =
+        HANDLERS.iter().map(|name| position.at(name)).filter(Position::is_set).collect();
+    let Some(first) = specified.first() else {
+        report.required(position, "must specify a handler type");
         return;
     };
     match first.path.rsplit('.').next() {
@@ -355,54 +365,54 @@ fn handler(place: &Place<'_>, report: &mut Report) {
         Some("grpc") => port_number(&first.at("port"), report),
         _ => {}
     }
-    for other in given.iter().skip(1) {
+    for other in specified.iter().skip(1) {
         report.forbidden(other, "may not specify more than 1 handler type");
     }
 }
 
-fn resources(place: &Place<'_>, report: &mut Report) {
-    let amount = |entry: &Place<'_>| Quantity::parse(entry.text()).ok();
-    for (name, limit) in place.entries("limits") {
+fn resources(position: &Position<'_>, report: &mut Report) {
+    let quantity = |entry: &Position<'_>| Quantity::parse(entry.text()).ok();
+    for (name, limit) in position.entries("limits") {
         resource(name, &limit, report);
     }
-    for (name, request) in place.entries("requests") {
+    for (name, request) in position.entries("requests") {
         resource(name, &request, report);
-        let (asked, limit) = (amount(&request), amount(&place.at("limits").key(name)));
+        let (requested, limit) = (quantity(&request), quantity(&position.at("limits").key(name)));
         let overcommit = !name.contains('/') && !name.starts_with("hugepages-");
-        match (asked, limit) {
-            (Some(asked), Some(limit))
-                if !overcommit && asked.partial_cmp(&limit) != Some(std::cmp::Ordering::Equal) =>
+        match (requested, limit) {
+            (Some(requested), Some(limit))
+                if !overcommit && requested.partial_cmp(&limit) != Some(std::cmp::Ordering::Equal) =>
             {
                 let why = format!("must be equal to {name} limit of {}", limit.canonical());
-                report.invalid_text(&place.at("requests"), &asked.canonical(), &why);
+                report.invalid_text(&position.at("requests"), &requested.canonical(), &why);
             }
-            (Some(asked), Some(limit)) if asked > limit => {
+            (Some(requested), Some(limit)) if requested > limit => {
                 let why = format!("must be less than or equal to {name} limit of {}", limit.canonical());
-                report.invalid_text(&place.at("requests"), &asked.canonical(), &why);
+                report.invalid_text(&position.at("requests"), &requested.canonical(), &why);
             }
             (Some(_), None) if !overcommit => {
-                report.required(&place.at("limits"), "Limit must be set for non overcommitable resources");
+                report.required(&position.at("limits"), "Limit must be set for non overcommitable resources");
             }
             _ => {}
         }
     }
 }
 
-fn resource(name: &str, place: &Place<'_>, report: &mut Report) {
-    let wrong = formats::qualified_name(name);
-    if !wrong.is_empty() {
-        report.invalid_each(place, name, wrong);
+fn resource(name: &str, position: &Position<'_>, report: &mut Report) {
+    let messages = formats::qualified_name(name);
+    if !messages.is_empty() {
+        report.invalid_each(position, name, messages);
     } else if !name.contains('/') && !STANDARD_RESOURCES.contains(&name) && !name.starts_with("hugepages-") {
         if !matches!(name, "storage" | "pods") {
-            report.invalid_text(place, name, "must be a standard resource type or fully qualified");
+            report.invalid_text(position, name, "must be a standard resource type or fully qualified");
         }
-        report.invalid_text(place, name, "must be a standard resource for containers");
+        report.invalid_text(position, name, "must be a standard resource for containers");
     }
-    let Ok(amount) = Quantity::parse(place.text()) else { return };
-    if amount.is_negative() {
-        report.invalid_text(place, &amount.canonical(), "must be greater than or equal to 0");
+    let Ok(quantity) = Quantity::parse(position.text()) else { return };
+    if quantity.is_negative() {
+        report.invalid_text(position, &quantity.canonical(), "must be greater than or equal to 0");
     }
-    if name.contains('/') && !amount.is_whole() {
-        report.invalid_text(place, &amount.canonical(), "must be an integer");
+    if name.contains('/') && !quantity.is_whole() {
+        report.invalid_text(position, &quantity.canonical(), "must be an integer");
     }
 }

@@ -1,13 +1,13 @@
-//! Schedules of cron jobs, in the words of the library that a server reads them with.
+//! Validation of cron schedules, with the errors of the library that kube-apiserver uses.
 
-use super::report::{Place, Report};
+use super::report::{Position, Report};
 
 const MONTHS: &[&str] = &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const DAYS: &[&str] = &["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 const DESCRIPTORS: &[&str] =
     &["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
 
-/// What a field of a schedule may hold.
+/// The bounds of a field of a schedule.
 struct Bounds {
     low: u64,
     high: u64,
@@ -22,7 +22,7 @@ const FIELDS: [Bounds; 5] = [
     Bounds { low: 0, high: 6, names: DAYS },
 ];
 
-pub(super) fn check(schedule: &Place<'_>, report: &mut Report) {
+pub(super) fn check(schedule: &Position<'_>, report: &mut Report) {
     if let Err(why) = parse(schedule.text()) {
         report.invalid(schedule, &why);
     }
@@ -32,7 +32,7 @@ pub(super) fn check(schedule: &Place<'_>, report: &mut Report) {
 }
 
 fn parse(text: &str) -> Result<(), String> {
-    // A zone in front is read, and refused by the caller.
+    // A time zone prefix is parsed here and rejected by the caller.
     let text = match text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) {
         Some(rest) => rest.split_once(' ').map_or("", |(_, rest)| rest.trim()),
         None => text,
@@ -60,7 +60,7 @@ fn range(text: &str, bounds: &Bounds) -> Result<(), String> {
     let ends: Vec<&str> = parts.first().map(|first| first.split('-').collect()).unwrap_or_default();
     let (first, mut last) = match ends.as_slice() {
         ["*" | "?", ..] => (bounds.low, bounds.high),
-        [one] => (number(one, bounds.names)?, number(one, bounds.names)?),
+        [single] => (number(single, bounds.names)?, number(single, bounds.names)?),
         [low, high] => (number(low, bounds.names)?, number(high, bounds.names)?),
         _ => return Err(format!("too many hyphens: {text}")),
     };
@@ -92,9 +92,9 @@ fn range(text: &str, bounds: &Bounds) -> Result<(), String> {
 
 fn number(text: &str, names: &[&str]) -> Result<u64, String> {
     let listed = names.iter().position(|name| name.eq_ignore_ascii_case(text));
-    if let Some(place) = listed {
+    if let Some(index) = listed {
         // Months count from one, days of the week from zero.
-        return Ok(u64::try_from(place).unwrap_or_default() + u64::from(names.len() == MONTHS.len()));
+        return Ok(u64::try_from(index).unwrap_or_default() + u64::from(names.len() == MONTHS.len()));
     }
     match text.parse::<i64>() {
         Ok(number) => {
@@ -111,11 +111,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schedules_are_read_as_cron_does() {
-        for good in ["* * * * *", "*/5 1-3 1,15 jan mon", "@daily", "@every 1h", "0 0 1 1 0"] {
-            assert_eq!(parse(good), Ok(()), "{good}");
+    fn schedules_are_parsed_as_by_cron() {
+        for valid in ["* * * * *", "*/5 1-3 1,15 jan mon", "@daily", "@every 1h", "0 0 1 1 0"] {
+            assert_eq!(parse(valid), Ok(()), "{valid}");
         }
-        for (bad, why) in [
+        for (invalid, why) in [
             ("soon", "expected exactly 5 fields, found 1: [soon]"),
             ("60 * * * *", "end of range (60) above maximum (59): 60"),
             ("x * * * *", r#"failed to parse int from x: strconv.Atoi: parsing "x": invalid syntax"#),
@@ -123,7 +123,7 @@ mod tests {
             ("5-1 * * * *", "beginning of range (5) beyond end of range (1): 5-1"),
             ("*/0 * * * *", "step of range should be a positive number: */0"),
         ] {
-            assert_eq!(parse(bad).unwrap_err(), why);
+            assert_eq!(parse(invalid).unwrap_err(), why);
         }
     }
 }

@@ -1,12 +1,13 @@
-//! Events, which both groups that have them store in one form: the names in messages are those of the core group.
+//! Validation of events. Both groups store them in one form: field names in messages are those of the core
+//! group.
 
 use serde_json::Value;
 
 use super::meta::{self, immutable};
-use super::report::{Place, Report};
+use super::report::{Position, Report};
 use crate::text::formats;
 
-/// Field in the new group, field in the core group.
+/// The field in the new group, and the field in the core group.
 const NAMES: &[(&str, &str)] = &[
     ("regarding", "involvedObject"),
     ("reason", "reason"),
@@ -23,7 +24,7 @@ const NAMES: &[(&str, &str)] = &[
     ("reportingInstance", "reportingInstance"),
 ];
 
-pub(super) fn create(group: &str, object: &Place<'_>, report: &mut Report) {
+pub(super) fn create(group: &str, object: &Position<'_>, report: &mut Report) {
     let event = Event { object, new: group == "events.k8s.io" };
     legacy(&event, report);
     if !event.new {
@@ -45,7 +46,7 @@ pub(super) fn create(group: &str, object: &Place<'_>, report: &mut Report) {
     }
 }
 
-pub(super) fn update(group: &str, old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+pub(super) fn update(group: &str, old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     let is_new = group == "events.k8s.io";
     let (before, after) = (Event { object: old, new: is_new }, Event { object: new, new: is_new });
     legacy(&after, report);
@@ -61,14 +62,14 @@ pub(super) fn update(group: &str, old: &Place<'_>, new: &Place<'_>, report: &mut
     }
 }
 
-/// An event by the names of the core group.
+/// An event, accessed by the field names of the core group.
 struct Event<'a, 'b> {
-    object: &'b Place<'a>,
+    object: &'b Position<'a>,
     new: bool,
 }
 
 impl<'a> Event<'a, '_> {
-    fn at(&self, field: &str) -> Place<'a> {
+    fn at(&self, field: &str) -> Position<'a> {
         let (first, rest) = field.split_once('.').unwrap_or((field, ""));
         let named = match (self.new, first) {
             (true, _) => NAMES.iter().find(|(_, core)| *core == first).map_or(first, |(new, _)| new),
@@ -77,27 +78,27 @@ impl<'a> Event<'a, '_> {
         };
         let found = self.object.at(named);
         let found = if rest.is_empty() { found } else { found.at(rest) };
-        // An unset time that is no pointer is written as null, an unset source as nothing at all.
+        // An unset time that is not a pointer is written as null; an unset source is omitted.
         let value =
             if found.value == &Value::Object(serde_json::Map::new()) { &Value::Null } else { found.value };
         let path =
             if self.new || first != "reportingController" { field.to_owned() } else { named.to_owned() };
-        Place { value, path }
+        Position { value, path }
     }
 }
 
 fn legacy(event: &Event<'_, '_>, report: &mut Report) {
     let namespace = event.object.at("metadata.namespace").text();
-    let about = event.at("involvedObject.namespace");
+    let namespace_position = event.at("involvedObject.namespace");
     let mismatch = if event.at("eventTime").is_set() {
-        about.is_empty() && !["default", "kube-system"].contains(&namespace)
-    } else if about.is_empty() {
+        namespace_position.is_empty() && !["default", "kube-system"].contains(&namespace)
+    } else if namespace_position.is_empty() {
         !["", "default"].contains(&namespace)
     } else {
-        about.text() != namespace
+        namespace_position.text() != namespace
     };
     if mismatch {
-        report.invalid_text(&about, about.text(), "does not match event.namespace");
+        report.invalid_text(&namespace_position, namespace_position.text(), "does not match event.namespace");
     }
     if event.at("eventTime").is_set() {
         let controller = event.at("reportingController");
@@ -108,17 +109,17 @@ fn legacy(event: &Event<'_, '_>, report: &mut Report) {
         for (field, limit) in
             [("reportingInstance", 128), ("action", 128), ("reason", 128), ("message", 1024)]
         {
-            let place = event.at(field);
-            if place.is_empty() && field != "message" {
-                report.required(&place, "");
+            let position = event.at(field);
+            if position.is_empty() && field != "message" {
+                report.required(&position, "");
             }
-            if place.text().len() > limit {
-                report.invalid_text(&place, "", &format!("can have at most {limit} characters"));
+            if position.text().len() > limit {
+                report.invalid_text(&position, "", &format!("can have at most {limit} characters"));
             }
         }
     }
-    let place = Place { path: "namespace".to_owned(), ..event.object.at("metadata.namespace") };
-    report.invalid_each(&place, namespace, formats::dns_subdomain(namespace));
+    let position = Position { path: "namespace".to_owned(), ..event.object.at("metadata.namespace") };
+    report.invalid_each(&position, namespace, formats::dns_subdomain(namespace));
 }
 
 fn series(event: &Event<'_, '_>, report: &mut Report) {

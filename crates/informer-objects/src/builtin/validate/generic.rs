@@ -1,8 +1,9 @@
-//! Rules that follow types, not kinds: required fields, fields with few values, selectors of labels.
+//! Rules by type instead of kind: required fields, fields with few values, label selectors.
 //!
-//! They hold for every kind, so what is left out or misspelt is refused even where a kind has no rules of its own. Of required fields only
-//! texts and parts that would be nowhere are looked at: numbers, lists and maps may be empty in most places. Nothing inside `metadata`
-//! and `status` is looked at, and nothing that the kind's own rules have spoken about.
+//! They apply to every kind, so a missing or misspelled value is rejected even if a kind has no rules of its
+//! own. Among required fields only strings and pointers to objects are checked: numbers, lists and maps may
+//! be empty in most places. Nothing inside `metadata` and `status` is checked, and nothing that the rules of
+//! the kind have reported.
 
 use std::collections::BTreeSet;
 
@@ -11,9 +12,9 @@ use serde_json::Value;
 
 use super::super::decode::is_pointer;
 use super::meta;
-use super::report::{Place, Report};
+use super::report::{Position, Report};
 
-/// Fields that may be empty although the documents call them required.
+/// Fields that may be empty although the `OpenAPI` documents mark them as required.
 const OPTIONAL: &[(&str, &str)] = &[
     ("core.v1.HTTPHeader", "value"),
     ("core.v1.Sysctl", "value"),
@@ -27,7 +28,7 @@ const OPTIONAL: &[(&str, &str)] = &[
 const FAILURE: &[&str] = &["Fail", "Ignore"];
 const MATCH: &[&str] = &["Equivalent", "Exact"];
 
-/// Fields with few values.
+/// Fields with few allowed values.
 const ENUMS: &[(&str, &str, &[&str])] = &[
     ("core.v1.LimitRangeItem", "type", &["Container", "PersistentVolumeClaim", "Pod"]),
     ("core.v1.TopologySpreadConstraint", "whenUnsatisfiable", &["DoNotSchedule", "ScheduleAnyway"]),
@@ -56,9 +57,9 @@ const ENUMS: &[(&str, &str, &[&str])] = &[
     ("resource.v1.ExactDeviceRequest", "allocationMode", &["All", "ExactCount"]),
 ];
 
-pub(super) fn check(of: TypeId, object: &Place<'_>, report: &mut Report) {
-    let told: BTreeSet<String> = report.causes.iter().map(|cause| cause.field.clone()).collect();
-    let mut walk = Walk { reported: told, report };
+pub(super) fn check(of: TypeId, object: &Position<'_>, report: &mut Report) {
+    let reported: BTreeSet<String> = report.causes.iter().map(|cause| cause.field.clone()).collect();
+    let mut walk = Walk { reported, report };
     for field in of.get().fields {
         if !matches!(field.name, "metadata" | "status") {
             walk.field(of.get(), field, object);
@@ -72,97 +73,97 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn field(&mut self, of: &'static Type, field: &'static Field, object: &Place<'_>) {
-        let place = object.at(field.name);
+    fn field(&mut self, of: &'static Type, field: &'static Field, object: &Position<'_>) {
+        let position = object.at(field.name);
         let values = ENUMS.iter().find(|row| (row.0, row.1) == (short(of), field.name)).map(|row| row.2);
-        if place.value.is_null() || place.value == "" {
-            if is_missed(of, field, place.value) && !self.is_reported(&place.path) {
+        if position.value.is_null() || position.value == "" {
+            if is_missing(of, field, position.value) && !self.is_reported(&position.path) {
                 match values {
-                    Some(values) => self.report.unsupported(&place, values),
-                    None => self.report.required(&place, ""),
+                    Some(values) => self.report.unsupported(&position, values),
+                    None => self.report.required(&position, ""),
                 }
             }
             return;
         }
         if let Some(values) = values
-            && !values.contains(&place.text())
-            && !self.is_reported(&place.path)
+            && !values.contains(&position.text())
+            && !self.is_reported(&position.path)
         {
-            self.report.unsupported(&place, values);
+            self.report.unsupported(&position, values);
         }
-        self.inside(field.shape, &place);
+        self.inside(field.shape, &position);
     }
 
-    fn inside(&mut self, shape: Shape, place: &Place<'_>) {
-        match (shape, place.value) {
+    fn inside(&mut self, shape: Shape, position: &Position<'_>) {
+        match (shape, position.value) {
             (Shape::Object(id), Value::Object(_)) if short(id.get()) == "meta.v1.LabelSelector" => {
-                self.selector(place);
+                self.selector(position);
             }
             (Shape::Object(id), Value::Object(_)) => {
                 for field in id.get().fields {
                     if field.name != "metadata" {
-                        self.field(id.get(), field, place);
+                        self.field(id.get(), field, position);
                     }
                 }
             }
             (Shape::List(items, _), Value::Array(entries)) => {
                 for (index, value) in entries.iter().enumerate() {
-                    self.inside(*items, &Place { value, path: format!("{}[{index}]", place.path) });
+                    self.inside(*items, &Position { value, path: format!("{}[{index}]", position.path) });
                 }
             }
             (Shape::Map(values, _), Value::Object(entries)) => {
                 for (key, value) in entries {
-                    self.inside(*values, &Place { value, path: format!("{}[{key}]", place.path) });
+                    self.inside(*values, &Position { value, path: format!("{}[{key}]", position.path) });
                 }
             }
             _ => {}
         }
     }
 
-    fn selector(&mut self, place: &Place<'_>) {
-        if !self.has_reported_inside(&place.path) {
-            meta::selector(place, self.report);
+    fn selector(&mut self, position: &Position<'_>) {
+        if !self.has_reported_inside(&position.path) {
+            meta::selector(position, self.report);
         }
     }
 
-    /// Whether the kind's own rules have spoken about the place or what is around it.
+    /// Whether the rules of the kind have reported the field or one that contains it.
     fn is_reported(&self, path: &str) -> bool {
-        let ends = path.char_indices().filter(|(_, c)| matches!(c, '.' | '[')).map(|(place, _)| place);
+        let ends = path.char_indices().filter(|(_, c)| matches!(c, '.' | '[')).map(|(end, _)| end);
         ends.chain([path.len()]).any(|end| path.get(..end).is_some_and(|start| self.reported.contains(start)))
     }
 
-    /// Whether they have spoken about it or something in it.
+    /// Whether the rules of the kind have reported the field or something in it.
     fn has_reported_inside(&self, path: &str) -> bool {
         let first = self.reported.range(path.to_owned()..).next();
-        first.is_some_and(|told| told.starts_with(path)) || self.is_reported(path)
+        first.is_some_and(|reported| reported.starts_with(path)) || self.is_reported(path)
     }
 }
 
-/// `core.v1.Pod`.
+/// Returns the short name of a type, `core.v1.Pod`.
 fn short(of: &Type) -> &'static str {
     let name = of.name;
     ["io.k8s.api.", "io.k8s.apimachinery.pkg.apis."]
         .iter()
-        .find_map(|front| name.strip_prefix(front))
+        .find_map(|prefix| name.strip_prefix(prefix))
         .unwrap_or(name)
 }
 
-fn is_missed(of: &Type, field: &Field, value: &Value) -> bool {
-    let wanted = match field.shape {
+fn is_missing(of: &Type, field: &Field, value: &Value) -> bool {
+    let is_checked = match field.shape {
         Shape::String => true,
         Shape::Object(_) => value.is_null() && is_pointer(of, field),
         _ => false,
     };
-    field.required && wanted && !OPTIONAL.contains(&(short(of), field.name))
+    field.required && is_checked && !OPTIONAL.contains(&(short(of), field.name))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A misspelt row would be a rule that never holds.
+    /// A misspelled row would be a rule that never applies.
     #[test]
-    fn every_row_is_about_a_field_that_exists() {
+    fn fields_of_all_rows_exist() {
         let rows = OPTIONAL.iter().copied().chain(ENUMS.iter().map(|row| (row.0, row.1)));
         for (name, field) in rows {
             let id = Type::named(&format!("io.k8s.api.{name}")).unwrap_or_else(|| panic!("no type {name}"));

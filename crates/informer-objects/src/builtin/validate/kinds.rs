@@ -1,4 +1,4 @@
-//! Kinds with few rules of their own: configuration, roles, leases, events, ingresses and others.
+//! Validation of kinds with few rules: configuration, roles, leases, events, ingresses and others.
 
 use std::collections::BTreeSet;
 
@@ -8,17 +8,17 @@ use base64::engine::general_purpose::STANDARD;
 use super::containers::{one_of, port_number, port_or_name};
 use super::meta::{self, immutable, non_negative};
 use super::report;
-use super::report::{Place, Report};
-use super::workloads::{at_most_all, count_or_percent};
+use super::report::{Position, Report};
+use super::workloads::{at_most_100_percent, count_or_percent};
 use crate::text::formats;
 
-/// What configuration may weigh.
-const DATA_BYTES: usize = 1024 * 1024;
+/// The maximum size of the data of a `ConfigMap` or a `Secret`.
+const MAX_DATA_BYTES: usize = 1024 * 1024;
 
-const FROZEN: &str = "field is immutable when `immutable` is set";
+const IMMUTABLE_DATA: &str = "field is immutable when `immutable` is set";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-pub(super) fn config_map(object: &Place<'_>, report: &mut Report) {
+pub(super) fn config_map(object: &Position<'_>, report: &mut Report) {
     let mut bytes = 0;
     for (key, value) in object.entries("data") {
         report.invalid_each(&value, key, formats::config_key(key));
@@ -31,24 +31,24 @@ pub(super) fn config_map(object: &Place<'_>, report: &mut Report) {
         report.invalid_each(&value, key, formats::config_key(key));
         bytes += decoded_len(&value);
     }
-    if bytes > DATA_BYTES {
-        report.too_long(&Place { path: "[]".to_owned(), ..object.clone() }, DATA_BYTES);
+    if bytes > MAX_DATA_BYTES {
+        report.too_long(&Position { path: "[]".to_owned(), ..object.clone() }, MAX_DATA_BYTES);
     }
 }
 
-pub(super) fn secret(object: &Place<'_>, report: &mut Report) {
+pub(super) fn secret(object: &Position<'_>, report: &mut Report) {
     let data = object.at("data");
     let mut bytes = 0;
     for (key, value) in object.entries("data") {
         report.invalid_each(&value, key, formats::config_key(key));
         bytes += decoded_len(&value);
     }
-    if bytes > DATA_BYTES {
-        report.too_long(&data, DATA_BYTES);
+    if bytes > MAX_DATA_BYTES {
+        report.too_long(&data, MAX_DATA_BYTES);
     }
     let mut need = |keys: &[&str]| {
-        for place in keys.iter().map(|key| data.key(key)).filter(|place| !place.is_set()) {
-            report.required(&place, "");
+        for position in keys.iter().map(|key| data.key(key)).filter(|position| !position.is_set()) {
+            report.required(&position, "");
         }
     };
     match object.at("type").text() {
@@ -69,41 +69,41 @@ pub(super) fn secret(object: &Place<'_>, report: &mut Report) {
     }
 }
 
-/// What an immutable map or secret may not change.
-pub(super) fn frozen(old: &Place<'_>, new: &Place<'_>, fields: &[&str], report: &mut Report) {
+/// Checks that an immutable `ConfigMap` or `Secret` does not change.
+pub(super) fn frozen(old: &Position<'_>, new: &Position<'_>, fields: &[&str], report: &mut Report) {
     if old.at("immutable").value != true {
         return;
     }
     if new.at("immutable").value != true {
-        report.forbidden(&new.at("immutable"), FROZEN);
+        report.forbidden(&new.at("immutable"), IMMUTABLE_DATA);
     }
     for field in fields {
         if old.at(field).value != new.at(field).value {
-            report.forbidden(&new.at(field), FROZEN);
+            report.forbidden(&new.at(field), IMMUTABLE_DATA);
         }
     }
 }
 
-pub(super) fn namespace(object: &Place<'_>, report: &mut Report) {
+pub(super) fn namespace(object: &Position<'_>, report: &mut Report) {
     let list = object.at("spec.finalizers");
     for finalizer in object.each("spec.finalizers") {
         report.invalid_each(&list, finalizer.text(), formats::qualified_name(finalizer.text()));
-        meta::kube_finalizer(&Place { path: list.path.clone(), ..finalizer }, report);
+        meta::kube_finalizer(&Position { path: list.path.clone(), ..finalizer }, report);
     }
 }
 
-pub(super) fn node(object: &Place<'_>, report: &mut Report) {
+pub(super) fn node(object: &Position<'_>, report: &mut Report) {
     let mut seen = BTreeSet::new();
     for taint in object.each("spec.taints") {
-        // The server calls them so.
+        // kube-apiserver reports taints under `metadata`.
         let path = taint.path.replace("spec.", "metadata.");
-        let taint = Place { path, ..taint };
+        let taint = Position { path, ..taint };
         let (key, effect) = (taint.at("key"), taint.at("effect"));
         report.invalid_each(&key, key.text(), formats::qualified_name(key.text()));
         let value = taint.at("value");
-        let wrong = formats::label_value(value.text());
-        if !wrong.is_empty() {
-            report.invalid_text(&value, value.text(), &wrong.join(";"));
+        let messages = formats::label_value(value.text());
+        if !messages.is_empty() {
+            report.invalid_text(&value, value.text(), &messages.join(";"));
         }
         let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
         one_of(&effect, &effects, report);
@@ -116,12 +116,12 @@ pub(super) fn node(object: &Place<'_>, report: &mut Report) {
     }
 }
 
-/// What a node is known by outside stays once it is set.
-pub(super) fn node_update(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+/// Checks that pod CIDRs and the provider ID of a node do not change once they are set.
+pub(super) fn node_update(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     let (before, after) = (old.each("spec.podCIDRs"), new.each("spec.podCIDRs"));
     let changed = before.iter().zip(&after).filter(|(before, after)| before.value != after.value).count();
-    let times = if before.len() == after.len() { changed } else { usize::from(!before.is_empty()) };
-    for _ in 0..times {
+    let count = if before.len() == after.len() { changed } else { usize::from(!before.is_empty()) };
+    for _ in 0..count {
         let why = "node updates may not change podCIDR except from \"\" to valid";
         report.forbidden(&new.at("spec.podCIDRs"), why);
     }
@@ -131,7 +131,7 @@ pub(super) fn node_update(old: &Place<'_>, new: &Place<'_>, report: &mut Report)
     }
 }
 
-pub(super) fn role(object: &Place<'_>, namespaced: bool, report: &mut Report) {
+pub(super) fn role(object: &Position<'_>, namespaced: bool, report: &mut Report) {
     for rule in object.each("rules") {
         if rule.at("verbs").is_empty() {
             report.required(&rule.at("verbs"), "verbs must contain at least one value");
@@ -154,7 +154,7 @@ pub(super) fn role(object: &Place<'_>, namespaced: bool, report: &mut Report) {
     }
 }
 
-pub(super) fn role_binding(object: &Place<'_>, namespaced: bool, report: &mut Report) {
+pub(super) fn role_binding(object: &Position<'_>, namespaced: bool, report: &mut Report) {
     let role = object.at("roleRef");
     if role.at("apiGroup").text() != RBAC {
         report.unsupported(&role.at("apiGroup"), &[RBAC]);
@@ -197,7 +197,7 @@ pub(super) fn role_binding(object: &Place<'_>, namespaced: bool, report: &mut Re
     }
 }
 
-pub(super) fn role_ref(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+pub(super) fn role_ref(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     let (before, after) = (old.at("roleRef"), new.at("roleRef"));
     if before.value != after.value {
         let text = |field: &str| report::quoted(after.at(field).text());
@@ -207,7 +207,7 @@ pub(super) fn role_ref(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
     }
 }
 
-pub(super) fn lease(object: &Place<'_>, report: &mut Report) {
+pub(super) fn lease(object: &Position<'_>, report: &mut Report) {
     let (duration, transitions) =
         (object.at("spec.leaseDurationSeconds"), object.at("spec.leaseTransitions"));
     if duration.is_set() && duration.number() <= 0 {
@@ -216,7 +216,7 @@ pub(super) fn lease(object: &Place<'_>, report: &mut Report) {
     non_negative(&transitions, report);
 }
 
-pub(super) fn ingress(object: &Place<'_>, report: &mut Report) {
+pub(super) fn ingress(object: &Position<'_>, report: &mut Report) {
     let spec = object.at("spec");
     if spec.at("rules").is_empty() && !spec.at("defaultBackend").is_set() {
         report.invalid_value(&spec, "null", "either `defaultBackend` or `rules` must be specified");
@@ -247,29 +247,30 @@ pub(super) fn ingress(object: &Place<'_>, report: &mut Report) {
     }
 }
 
-/// The old way to name a class may not contradict the new one. What is stored may.
-pub(super) fn ingress_class(object: &Place<'_>, report: &mut Report) {
+/// Checks that the deprecated annotation does not contradict the class; stored objects may.
+pub(super) fn ingress_class(object: &Position<'_>, report: &mut Report) {
     let old = object.at("metadata.annotations").key("kubernetes.io/ingress.class");
     let class = object.at("spec.ingressClassName");
     if old.is_set() && class.is_set() && old.text() != class.text() {
-        let place = Place { value: old.value, path: "annotations.kubernetes.io/ingress.class".to_owned() };
-        report.invalid(&place, "must match `ingressClassName` when both are specified");
+        let position =
+            Position { value: old.value, path: "annotations.kubernetes.io/ingress.class".to_owned() };
+        report.invalid(&position, "must match `ingressClassName` when both are specified");
     }
 }
 
-/// A name behind a domain.
-pub(super) fn domain_path(place: &Place<'_>, report: &mut Report) {
-    match place.text().split_once('/') {
-        _ if place.is_empty() => report.required(place, ""),
+/// Checks a domain-prefixed path.
+pub(super) fn domain_path(position: &Position<'_>, report: &mut Report) {
+    match position.text().split_once('/') {
+        _ if position.is_empty() => report.required(position, ""),
         Some((host, path)) if !host.is_empty() && !path.is_empty() => {
-            report.invalid_each(place, host, formats::dns_subdomain(host));
+            report.invalid_each(position, host, formats::dns_subdomain(host));
         }
-        _ => report.invalid(place, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
+        _ => report.invalid(position, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
     }
 }
 
-fn ingress_path(place: &Place<'_>, report: &mut Report) {
-    let (kind, path) = (place.at("pathType"), place.at("path"));
+fn ingress_path(position: &Position<'_>, report: &mut Report) {
+    let (kind, path) = (position.at("pathType"), position.at("path"));
     match kind.text() {
         "" => {
             report.required(&kind, "pathType must be specified");
@@ -297,14 +298,14 @@ fn ingress_path(place: &Place<'_>, report: &mut Report) {
         }
         _ => report.unsupported(&kind, &["Exact", "ImplementationSpecific", "Prefix"]),
     }
-    backend(&place.at("backend"), report);
+    backend(&position.at("backend"), report);
 }
 
-fn backend(place: &Place<'_>, report: &mut Report) {
-    let (resource, service) = (place.at("resource"), place.at("service"));
+fn backend(position: &Position<'_>, report: &mut Report) {
+    let (resource, service) = (position.at("resource"), position.at("service"));
     match (resource.is_set(), service.is_set()) {
-        (true, true) => report.invalid_text(place, "", "cannot set both resource and service backends"),
-        (false, false) => report.invalid_text(place, "", "resource or service backend is required"),
+        (true, true) => report.invalid_text(position, "", "cannot set both resource and service backends"),
+        (false, false) => report.invalid_text(position, "", "resource or service backend is required"),
         (true, false) => {}
         (false, true) => {
             let name = service.at("name");
@@ -315,18 +316,20 @@ fn backend(place: &Place<'_>, report: &mut Report) {
             }
             let (named, number) = (service.at("port.name"), service.at("port.number"));
             match (named.is_empty(), number.number() == 0) {
-                (false, false) => report.invalid_text(place, "", "cannot set both port name & port number"),
+                (false, false) => {
+                    report.invalid_text(position, "", "cannot set both port name & port number")
+                }
                 (false, true) => {
                     report.invalid_each(&named, named.text(), formats::port_name(named.text()));
                 }
                 (true, false) => port_number(&number, report),
-                (true, true) => report.required(place, "port name or number is required"),
+                (true, true) => report.required(position, "port name or number is required"),
             }
         }
     }
 }
 
-pub(super) fn network_policy(object: &Place<'_>, report: &mut Report) {
+pub(super) fn network_policy(object: &Position<'_>, report: &mut Report) {
     let spec = object.at("spec");
     meta::selector(&spec.at("podSelector"), report);
     for (rules, peers) in [("ingress", "from"), ("egress", "to")] {
@@ -341,8 +344,8 @@ pub(super) fn network_policy(object: &Place<'_>, report: &mut Report) {
                 end_port(&port.at("port"), &port.at("endPort"), report);
             }
             for peer in rule.each(peers) {
-                let given = ["podSelector", "namespaceSelector", "ipBlock"];
-                if given.iter().all(|field| !peer.at(field).is_set()) {
+                let selectors = ["podSelector", "namespaceSelector", "ipBlock"];
+                if selectors.iter().all(|field| !peer.at(field).is_set()) {
                     report.required(&peer, "must specify a peer");
                 }
                 meta::selector(&peer.at("podSelector"), report);
@@ -357,8 +360,8 @@ pub(super) fn network_policy(object: &Place<'_>, report: &mut Report) {
     }
 }
 
-/// The end of a range of ports.
-fn end_port(port: &Place<'_>, end: &Place<'_>, report: &mut Report) {
+/// Checks the end of a port range.
+fn end_port(port: &Position<'_>, end: &Position<'_>, report: &mut Report) {
     if !end.is_set() {
     } else if !port.is_set() {
         report.invalid(end, "may not be specified when `port` is not specified");
@@ -366,7 +369,7 @@ fn end_port(port: &Place<'_>, end: &Place<'_>, report: &mut Report) {
         report.invalid(end, "may not be specified when `port` is non-numeric");
     } else {
         if end.number() < port.number() {
-            // The server shows the other one.
+            // kube-apiserver prints `port`.
             let shown = port.number().to_string();
             report.invalid_value(end, &shown, "must be greater than or equal to `port`");
         }
@@ -374,40 +377,40 @@ fn end_port(port: &Place<'_>, end: &Place<'_>, report: &mut Report) {
     }
 }
 
-pub(super) fn autoscaler(object: &Place<'_>, report: &mut Report) {
+pub(super) fn autoscaler(object: &Position<'_>, report: &mut Report) {
     let spec = object.at("spec");
-    let (least, most) = (spec.at("minReplicas"), spec.at("maxReplicas"));
-    if least.is_set() && least.number() < 1 {
-        report.invalid(&least, "must be greater than or equal to 1");
+    let (min, max) = (spec.at("minReplicas"), spec.at("maxReplicas"));
+    if min.is_set() && min.number() < 1 {
+        report.invalid(&min, "must be greater than or equal to 1");
     }
-    if most.number() == 0 {
-        report.required(&most, "must be set and greater than 0");
-    } else if most.number() < 0 {
-        report.invalid(&most, "must be greater than or equal to 1");
+    if max.number() == 0 {
+        report.required(&max, "must be set and greater than 0");
+    } else if max.number() < 0 {
+        report.invalid(&max, "must be greater than or equal to 1");
     }
-    if least.is_set() && most.number() < least.number() {
+    if min.is_set() && max.number() < min.number() {
         report.invalid_value(
-            &most,
-            &most.number().to_string(),
+            &max,
+            &max.number().to_string(),
             "must be greater than or equal to `minReplicas`",
         );
     }
     for field in ["kind", "name"] {
-        let place = spec.at("scaleTargetRef").at(field);
-        if place.is_empty() {
-            report.required(&place, "");
+        let position = spec.at("scaleTargetRef").at(field);
+        if position.is_empty() {
+            report.required(&position, "");
         } else {
-            report.invalid_each(&place, place.text(), formats::path_segment(place.text()));
+            report.invalid_each(&position, position.text(), formats::path_segment(position.text()));
         }
     }
 }
 
-pub(super) fn disruption_budget(object: &Place<'_>, report: &mut Report) {
+pub(super) fn disruption_budget(object: &Position<'_>, report: &mut Report) {
     let spec = object.at("spec");
-    for place in [spec.at("minAvailable"), spec.at("maxUnavailable")] {
-        if place.is_set() {
-            count_or_percent(&place, report);
-            at_most_all(&place, report);
+    for position in [spec.at("minAvailable"), spec.at("maxUnavailable")] {
+        if position.is_set() {
+            count_or_percent(&position, report);
+            at_most_100_percent(&position, report);
         }
     }
     if spec.at("minAvailable").is_set() && spec.at("maxUnavailable").is_set() {
@@ -420,12 +423,13 @@ pub(super) fn disruption_budget(object: &Place<'_>, report: &mut Report) {
     }
 }
 
-pub(super) fn priority_class(object: &Place<'_>, report: &mut Report) {
+pub(super) fn priority_class(object: &Position<'_>, report: &mut Report) {
     let (name, value) = (object.at("metadata.name"), object.at("value"));
     if name.text().starts_with("system-") {
-        if let Some(why) = not_of_the_system(name.text(), object) {
-            let front = "priority class names with 'system-' prefix are reserved for system use only. error:";
-            report.forbidden(&name, &format!("{front} {why}"));
+        if let Some(why) = system_class_error(name.text(), object) {
+            let prefix =
+                "priority class names with 'system-' prefix are reserved for system use only. error:";
+            report.forbidden(&name, &format!("{prefix} {why}"));
         }
     } else if value.number() > 1_000_000_000 {
         report.forbidden(&value, "maximum allowed value of a user defined priority is 1000000000");
@@ -433,10 +437,10 @@ pub(super) fn priority_class(object: &Place<'_>, report: &mut Report) {
     one_of(&object.at("preemptionPolicy"), &["PreemptLowerPriority", "Never"], report);
 }
 
-/// Why a class is none of those that every cluster has.
-fn not_of_the_system(name: &str, class: &Place<'_>) -> Option<String> {
-    let known = super::super::strategy::CRITICAL.iter().find(|(known, _)| *known == name);
-    match known {
+/// Returns the error if a class is not one of the built-in system classes.
+fn system_class_error(name: &str, class: &Position<'_>) -> Option<String> {
+    let class_found = super::super::strategy::CRITICAL.iter().find(|(class_found, _)| *class_found == name);
+    match class_found {
         None => Some(format!("{name} is not a known system priority class")),
         Some((_, value)) if *value != class.at("value").number() => {
             Some(format!("value of {name} PriorityClass must be {value}"))
@@ -448,14 +452,14 @@ fn not_of_the_system(name: &str, class: &Place<'_>) -> Option<String> {
     }
 }
 
-pub(super) fn priority_class_update(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+pub(super) fn priority_class_update(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     if old.at("value").value != new.at("value").value {
         report.forbidden(&new.at("value"), "may not be changed in an update.");
     }
     immutable(&old.at("preemptionPolicy"), &new.at("preemptionPolicy"), report);
 }
 
-pub(super) fn webhooks(object: &Place<'_>, report: &mut Report) {
+pub(super) fn webhooks(object: &Position<'_>, report: &mut Report) {
     for hook in object.each("webhooks") {
         let name = hook.at("name");
         if name.is_empty() {
@@ -486,6 +490,6 @@ pub(super) fn webhooks(object: &Place<'_>, report: &mut Report) {
     }
 }
 
-fn decoded_len(value: &Place<'_>) -> usize {
+fn decoded_len(value: &Position<'_>) -> usize {
     STANDARD.decode(value.text()).map_or(0, |bytes| bytes.len())
 }

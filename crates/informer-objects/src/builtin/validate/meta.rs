@@ -1,19 +1,19 @@
-//! `metadata`: names by kind, labels, annotations, owners, finalizers, and what an update may not change.
+//! Validation of `metadata`: names by kind, labels, annotations, owners, finalizers, and immutable fields.
 
 use std::collections::BTreeSet;
 
 use informer_schema::RESOURCES;
 use serde_json::Value;
 
-use super::report::{Place, Report, quoted, shown};
+use super::report::{Position, Report, quoted, shown};
 use crate::text::formats;
 
-/// All annotations of an object together.
-const ANNOTATION_BYTES: usize = 256 * 1024;
+/// The maximum size of all annotations of an object together.
+const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 
 const IMMUTABLE: &str = "field is immutable";
 
-/// How objects of a kind may be called.
+/// The format of the names of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Naming {
     Subdomain,
@@ -42,7 +42,7 @@ pub(super) fn naming(group: &str, kind: &str) -> Naming {
 }
 
 impl Naming {
-    fn wrong(self, name: &str) -> Vec<String> {
+    fn errors(self, name: &str) -> Vec<String> {
         match self {
             Naming::Subdomain => formats::dns_subdomain(name),
             Naming::Label => formats::dns_label(name),
@@ -50,31 +50,31 @@ impl Naming {
         }
     }
 
-    fn wrong_prefix(self, prefix: &str) -> Vec<String> {
+    fn prefix_errors(self, prefix: &str) -> Vec<String> {
         match self {
-            Naming::PathSegment => self.wrong(prefix),
-            _ => self.wrong(&formats::mask_trailing_dash(prefix)),
+            Naming::PathSegment => self.errors(prefix),
+            _ => self.errors(&formats::mask_trailing_dash(prefix)),
         }
     }
 }
 
-/// Whether objects of a kind are in namespaces.
+/// Whether objects of a kind are namespaced.
 pub(super) fn is_namespaced(group: &str, kind: &str) -> bool {
     let same = |resource: &&informer_schema::Resource| resource.group == group && resource.kind == kind;
     RESOURCES.iter().find(same).is_some_and(|resource| resource.namespaced)
 }
 
-/// What every object's metadata must keep.
-pub(super) fn check(object: &Place<'_>, namespaced: bool, naming: Naming, report: &mut Report) {
+/// Checks the metadata of any object.
+pub(super) fn check(object: &Position<'_>, namespaced: bool, naming: Naming, report: &mut Report) {
     let metadata = object.at("metadata");
     let (name, prefix) = (metadata.at("name"), metadata.at("generateName"));
     if !prefix.text().is_empty() {
-        report.invalid_each(&prefix, prefix.text(), naming.wrong_prefix(prefix.text()));
+        report.invalid_each(&prefix, prefix.text(), naming.prefix_errors(prefix.text()));
     }
     if name.text().is_empty() {
         report.required(&name, "name or generateName is required");
     } else {
-        report.invalid_each(&name, name.text(), naming.wrong(name.text()));
+        report.invalid_each(&name, name.text(), naming.errors(name.text()));
     }
     let namespace = metadata.at("namespace");
     match (namespaced, namespace.text()) {
@@ -90,16 +90,16 @@ pub(super) fn check(object: &Place<'_>, namespaced: bool, naming: Naming, report
     finalizers(&metadata, report);
 }
 
-/// As [`check`], and what kinds of Kubernetes itself ask of finalizers beyond it.
-pub(super) fn check_strictly(object: &Place<'_>, group: &str, kind: &str, report: &mut Report) {
+/// Like [`check`], and also the rules of built-in kinds for finalizers.
+pub(super) fn check_strictly(object: &Position<'_>, group: &str, kind: &str, report: &mut Report) {
     check(object, is_namespaced(group, kind), naming(group, kind), report);
     for finalizer in object.each("metadata.finalizers") {
         kube_finalizer(&finalizer, report);
     }
 }
 
-/// What an update may not do to metadata.
-pub(super) fn check_update(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+/// Checks that an update does not change immutable metadata.
+pub(super) fn check_update(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     let (old, new) = (old.at("metadata"), new.at("metadata"));
     if old.at("deletionTimestamp").is_set() {
         no_new_finalizers(&old.at("finalizers"), &new.at("finalizers"), report);
@@ -115,8 +115,8 @@ pub(super) fn check_update(old: &Place<'_>, new: &Place<'_>, report: &mut Report
     {
         let (before, after) = (old.at(field), new.at(field));
         if before.value != after.value {
-            let text = matches!(field, "name" | "namespace" | "uid") && !after.is_set();
-            let value = if text { "\"\"".to_owned() } else { shown(after.value) };
+            let is_text = matches!(field, "name" | "namespace" | "uid") && !after.is_set();
+            let value = if is_text { "\"\"".to_owned() } else { shown(after.value) };
             report.invalid_value(&after, &value, IMMUTABLE);
         }
     }
@@ -125,30 +125,30 @@ pub(super) fn check_update(old: &Place<'_>, new: &Place<'_>, report: &mut Report
     owners(&new.at("ownerReferences"), report);
 }
 
-/// A map of labels.
-pub(super) fn labels(place: &Place<'_>, report: &mut Report) {
-    for (key, value) in place.value.as_object().into_iter().flatten() {
-        report.invalid_each(place, key, formats::qualified_name(key));
+/// Checks a map of labels.
+pub(super) fn labels(position: &Position<'_>, report: &mut Report) {
+    for (key, value) in position.value.as_object().into_iter().flatten() {
+        report.invalid_each(position, key, formats::qualified_name(key));
         let value = value.as_str().unwrap_or_default();
-        report.invalid_each(place, value, formats::label_value(value));
+        report.invalid_each(position, value, formats::label_value(value));
     }
 }
 
-pub(super) fn annotations(place: &Place<'_>, report: &mut Report) {
+pub(super) fn annotations(position: &Position<'_>, report: &mut Report) {
     let mut bytes = 0;
-    for (key, value) in place.value.as_object().into_iter().flatten() {
-        report.invalid_each(place, key, formats::qualified_name(&key.to_lowercase()));
+    for (key, value) in position.value.as_object().into_iter().flatten() {
+        report.invalid_each(position, key, formats::qualified_name(&key.to_lowercase()));
         bytes += key.len() + value.as_str().unwrap_or_default().len();
     }
-    if bytes > ANNOTATION_BYTES {
-        report.too_long(place, ANNOTATION_BYTES);
+    if bytes > MAX_ANNOTATION_BYTES {
+        report.too_long(position, MAX_ANNOTATION_BYTES);
     }
 }
 
-/// A selector of labels.
-pub(super) fn selector(place: &Place<'_>, report: &mut Report) {
-    labels(&place.at("matchLabels"), report);
-    for requirement in place.each("matchExpressions") {
+/// Checks a label selector.
+pub(super) fn selector(position: &Position<'_>, report: &mut Report) {
+    labels(&position.at("matchLabels"), report);
+    for requirement in position.each("matchExpressions") {
         let values = requirement.at("values");
         match requirement.at("operator").text() {
             "In" | "NotIn" => {
@@ -174,7 +174,7 @@ pub(super) fn selector(place: &Place<'_>, report: &mut Report) {
     }
 }
 
-/// Whether a selector selects labels; one that is not there, or makes no sense, selects nothing.
+/// Whether a selector matches labels; one that is absent or invalid matches nothing.
 pub(super) fn selects(selector: &Value, labels: &Value) -> bool {
     let label = |key: &str| labels.get(key).and_then(Value::as_str);
     let plain = selector.get("matchLabels").and_then(Value::as_object);
@@ -196,22 +196,22 @@ pub(super) fn selects(selector: &Value, labels: &Value) -> bool {
     selector.is_object() && all_plain && all_required
 }
 
-pub(super) fn non_negative(place: &Place<'_>, report: &mut Report) {
-    if place.number() < 0 {
-        report.invalid(place, "must be greater than or equal to 0");
+pub(super) fn non_negative(position: &Position<'_>, report: &mut Report) {
+    if position.number() < 0 {
+        report.invalid(position, "must be greater than or equal to 0");
     }
 }
 
-/// A field that may not change.
-pub(super) fn immutable(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+/// Checks a field that must not change.
+pub(super) fn immutable(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     if old.value != new.value {
         report.invalid(new, IMMUTABLE);
     }
 }
 
-fn owners(place: &Place<'_>, report: &mut Report) {
+fn owners(position: &Position<'_>, report: &mut Report) {
     let mut controller: Option<String> = None;
-    for owner in place.value.as_array().into_iter().flatten() {
+    for owner in position.value.as_array().into_iter().flatten() {
         let text = |field: &str| owner.get(field).and_then(Value::as_str).unwrap_or_default();
         let version = text("apiVersion").rsplit('/').next().unwrap_or_default();
         for (field, empty, why) in [
@@ -221,12 +221,12 @@ fn owners(place: &Place<'_>, report: &mut Report) {
             ("uid", text("uid").is_empty(), "must not be empty"),
         ] {
             if empty {
-                report.invalid_text(&place.at(field), text(field), why);
+                report.invalid_text(&position.at(field), text(field), why);
             }
         }
         if (text("apiVersion"), text("kind")) == ("v1", "Event") {
             let value = shown(owner);
-            report.invalid_value(place, &value, "/v1, Kind=Event is disallowed from being an owner");
+            report.invalid_value(position, &value, "/v1, Kind=Event is disallowed from being an owner");
         }
         if owner.get("controller").and_then(Value::as_bool) != Some(true) {
             continue;
@@ -239,39 +239,39 @@ fn owners(place: &Place<'_>, report: &mut Report) {
                     "Only one reference can have Controller set to true. Found \"true\" in references for {first} \
                      and {current}"
                 );
-                report.invalid(place, &why);
+                report.invalid(position, &why);
             }
         }
     }
 }
 
-fn finalizers(metadata: &Place<'_>, report: &mut Report) {
-    let place = metadata.at("finalizers");
-    let names: Vec<&str> = metadata.each("finalizers").iter().map(Place::text).collect();
+fn finalizers(metadata: &Position<'_>, report: &mut Report) {
+    let position = metadata.at("finalizers");
+    let names: Vec<&str> = metadata.each("finalizers").iter().map(Position::text).collect();
     for name in &names {
-        report.invalid_each(&place, name, formats::qualified_name(name));
+        report.invalid_each(&position, name, formats::qualified_name(name));
     }
     if names.contains(&"orphan") && names.contains(&"foregroundDeletion") {
-        report.invalid(&place, "finalizer orphan and foregroundDeletion cannot be both set");
+        report.invalid(&position, "finalizer orphan and foregroundDeletion cannot be both set");
     }
 }
 
-/// A finalizer without a domain must be one of the server's own.
-pub(super) fn kube_finalizer(place: &Place<'_>, report: &mut Report) {
+/// Checks that a finalizer without a domain is a standard one.
+pub(super) fn kube_finalizer(position: &Position<'_>, report: &mut Report) {
     let standard = ["kubernetes", "orphan", "foregroundDeletion"];
-    if !place.text().contains('/') && !standard.contains(&place.text()) {
-        report.invalid(place, "name is neither a standard finalizer name nor is it fully qualified");
+    if !position.text().contains('/') && !standard.contains(&position.text()) {
+        report.invalid(position, "name is neither a standard finalizer name nor is it fully qualified");
     }
 }
 
-fn no_new_finalizers(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
-    let texts = |place: &Place<'_>| -> BTreeSet<String> {
-        let all = place.value.as_array().into_iter().flatten();
+fn no_new_finalizers(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
+    let texts = |position: &Position<'_>| -> BTreeSet<String> {
+        let all = position.value.as_array().into_iter().flatten();
         all.filter_map(Value::as_str).map(str::to_owned).collect()
     };
-    let known = texts(old);
+    let existing = texts(old);
     let extra: Vec<String> =
-        texts(new).iter().filter(|finalizer| !known.contains(*finalizer)).map(|one| quoted(one)).collect();
+        texts(new).iter().filter(|finalizer| !existing.contains(*finalizer)).map(|one| quoted(one)).collect();
     if !extra.is_empty() {
         let why = format!(
             "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",

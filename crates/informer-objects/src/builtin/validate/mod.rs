@@ -1,7 +1,8 @@
-//! What is wrong with an object, cause by cause, in the words and the order of a kube-apiserver.
+//! Validation of objects, with the causes and the order of kube-apiserver.
 //!
-//! Objects come prepared: decoded, with defaults, with what the server sets. Of the rules of Kubernetes those are here that a client
-//! meets: metadata, required fields, names, ports, selectors, templates, and what may not change. A rule that is missing accepts.
+//! Objects are decoded, defaulted and prepared. Included are the rules that clients usually violate:
+//! metadata, required fields, names, ports, selectors, templates, and immutable fields. A rule that is
+//! missing here accepts the object.
 
 mod containers;
 mod cron;
@@ -23,11 +24,11 @@ use informer_schema::RESOURCES;
 use serde_json::Value;
 
 use crate::status::StatusCause;
-use report::{Place, Report};
+use report::{Position, Report};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Fields that may not change, by kind.
+/// Immutable fields by kind.
 const IMMUTABLE: &[(&str, &str, &[&str])] = &[
     ("apps", "Deployment", &["spec.selector"]),
     ("apps", "ReplicaSet", &["spec.selector"]),
@@ -44,8 +45,8 @@ const IMMUTABLE: &[(&str, &str, &[&str])] = &[
     ("resource.k8s.io", "ResourceClaimTemplate", &["spec"]),
 ];
 
-/// Kinds whose metadata is looked at as that of a new object when they are changed, too.
-const METADATA_AGAIN: &[(&str, &str)] = &[
+/// Kinds whose metadata is also validated on update as on creation.
+const STRICT_METADATA_ON_UPDATE: &[(&str, &str)] = &[
     ("", "ConfigMap"),
     ("", "Secret"),
     ("", "PersistentVolume"),
@@ -55,40 +56,40 @@ const METADATA_AGAIN: &[(&str, &str)] = &[
     ("discovery.k8s.io", "EndpointSlice"),
 ];
 
-/// What is wrong with a new object.
+/// Validates a new object.
 pub fn create(group: &str, kind: &str, object: &Value) -> Vec<StatusCause> {
     let mut report = Report::default();
-    let place = Place::root(object);
+    let position = Position::root(object);
     match (group, kind) {
-        ("", "Pod") => pods::create(&place, &mut report),
-        (_, "Event") => events::create(group, &place, &mut report),
+        ("", "Pod") => pods::create(&position, &mut report),
+        (_, "Event") => events::create(group, &position, &mut report),
         _ => {
-            meta::check_strictly(&place, group, kind, &mut report);
-            rules(group, kind, &place, &mut report);
+            meta::check_strictly(&position, group, kind, &mut report);
+            rules(group, kind, &position, &mut report);
             if (group, kind) == ("networking.k8s.io", "Ingress") {
-                kinds::ingress_class(&place, &mut report);
+                kinds::ingress_class(&position, &mut report);
             }
         }
     }
     by_type(group, kind, object, &mut report);
     if report.causes.is_empty() {
         let namespaced = meta::is_namespaced(group, kind);
-        meta::check(&place, namespaced, meta::Naming::PathSegment, &mut report);
+        meta::check(&position, namespaced, meta::Naming::PathSegment, &mut report);
     }
     report.causes
 }
 
-/// What is wrong with a change.
+/// Validates an update.
 pub(crate) fn update(group: &str, kind: &str, old: &Value, new: &Value) -> Vec<StatusCause> {
     let mut report = Report::default();
-    let (before, after) = (Place::root(old), Place::root(new));
+    let (before, after) = (Position::root(old), Position::root(new));
     meta::check(&after, meta::is_namespaced(group, kind), meta::Naming::PathSegment, &mut report);
     meta::check_update(&before, &after, &mut report);
     match (group, kind) {
         ("", "Pod") => pods::update(&before, &after, &mut report),
         (_, "Event") => events::update(group, &before, &after, &mut report),
         (RBAC, "RoleBinding" | "ClusterRoleBinding") => {
-            // The one group that looks at the new object first.
+            // The only group that validates the new object first.
             meta::check_strictly(&after, group, kind, &mut report);
             rules(group, kind, &after, &mut report);
             meta::check_update(&before, &after, &mut report);
@@ -97,7 +98,7 @@ pub(crate) fn update(group: &str, kind: &str, old: &Value, new: &Value) -> Vec<S
         _ => {
             meta::check_update(&before, &after, &mut report);
             before_rules(group, kind, &before, &after, &mut report);
-            if METADATA_AGAIN.contains(&(group, kind)) {
+            if STRICT_METADATA_ON_UPDATE.contains(&(group, kind)) {
                 meta::check_strictly(&after, group, kind, &mut report);
             }
             rules(group, kind, &after, &mut report);
@@ -108,10 +109,10 @@ pub(crate) fn update(group: &str, kind: &str, old: &Value, new: &Value) -> Vec<S
     report.causes
 }
 
-/// What is wrong with a change by way of a subresource, by its name.
+/// Validates an update through a subresource.
 pub fn update_part(part: &str, group: &str, kind: &str, old: &Value, new: &Value) -> Vec<StatusCause> {
     let mut report = Report::default();
-    let (before, after) = (Place::root(old), Place::root(new));
+    let (before, after) = (Position::root(old), Position::root(new));
     meta::check(&after, meta::is_namespaced(group, kind), meta::Naming::PathSegment, &mut report);
     meta::check_update(&before, &after, &mut report);
     match (part, group, kind) {
@@ -129,8 +130,8 @@ pub fn update_part(part: &str, group: &str, kind: &str, old: &Value, new: &Value
     report.causes
 }
 
-/// What a kind asks of its objects beyond their metadata.
-fn rules(group: &str, kind: &str, object: &Place<'_>, report: &mut Report) {
+/// Applies the rules of a kind beyond its metadata.
+fn rules(group: &str, kind: &str, object: &Position<'_>, report: &mut Report) {
     match (group, kind) {
         ("", "ConfigMap") => kinds::config_map(object, report),
         ("", "Secret") => kinds::secret(object, report),
@@ -175,8 +176,8 @@ fn rules(group: &str, kind: &str, object: &Place<'_>, report: &mut Report) {
     }
 }
 
-/// What is compared before the new object is looked at.
-fn before_rules(group: &str, kind: &str, old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+/// Applies the comparisons with the old object that precede the rules of the kind.
+fn before_rules(group: &str, kind: &str, old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     match (group, kind) {
         ("", "ConfigMap") => kinds::frozen(old, new, &["data", "binaryData"], report),
         ("", "Secret") => {
@@ -189,8 +190,8 @@ fn before_rules(group: &str, kind: &str, old: &Place<'_>, new: &Place<'_>, repor
     }
 }
 
-/// What is compared afterwards.
-fn after_rules(group: &str, kind: &str, old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+/// Applies the comparisons with the old object that follow the rules of the kind.
+fn after_rules(group: &str, kind: &str, old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     match (group, kind) {
         ("apps", "StatefulSet") => workloads::stateful_set_update(old, new, report),
         ("batch", "Job") => workloads::job_update(old, new, report),
@@ -207,7 +208,7 @@ fn after_rules(group: &str, kind: &str, old: &Place<'_>, new: &Place<'_>, report
     }
 }
 
-/// What holds for every kind.
+/// Applies the rules by type, which hold for every kind.
 fn by_type(group: &str, kind: &str, object: &Value, report: &mut Report) {
     let same = |resource: &&informer_schema::Resource| resource.group == group && resource.kind == kind;
     let api_version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
@@ -215,6 +216,6 @@ fn by_type(group: &str, kind: &str, object: &Value, report: &mut Report) {
     let mut known = RESOURCES.iter().filter(same);
     let found = known.clone().find(|resource| resource.version == version).or_else(|| known.next());
     if let Some(of) = found.and_then(|resource| resource.of) {
-        generic::check(of, &Place::root(object), report);
+        generic::check(of, &Position::root(object), report);
     }
 }

@@ -1,51 +1,56 @@
-//! What a pod's subresources may change: its ephemeral containers, and the resources of its containers.
+//! Validation of the subresources of pods: ephemeral containers, and resources of containers.
 
 use serde_json::{Map, Value};
 
 use super::super::strategy::qos;
-use super::report::{Place, Report};
+use super::report::{Position, Report};
 use super::{meta, pods};
 
-/// A pod that a kubelet runs from a file, and only shows to the server.
-const MIRROR: &str = "kubernetes.io/config.mirror";
+/// The annotation of a mirror pod, which a kubelet runs from a file and only reports to the server.
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 const ONLY_CPU_AND_MEMORY: &str = "only cpu and memory resources are mutable";
 
-/// Ephemeral containers can be added, and stay as they are.
-pub(super) fn ephemeral_containers(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+/// Checks that ephemeral containers are only added and not changed.
+pub(super) fn ephemeral_containers(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     if is_mirror(old) {
-        report.forbidden(&Place::root(new.value), "static pods do not support ephemeral containers");
+        report.forbidden(&Position::root(new.value), "static pods do not support ephemeral containers");
         return;
     }
     whole(old, new, report);
-    let place = new.at("spec.ephemeralContainers");
+    let position = new.at("spec.ephemeralContainers");
     let after = new.each("spec.ephemeralContainers");
     for before in old.each("spec.ephemeralContainers") {
         let name = super::report::quoted(before.at("name").text());
-        // The last of several with a name counts.
+        // If several containers have a name, the last one is used.
         let same = after.iter().rev().find(|after| after.at("name").value == before.at("name").value);
         match same {
             None => {
-                report
-                    .forbidden(&place, &format!("existing ephemeral containers {name} may not be removed\n"));
+                report.forbidden(
+                    &position,
+                    &format!("existing ephemeral containers {name} may not be removed\n"),
+                );
             }
             Some(after) if after.value != before.value => {
-                report.forbidden(&place, &format!("existing ephemeral containers {name} may not be changed"));
+                report.forbidden(
+                    &position,
+                    &format!("existing ephemeral containers {name} may not be changed"),
+                );
             }
             Some(_) => {}
         }
     }
 }
 
-/// Containers can be given other amounts of what they compute with, as long as the pod stays in its class.
-pub(super) fn resize(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+/// Checks that only compute resources of containers change, and the pod keeps its QoS class.
+pub(super) fn resize(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     let windows = old.at("spec.os.name").text() == "windows";
     if is_mirror(old) || windows {
         let what = if windows { "windows" } else { "static" };
-        report.forbidden(&Place::root(new.value), &format!("{what} pods cannot be resized"));
+        report.forbidden(&Position::root(new.value), &format!("{what} pods cannot be resized"));
         return;
     }
-    let known = report.causes.len();
+    let causes_before = report.causes.len();
     whole(old, new, report);
     let (before, after) = (old.at("spec"), new.at("spec"));
     let class = match old.at("status.qosClass").text() {
@@ -65,113 +70,126 @@ pub(super) fn resize(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
         return;
     }
     for list in ["initContainers", "containers"] {
-        nothing_removed(&before.each(list), &after.each(list), report);
+        no_resources_removed(&before.each(list), &after.each(list), report);
     }
     for list in ["containers", "initContainers"] {
-        only_amounts(list, &before, &after, &mut rest, report);
+        only_quantities(list, &before, &after, &mut rest, report);
     }
-    if report.causes.len() == known && rest != *before.value {
+    if report.causes.len() == causes_before && rest != *before.value {
         report.forbidden(&after, ONLY_CPU_AND_MEMORY);
     }
 }
 
-fn is_mirror(pod: &Place<'_>) -> bool {
-    pod.at("metadata.annotations").key(MIRROR).is_set()
+fn is_mirror(pod: &Position<'_>) -> bool {
+    pod.at("metadata.annotations").key(MIRROR_ANNOTATION).is_set()
 }
 
-/// What holds for the pod that comes out.
-fn whole(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+/// Validates the resulting pod.
+fn whole(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     meta::check_update(old, new, report);
     meta::check_strictly(new, "", "Pod", report);
     pods::whole(new, report);
 }
 
-/// A node that can resize says what its containers have. Where nothing runs yet, nobody knows.
-fn can_be_resized(pod: &Place<'_>) -> bool {
+/// Whether the pod can be resized: a node that supports it reports the resources of running containers.
+///
+/// Before a container runs, this is unknown and assumed.
+fn can_be_resized(pod: &Position<'_>) -> bool {
     let statuses = pod.each("status.containerStatuses");
     let running = statuses.iter().find(|status| status.at("state.running").is_set());
     running.is_none_or(|status| status.at("resources").is_set())
 }
 
-/// The resources of the pod as a whole.
-fn pod_level(before: &Place<'_>, after: &Place<'_>, rest: &mut Value, report: &mut Report) {
-    let (had, has) = (before.at("resources"), after.at("resources"));
-    let counts = |place: &Place<'_>| !place.at("requests").is_empty() || !place.at("limits").is_empty();
-    if !counts(&had) && !counts(&has) {
+/// Checks the resources at pod level.
+fn pod_level(before: &Position<'_>, after: &Position<'_>, rest: &mut Value, report: &mut Report) {
+    let (old_resources, new_resources) = (before.at("resources"), after.at("resources"));
+    let has_quantities =
+        |position: &Position<'_>| !position.at("requests").is_empty() || !position.at("limits").is_empty();
+    if !has_quantities(&old_resources) && !has_quantities(&new_resources) {
         return;
     }
-    if had.is_set() && !has.is_set() {
-        report.forbidden(&has, "pod-level resources cannot be removed");
+    if old_resources.is_set() && !new_resources.is_set() {
+        report.forbidden(&new_resources, "pod-level resources cannot be removed");
         return;
     }
     for which in ["requests", "limits"] {
-        if is_removed(&had.at(which), &has.at(which)) {
-            report.forbidden(&has.at(which), &format!("pod-level resource {which} cannot be removed"));
+        if is_removed(&old_resources.at(which), &new_resources.at(which)) {
+            report.forbidden(
+                &new_resources.at(which),
+                &format!("pod-level resource {which} cannot be removed"),
+            );
         }
     }
-    let mut kept = has.value.as_object().cloned().unwrap_or_default();
-    put_amounts_back(had.value, &mut kept);
-    if kept != plain(had.value) {
+    let mut restored = new_resources.value.as_object().cloned().unwrap_or_default();
+    restore_quantities(old_resources.value, &mut restored);
+    if restored != plain(old_resources.value) {
         report.forbidden(after, "only cpu and memory resources are mutable at pod-level");
     }
     if let Some(rest) = rest.as_object_mut() {
-        if had.is_set() {
-            rest.insert("resources".to_owned(), had.value.clone());
+        if old_resources.is_set() {
+            rest.insert("resources".to_owned(), old_resources.value.clone());
         } else {
             rest.remove("resources");
         }
     }
 }
 
-/// Whether the containers are the ones that were there, in their order.
-fn same_containers(before: &Place<'_>, after: &Place<'_>, report: &mut Report) -> bool {
-    let known = report.causes.len();
+/// Whether the containers are the same as before, in the same order.
+fn same_containers(before: &Position<'_>, after: &Position<'_>, report: &mut Report) -> bool {
+    let causes_before = report.causes.len();
     for list in ["containers", "initContainers"] {
-        let (had, has) = (before.each(list), after.each(list));
-        if had.len() != has.len() {
+        let (olds, news) = (before.each(list), after.each(list));
+        if olds.len() != news.len() {
             report.forbidden(&after.at(list), &format!("{list} may not be added or removed on resize"));
             continue;
         }
-        for (had, has) in had.iter().zip(&has) {
-            if had.at("name").value != has.at("name").value {
+        for (old, new) in olds.iter().zip(&news) {
+            if old.at("name").value != new.at("name").value {
                 let why = format!("{list} may not be renamed or reordered on resize");
-                report.forbidden(&has.at("name"), &why);
+                report.forbidden(&new.at("name"), &why);
             }
         }
     }
-    report.causes.len() == known
+    report.causes.len() == causes_before
 }
 
-fn nothing_removed(before: &[Place<'_>], after: &[Place<'_>], report: &mut Report) {
+fn no_resources_removed(before: &[Position<'_>], after: &[Position<'_>], report: &mut Report) {
     for (before, after) in before.iter().zip(after) {
         for which in ["requests", "limits"] {
-            let place = after.at("resources").at(which);
-            if is_removed(&before.at("resources").at(which), &place) {
-                report.forbidden(&place, &format!("resource {which} cannot be removed"));
+            let position = after.at("resources").at(which);
+            if is_removed(&before.at("resources").at(which), &position) {
+                report.forbidden(&position, &format!("resource {which} cannot be removed"));
             }
         }
     }
 }
 
-fn is_removed(before: &Place<'_>, after: &Place<'_>) -> bool {
+fn is_removed(before: &Position<'_>, after: &Position<'_>) -> bool {
     before.value.as_object().into_iter().flatten().any(|(name, _)| after.value.get(name).is_none())
 }
 
-/// Puts the amounts in `rest` back to what they were, and says where more than amounts was changed.
-fn only_amounts(list: &str, before: &Place<'_>, after: &Place<'_>, rest: &mut Value, report: &mut Report) {
+/// Restores the quantities in `rest` and reports other changes.
+fn only_quantities(
+    list: &str,
+    before: &Position<'_>,
+    after: &Position<'_>,
+    rest: &mut Value,
+    report: &mut Report,
+) {
     let (olds, news) = (before.each(list), after.each(list));
     let containers = rest.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
-    for ((old, new), kept) in olds.iter().zip(&news).zip(containers) {
-        let mut amounts = Map::new();
+    for ((old, new), container) in olds.iter().zip(&news).zip(containers) {
+        let mut quantities = Map::new();
         for which in ["limits", "requests"] {
-            if let Some(given) = new.at("resources").value.get(which) {
-                amounts.insert(which.to_owned(), given.clone());
+            if let Some(value) = new.at("resources").value.get(which) {
+                quantities.insert(which.to_owned(), value.clone());
             }
         }
-        put_amounts_back(old.at("resources").value, &mut amounts);
-        let same = amounts == plain(old.at("resources").value);
-        kept["resources"] = if same { old.at("resources").value.clone() } else { Value::Object(amounts) };
-        if *kept != *old.value {
+        restore_quantities(old.at("resources").value, &mut quantities);
+        let same = quantities == plain(old.at("resources").value);
+        container["resources"] =
+            if same { old.at("resources").value.clone() } else { Value::Object(quantities) };
+        if *container != *old.value {
             match list {
                 "containers" => report.forbidden(after, ONLY_CPU_AND_MEMORY),
                 _ => report.forbidden(
@@ -193,26 +211,26 @@ fn only_amounts(list: &str, before: &Place<'_>, after: &Place<'_>, rest: &mut Va
     }
 }
 
-/// Puts the processors and the memory of some resources back to what they were.
-fn put_amounts_back(old: &Value, resources: &mut Map<String, Value>) {
+/// Restores CPU and memory of resources to their old values.
+fn restore_quantities(old: &Value, resources: &mut Map<String, Value>) {
     for which in ["limits", "requests"] {
-        let given = resources.get(which).and_then(Value::as_object);
-        let mut amounts = given.cloned().unwrap_or_default();
+        let current = resources.get(which).and_then(Value::as_object);
+        let mut quantities = current.cloned().unwrap_or_default();
         for name in ["cpu", "memory"] {
-            match old.get(which).and_then(|amounts| amounts.get(name)) {
-                Some(amount) => amounts.insert(name.to_owned(), amount.clone()),
-                None => amounts.remove(name),
+            match old.get(which).and_then(|quantities| quantities.get(name)) {
+                Some(quantity) => quantities.insert(name.to_owned(), quantity.clone()),
+                None => quantities.remove(name),
             };
         }
-        if amounts.is_empty() {
+        if quantities.is_empty() {
             resources.remove(which);
         } else {
-            resources.insert(which.to_owned(), Value::Object(amounts));
+            resources.insert(which.to_owned(), Value::Object(quantities));
         }
     }
 }
 
-/// Resources without what is empty.
+/// Returns resources without empty values.
 fn plain(resources: &Value) -> Map<String, Value> {
     let mut plain = resources.as_object().cloned().unwrap_or_default();
     plain.retain(|_, value| !super::super::value::is_empty(value));

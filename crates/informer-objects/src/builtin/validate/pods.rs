@@ -1,15 +1,15 @@
-//! Pods and the templates of pods.
+//! Validation of pods and pod templates.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::containers::{self, Volumes, no_back_steps, one_of};
+use super::containers::{self, Volumes, no_parent_segments, one_of};
 use super::meta;
-use super::report::{Place, Report};
+use super::report::{Position, Report};
 use crate::text::formats;
 
-/// Kinds of volumes, in the order in which a server looks at them.
+/// Volume types in the order of kube-apiserver.
 const VOLUMES: &[&str] = &[
     "emptyDir",
     "hostPath",
@@ -45,7 +45,7 @@ const VOLUMES: &[&str] = &[
 
 const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 
-pub(super) fn create(pod: &Place<'_>, report: &mut Report) {
+pub(super) fn create(pod: &Position<'_>, report: &mut Report) {
     meta::check_strictly(pod, "", "Pod", report);
     whole(pod, report);
     if !pod.at("spec.ephemeralContainers").is_empty() {
@@ -57,7 +57,7 @@ pub(super) fn create(pod: &Place<'_>, report: &mut Report) {
     }
 }
 
-pub(super) fn update(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+pub(super) fn update(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     meta::check_update(old, new, report);
     meta::check_strictly(new, "", "Pod", report);
     whole(new, report);
@@ -70,15 +70,15 @@ pub(super) fn update(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
         }
         images(&after, report);
     }
-    if !deadline(old, new, report) {
+    if !active_deadline(old, new, report) {
         return;
     }
-    tolerations_kept(old, new, report);
-    super::pod_update::only_some_fields(old, new, report);
+    existing_tolerations(old, new, report);
+    super::pod_update::check_allowed_fields(old, new, report);
 }
 
-/// What holds for a pod and not for a template.
-pub(super) fn whole(pod: &Place<'_>, report: &mut Report) {
+/// Validates a pod, with the rules that do not apply to templates.
+pub(super) fn whole(pod: &Position<'_>, report: &mut Report) {
     spec(&pod.at("spec"), report);
     if pod.at("spec.serviceAccountName").is_empty() {
         for volume in pod.each("spec.volumes") {
@@ -99,18 +99,18 @@ pub(super) fn whole(pod: &Place<'_>, report: &mut Report) {
     }
 }
 
-/// A template of pods.
-pub(super) fn template(template: &Place<'_>, report: &mut Report) {
+/// Validates a pod template.
+pub(super) fn template(template: &Position<'_>, report: &mut Report) {
     meta::labels(&template.at("metadata.labels"), report);
     meta::annotations(&template.at("metadata.annotations"), report);
     spec(&template.at("spec"), report);
     if !template.at("spec.ephemeralContainers").is_empty() {
-        let place = template.at("spec.ephemeralContainers");
-        report.forbidden(&place, "ephemeral containers not allowed in pod template");
+        let position = template.at("spec.ephemeralContainers");
+        report.forbidden(&position, "ephemeral containers not allowed in pod template");
     }
 }
 
-pub(super) fn spec(spec: &Place<'_>, report: &mut Report) {
+pub(super) fn spec(spec: &Position<'_>, report: &mut Report) {
     let grace = spec.at("terminationGracePeriodSeconds");
     if !grace.is_set() {
         report.required(&grace, "");
@@ -145,16 +145,16 @@ pub(super) fn spec(spec: &Place<'_>, report: &mut Report) {
         ("priorityClassName", formats::dns_subdomain),
         ("runtimeClassName", formats::dns_subdomain),
     ] {
-        let place = spec.at(field);
-        if !place.is_empty() {
-            report.invalid_each(&place, place.text(), check(place.text()));
+        let position = spec.at(field);
+        if !position.is_empty() {
+            report.invalid_each(&position, position.text(), check(position.text()));
         }
     }
     let share = spec.at("shareProcessNamespace");
     if share.value == true && spec.at("hostPID").value == true {
         let path = format!("{}.shareProcessNamespace", spec.at("securityContext").path);
         let why = "ShareProcessNamespace and HostPID cannot both be enabled";
-        report.invalid(&Place { value: share.value, path }, why);
+        report.invalid(&Position { value: share.value, path }, why);
     }
     for alias in spec.each("hostAliases") {
         super::services::ip(&alias.at("ip"), report);
@@ -181,18 +181,18 @@ pub(super) fn spec(spec: &Place<'_>, report: &mut Report) {
     }
 }
 
-/// The volumes of a pod that are right.
-fn volumes<'a>(spec: &Place<'a>, report: &mut Report) -> Volumes<'a> {
-    let mut known = Volumes::new();
+/// Validates volumes and returns the valid ones.
+fn volumes<'a>(spec: &Position<'a>, report: &mut Report) -> Volumes<'a> {
+    let mut valid = Volumes::new();
     for volume in spec.each("volumes") {
         let before = report.causes.len();
         let name = volume.at("name");
-        let given: Vec<&str> = VOLUMES.iter().copied().filter(|kind| volume.at(kind).is_set()).collect();
-        match given.first() {
+        let specified: Vec<&str> = VOLUMES.iter().copied().filter(|kind| volume.at(kind).is_set()).collect();
+        match specified.first() {
             None => report.required(&volume, "must specify a volume type"),
             Some(first) => volume_source(&volume.at(first), first, report),
         }
-        for other in given.iter().skip(1) {
+        for other in specified.iter().skip(1) {
             report.forbidden(&volume.at(other), "may not specify more than 1 volume type");
         }
         if name.is_empty() {
@@ -200,19 +200,19 @@ fn volumes<'a>(spec: &Place<'a>, report: &mut Report) -> Volumes<'a> {
         } else {
             report.invalid_each(&name, name.text(), formats::dns_label(name.text()));
         }
-        if known.contains_key(name.text()) {
+        if valid.contains_key(name.text()) {
             report.duplicate(&name);
         }
         if report.causes.len() == before {
-            let block = matches!(given.first(), Some(&("persistentVolumeClaim" | "ephemeral")));
-            known.insert(name.text(), block);
+            let block = matches!(specified.first(), Some(&("persistentVolumeClaim" | "ephemeral")));
+            valid.insert(name.text(), block);
         }
     }
-    known
+    valid
 }
 
-fn volume_source(source: &Place<'_>, kind: &str, report: &mut Report) {
-    let wanted: &[&str] = match kind {
+fn volume_source(source: &Position<'_>, kind: &str, report: &mut Report) {
+    let required: &[&str] = match kind {
         "hostPath" => &["path"],
         "secret" => &["secretName"],
         "configMap" => &["name"],
@@ -223,13 +223,13 @@ fn volume_source(source: &Place<'_>, kind: &str, report: &mut Report) {
         "iscsi" => &["targetPortal", "iqn"],
         _ => &[],
     };
-    for field in wanted {
+    for field in required {
         if source.at(field).is_empty() {
             report.required(&source.at(field), "");
         }
     }
     if kind == "hostPath" {
-        no_back_steps(&source.at("path"), source.at("path").text(), report);
+        no_parent_segments(&source.at("path"), source.at("path").text(), report);
     }
     if kind == "ephemeral" {
         let template = source.at("volumeClaimTemplate");
@@ -244,13 +244,13 @@ fn volume_source(source: &Place<'_>, kind: &str, report: &mut Report) {
         report.invalid(&mode, FILE_MODE);
     }
     for item in source.each("items") {
-        let wanted = if kind == "downwardAPI" { &["path"][..] } else { &["key", "path"] };
-        for field in wanted {
+        let required = if kind == "downwardAPI" { &["path"][..] } else { &["key", "path"] };
+        for field in required {
             if item.at(field).is_empty() {
                 report.required(&item.at(field), "");
             }
         }
-        no_back_steps(&item.at("path"), item.at("path").text(), report);
+        no_parent_segments(&item.at("path"), item.at("path").text(), report);
         let mode = item.at("mode");
         if mode.is_set() && !(0..=0o777).contains(&mode.number()) {
             report.invalid(&mode, FILE_MODE);
@@ -258,7 +258,7 @@ fn volume_source(source: &Place<'_>, kind: &str, report: &mut Report) {
     }
 }
 
-fn tolerations(spec: &Place<'_>, report: &mut Report) {
+fn tolerations(spec: &Position<'_>, report: &mut Report) {
     for toleration in spec.each("tolerations") {
         let (key, operator, effect) =
             (toleration.at("key"), toleration.at("operator"), toleration.at("effect"));
@@ -276,9 +276,9 @@ fn tolerations(spec: &Place<'_>, report: &mut Report) {
         let value = toleration.at("value").text();
         match operator.text() {
             "" | "Equal" => {
-                let wrong = formats::label_value(value);
-                if !wrong.is_empty() {
-                    report.invalid_text(&operator, value, &wrong.join(";"));
+                let messages = formats::label_value(value);
+                if !messages.is_empty() {
+                    report.invalid_text(&operator, value, &messages.join(";"));
                 }
             }
             "Exists" if !value.is_empty() => {
@@ -294,7 +294,7 @@ fn tolerations(spec: &Place<'_>, report: &mut Report) {
     }
 }
 
-fn images(containers: &[Place<'_>], report: &mut Report) {
+fn images(containers: &[Position<'_>], report: &mut Report) {
     for image in containers.iter().map(|container| container.at("image")) {
         if image.is_empty() {
             report.required(&image, "");
@@ -305,8 +305,8 @@ fn images(containers: &[Place<'_>], report: &mut Report) {
     }
 }
 
-/// Whether the rest of an update is worth looking at.
-fn deadline(old: &Place<'_>, new: &Place<'_>, report: &mut Report) -> bool {
+/// Checks the active deadline, and returns whether the rest of an update should be validated.
+fn active_deadline(old: &Position<'_>, new: &Position<'_>, report: &mut Report) -> bool {
     let (before, after) = (old.at("spec.activeDeadlineSeconds"), new.at("spec.activeDeadlineSeconds"));
     if !after.is_set() {
         if before.is_set() {
@@ -314,18 +314,18 @@ fn deadline(old: &Place<'_>, new: &Place<'_>, report: &mut Report) -> bool {
         }
         return true;
     }
-    let wrong = formats::in_range(after.number(), 0, i64::from(i32::MAX));
-    for why in &wrong {
+    let messages = formats::in_range(after.number(), 0, i64::from(i32::MAX));
+    for why in &messages {
         report.invalid(&after, why);
     }
-    if wrong.is_empty() && before.is_set() && before.number() < after.number() {
+    if messages.is_empty() && before.is_set() && before.number() < after.number() {
         report.invalid(&after, "must be less than or equal to previous value");
         return false;
     }
-    wrong.is_empty()
+    messages.is_empty()
 }
 
-fn tolerations_kept(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+fn existing_tolerations(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     let plain = |toleration: &Value| {
         let mut fields = toleration.as_object().cloned().unwrap_or_default();
         fields.remove("tolerationSeconds");
@@ -333,8 +333,9 @@ fn tolerations_kept(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
     };
     let after: BTreeSet<String> =
         new.each("spec.tolerations").iter().map(|toleration| plain(toleration.value)).collect();
-    let kept = old.each("spec.tolerations").iter().all(|toleration| after.contains(&plain(toleration.value)));
-    if kept {
+    let are_kept =
+        old.each("spec.tolerations").iter().all(|toleration| after.contains(&plain(toleration.value)));
+    if are_kept {
         tolerations(&new.at("spec"), report);
     } else {
         let why = "existing toleration can not be modified except its tolerationSeconds";

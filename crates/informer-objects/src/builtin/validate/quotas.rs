@@ -1,9 +1,9 @@
-//! What a namespace may use: quotas and ranges of limits.
+//! Validation of resource quotas and limit ranges.
 
-use super::report::{Place, Report};
+use super::report::{Position, Report};
 use crate::text::{Quantity, formats};
 
-/// What is measured, and has no domain.
+/// Measured resources without a domain.
 const MEASURED: &[&str] = &[
     "cpu",
     "memory",
@@ -17,7 +17,7 @@ const MEASURED: &[&str] = &[
     "limits.ephemeral-storage",
 ];
 
-/// What is counted, and has no domain: there are only whole ones.
+/// Counted resources without a domain, which must be integers.
 const COUNTED: &[&str] = &[
     "pods",
     "resourcequotas",
@@ -30,26 +30,27 @@ const COUNTED: &[&str] = &[
     "services.loadbalancers",
 ];
 
-pub(super) fn quota(object: &Place<'_>, report: &mut Report) {
-    for (name, place) in object.entries("spec.hard") {
-        report.invalid_each(&place, name, formats::qualified_name(name));
-        let pages = name.starts_with("hugepages-") || name.starts_with("requests.hugepages-");
-        let known = MEASURED.contains(&name) || COUNTED.contains(&name) || pages;
-        if !name.contains('/') && !known {
-            report.invalid_text(&place, name, "must be a standard resource for quota");
+pub(super) fn quota(object: &Position<'_>, report: &mut Report) {
+    for (name, position) in object.entries("spec.hard") {
+        report.invalid_each(&position, name, formats::qualified_name(name));
+        let is_huge_pages = name.starts_with("hugepages-") || name.starts_with("requests.hugepages-");
+        let is_known = MEASURED.contains(&name) || COUNTED.contains(&name) || is_huge_pages;
+        if !name.contains('/') && !is_known {
+            report.invalid_text(&position, name, "must be a standard resource for quota");
         }
-        let Ok(amount) = Quantity::parse(place.text()) else { continue };
-        if amount.is_negative() {
-            report.invalid_text(&place, &amount.canonical(), "must be greater than or equal to 0");
+        let Ok(quantity) = Quantity::parse(position.text()) else { continue };
+        if quantity.is_negative() {
+            report.invalid_text(&position, &quantity.canonical(), "must be greater than or equal to 0");
         }
-        if COUNTED.contains(&name) && !amount.is_whole() {
-            report.invalid_text(&place, &amount.canonical(), "must be an integer");
+        if COUNTED.contains(&name) && !quantity.is_whole() {
+            report.invalid_text(&position, &quantity.canonical(), "must be an integer");
         }
     }
 }
 
-/// Amounts that may not be greater than others: where, than what, how both are called, and where that is said.
-const ORDER: &[(&str, &str, &str, &str, &str)] = &[
+/// Quantities that must not exceed others: the field, the upper field, the names of both, and the field that
+/// is reported.
+const UPPER_BOUNDS: &[(&str, &str, &str, &str, &str)] = &[
     ("min", "max", "min value", "max value", "min"),
     ("min", "defaultRequest", "min value", "default request value", "defaultRequest"),
     ("defaultRequest", "max", "default request value", "max value", "defaultRequest"),
@@ -58,7 +59,7 @@ const ORDER: &[(&str, &str, &str, &str, &str)] = &[
     ("default", "max", "default value", "max value", "default"),
 ];
 
-pub(super) fn limits(object: &Place<'_>, report: &mut Report) {
+pub(super) fn limits(object: &Position<'_>, report: &mut Report) {
     for limit in object.each("spec.limits") {
         let names: std::collections::BTreeSet<&str> = ["max", "min", "default", "defaultRequest"]
             .iter()
@@ -66,9 +67,9 @@ pub(super) fn limits(object: &Place<'_>, report: &mut Report) {
             .map(|(name, _)| name)
             .collect();
         for name in names {
-            let amount = |field: &str| Quantity::parse(limit.at(field).key(name).text()).ok();
-            for (low, high, low_called, high_called, field) in ORDER {
-                let (Some(small), Some(large)) = (amount(low), amount(high)) else { continue };
+            let quantity = |field: &str| Quantity::parse(limit.at(field).key(name).text()).ok();
+            for (low, high, low_name, high_name, field) in UPPER_BOUNDS {
+                let (Some(small), Some(large)) = (quantity(low), quantity(high)) else { continue };
                 if small <= large {
                     continue;
                 }
@@ -77,7 +78,7 @@ pub(super) fn limits(object: &Place<'_>, report: &mut Report) {
                     _ => small.canonical(),
                 };
                 let why = format!(
-                    "{low_called} {} is greater than {high_called} {}",
+                    "{low_name} {} is greater than {high_name} {}",
                     small.canonical(),
                     large.canonical()
                 );

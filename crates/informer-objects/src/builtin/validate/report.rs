@@ -1,10 +1,10 @@
-//! Collecting what is wrong: places in an object, and causes in the words of a kube-apiserver.
+//! Collection of causes: positions in an object, and causes with the texts of kube-apiserver.
 
 use serde_json::Value;
 
 use crate::status::StatusCause;
 
-/// Fields that Go writes before others, in this order; the rest follow sorted.
+/// Fields that Go writes first, in this order; the others follow sorted.
 const GO_ORDER: &[&str] = &[
     "apiVersion",
     "kind",
@@ -22,58 +22,58 @@ const GO_ORDER: &[&str] = &[
 
 static NULL: Value = Value::Null;
 
-/// A place in an object: what stands there and how it is called.
+/// A position in an object: the value and its path.
 #[derive(Debug, Clone)]
-pub(super) struct Place<'a> {
+pub(super) struct Position<'a> {
     pub(super) value: &'a Value,
     pub(super) path: String,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Position<'a> {
     pub(super) fn root(value: &'a Value) -> Self {
-        Place { value, path: String::new() }
+        Position { value, path: String::new() }
     }
 
-    /// The place of a field, `spec.template`; it may be empty.
-    pub(super) fn at(&self, fields: &str) -> Place<'a> {
+    /// Returns the position of a field, `spec.template`; the value may be absent.
+    pub(super) fn at(&self, fields: &str) -> Position<'a> {
         let value = fields.split('.').try_fold(self.value, |value, field| value.get(field));
-        // Written without formatting: this is done for every field of every object that is checked.
+        // Without `format!`, because this is called for every field of every validated object.
         let mut path = String::with_capacity(self.path.len() + 1 + fields.len());
         path.push_str(&self.path);
         if !path.is_empty() {
             path.push('.');
         }
         path.push_str(fields);
-        Place { value: value.unwrap_or(&NULL), path }
+        Position { value: value.unwrap_or(&NULL), path }
     }
 
-    /// The places of the entries of a list.
-    pub(super) fn each(&self, field: &str) -> Vec<Place<'a>> {
+    /// Returns the positions of the entries of a list.
+    pub(super) fn each(&self, field: &str) -> Vec<Position<'a>> {
         let list = self.at(field);
         let entries = list.value.as_array().map_or(&[][..], Vec::as_slice).iter().enumerate();
-        entries.map(|(index, value)| Place { value, path: format!("{}[{index}]", list.path) }).collect()
+        entries.map(|(index, value)| Position { value, path: format!("{}[{index}]", list.path) }).collect()
     }
 
-    /// The places of the entries of a map, `data[key]`.
-    pub(super) fn entries(&self, field: &str) -> Vec<(&'a str, Place<'a>)> {
+    /// Returns the positions of the entries of a map, `data[key]`.
+    pub(super) fn entries(&self, field: &str) -> Vec<(&'a str, Position<'a>)> {
         let map = self.at(field);
         let entries = map.value.as_object().into_iter().flatten();
-        let place = |(key, value): (&'a String, &'a Value)| {
-            (key.as_str(), Place { value, path: format!("{}[{key}]", map.path) })
+        let position = |(key, value): (&'a String, &'a Value)| {
+            (key.as_str(), Position { value, path: format!("{}[{key}]", map.path) })
         };
-        entries.map(place).collect()
+        entries.map(position).collect()
     }
 
-    /// The place of a key, whether it is there or not.
-    pub(super) fn key(&self, key: &str) -> Place<'a> {
-        Place { value: self.value.get(key).unwrap_or(&NULL), path: format!("{}[{key}]", self.path) }
+    /// Returns the position of a key, present or not.
+    pub(super) fn key(&self, key: &str) -> Position<'a> {
+        Position { value: self.value.get(key).unwrap_or(&NULL), path: format!("{}[{key}]", self.path) }
     }
 
     pub(super) fn is_set(&self) -> bool {
         !self.value.is_null()
     }
 
-    /// Whether nothing, or something empty, stands here.
+    /// Whether the value is absent or empty.
     pub(super) fn is_empty(&self) -> bool {
         super::super::value::is_empty(self.value)
     }
@@ -87,70 +87,73 @@ impl<'a> Place<'a> {
     }
 }
 
-/// What was found.
+/// The causes found so far.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub(super) causes: Vec<StatusCause>,
 }
 
 impl Report {
-    pub(super) fn required(&mut self, place: &Place<'_>, why: &str) {
+    pub(super) fn required(&mut self, position: &Position<'_>, why: &str) {
         let message =
             if why.is_empty() { "Required value".to_owned() } else { format!("Required value: {why}") };
-        self.add("FieldValueRequired", place, message);
+        self.add("FieldValueRequired", position, message);
     }
 
-    /// The value that stands at the place is wrong.
-    pub(super) fn invalid(&mut self, place: &Place<'_>, why: &str) {
-        self.invalid_value(place, &shown(place.value), why);
+    /// Adds a cause for the value at the position.
+    pub(super) fn invalid(&mut self, position: &Position<'_>, why: &str) {
+        self.invalid_value(position, &shown(position.value), why);
     }
 
-    /// Some text is wrong.
-    pub(super) fn invalid_text(&mut self, place: &Place<'_>, text: &str, why: &str) {
-        self.invalid_value(place, &quoted(text), why);
+    /// Adds a cause for a text.
+    pub(super) fn invalid_text(&mut self, position: &Position<'_>, text: &str, why: &str) {
+        self.invalid_value(position, &quoted(text), why);
     }
 
-    /// A value that is written as given.
-    pub(super) fn invalid_value(&mut self, place: &Place<'_>, value: &str, why: &str) {
+    /// Adds a cause for a value that is already formatted.
+    pub(super) fn invalid_value(&mut self, position: &Position<'_>, value: &str, why: &str) {
         let why = if why.is_empty() { String::new() } else { format!(": {why}") };
-        self.add("FieldValueInvalid", place, format!("Invalid value: {value}{why}"));
+        self.add("FieldValueInvalid", position, format!("Invalid value: {value}{why}"));
     }
 
-    pub(super) fn invalid_each(&mut self, place: &Place<'_>, text: &str, reasons: Vec<String>) {
+    pub(super) fn invalid_each(&mut self, position: &Position<'_>, text: &str, reasons: Vec<String>) {
         for why in reasons {
-            self.invalid_text(place, text, &why);
+            self.invalid_text(position, text, &why);
         }
     }
 
-    pub(super) fn unsupported(&mut self, place: &Place<'_>, supported: &[&str]) {
+    pub(super) fn unsupported(&mut self, position: &Position<'_>, supported: &[&str]) {
         let list: Vec<String> = supported.iter().map(|value| quoted(value)).collect();
-        let message =
-            format!("Unsupported value: {}: supported values: {}", shown_text(place.value), list.join(", "));
-        self.add("FieldValueNotSupported", place, message);
+        let message = format!(
+            "Unsupported value: {}: supported values: {}",
+            shown_text(position.value),
+            list.join(", ")
+        );
+        self.add("FieldValueNotSupported", position, message);
     }
 
-    pub(super) fn duplicate(&mut self, place: &Place<'_>) {
-        self.add("FieldValueDuplicate", place, format!("Duplicate value: {}", shown_text(place.value)));
+    pub(super) fn duplicate(&mut self, position: &Position<'_>) {
+        self.add("FieldValueDuplicate", position, format!("Duplicate value: {}", shown_text(position.value)));
     }
 
-    pub(super) fn not_found(&mut self, place: &Place<'_>) {
-        self.add("FieldValueNotFound", place, format!("Not found: {}", shown_text(place.value)));
+    pub(super) fn not_found(&mut self, position: &Position<'_>) {
+        self.add("FieldValueNotFound", position, format!("Not found: {}", shown_text(position.value)));
     }
 
-    pub(super) fn forbidden(&mut self, place: &Place<'_>, why: &str) {
-        self.add("FieldValueForbidden", place, format!("Forbidden: {why}"));
+    pub(super) fn forbidden(&mut self, position: &Position<'_>, why: &str) {
+        self.add("FieldValueForbidden", position, format!("Forbidden: {why}"));
     }
 
-    pub(super) fn too_long(&mut self, place: &Place<'_>, limit: usize) {
-        self.add("FieldValueTooLong", place, format!("Too long: may not be more than {limit} bytes"));
+    pub(super) fn too_long(&mut self, position: &Position<'_>, limit: usize) {
+        self.add("FieldValueTooLong", position, format!("Too long: may not be more than {limit} bytes"));
     }
 
-    fn add(&mut self, reason: &str, place: &Place<'_>, message: String) {
-        self.causes.push(StatusCause::new(reason, &place.path, message));
+    fn add(&mut self, reason: &str, position: &Position<'_>, message: String) {
+        self.causes.push(StatusCause::new(reason, &position.path, message));
     }
 }
 
-/// A value as it is shown in messages.
+/// Returns a value as printed in messages.
 pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),
@@ -169,12 +172,12 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-/// As [`shown`], of a field that is text: nothing is the empty text.
+/// Like [`shown`], but null is the empty string.
 fn shown_text(value: &Value) -> String {
     if value.is_null() { "\"\"".to_owned() } else { shown(value) }
 }
 
-/// Text in quotes.
+/// Returns text in quotes.
 pub(super) fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }

@@ -1,17 +1,17 @@
-//! Services, endpoints and slices of endpoints.
+//! Validation of services, endpoints and endpoint slices.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::containers::{one_of, port_number, port_or_name};
 use super::meta;
-use super::report::{Place, Report};
+use super::report::{Position, Report};
 use crate::text::formats;
 
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 const NOT_AN_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 
-pub(super) fn service(object: &Place<'_>, report: &mut Report) {
+pub(super) fn service(object: &Position<'_>, report: &mut Report) {
     let spec = object.at("spec");
     let headless = spec.each("clusterIPs").first().is_some_and(|first| first.text() == "None");
     let kind = spec.at("type").text();
@@ -44,8 +44,8 @@ pub(super) fn service(object: &Place<'_>, report: &mut Report) {
     port_conflicts(&spec, kind, report);
     let ranges = spec.at("loadBalancerSourceRanges");
     if !ranges.is_empty() && kind != "LoadBalancer" {
-        let place = spec.at("LoadBalancerSourceRanges");
-        report.forbidden(&place, "may only be used when `type` is 'LoadBalancer'");
+        let position = spec.at("LoadBalancerSourceRanges");
+        report.forbidden(&position, "may only be used when `type` is 'LoadBalancer'");
     }
     for field in ["allocateLoadBalancerNodePorts", "loadBalancerClass"] {
         if spec.at(field).is_set() && kind != "LoadBalancer" {
@@ -54,12 +54,12 @@ pub(super) fn service(object: &Place<'_>, report: &mut Report) {
     }
     traffic(&spec, kind, report);
     if report.causes.is_empty() && kind != "ExternalName" && !(headless && spec.at("selector").is_empty()) {
-        one_stack(&spec, report);
+        single_stack(&spec, report);
     }
 }
 
-/// The cluster has addresses of one family.
-fn one_stack(spec: &Place<'_>, report: &mut Report) {
+/// Checks that only IPv4 is used: the cluster has addresses of one family.
+fn single_stack(spec: &Position<'_>, report: &mut Report) {
     let policy = spec.at("ipFamilyPolicy");
     if policy.text() == "RequireDualStack" {
         report.invalid(&policy, "this cluster is not configured for dual-stack services");
@@ -69,33 +69,33 @@ fn one_stack(spec: &Place<'_>, report: &mut Report) {
     }
 }
 
-pub(super) fn service_update(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
-    let external = |service: &Place<'_>| service.at("spec.type").text() == "ExternalName";
-    let balanced = |service: &Place<'_>| service.at("spec.type").text() == "LoadBalancer";
+pub(super) fn service_update(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
+    let is_external_name = |service: &Position<'_>| service.at("spec.type").text() == "ExternalName";
+    let is_load_balancer = |service: &Position<'_>| service.at("spec.type").text() == "LoadBalancer";
     let (class, other) = (old.at("spec.loadBalancerClass"), new.at("spec.loadBalancerClass"));
-    if balanced(old) && balanced(new) && class.value != other.value {
+    if is_load_balancer(old) && is_load_balancer(new) && class.value != other.value {
         report.invalid(&other, "may not change once set");
     }
     let (before, after) = (old.each("spec.clusterIPs"), new.each("spec.clusterIPs"));
-    let headless = |ips: &[Place<'_>]| ips.first().is_some_and(|first| first.text() == "None");
-    if external(old) || external(new) || (headless(&before) && headless(&after)) {
+    let headless = |ips: &[Position<'_>]| ips.first().is_some_and(|first| first.text() == "None");
+    if is_external_name(old) || is_external_name(new) || (headless(&before) && headless(&after)) {
         return;
     }
     let list = new.at("spec.clusterIPs");
-    let first = Place { value: list.value, path: "spec.clusterIPs[0]".to_owned() };
+    let first = Position { value: list.value, path: "spec.clusterIPs[0]".to_owned() };
     if after.is_empty() && !before.is_empty() {
         report.invalid(&first, "primary clusterIP can not be unset");
     }
     let compared = if before.len() == after.len() { before.len() } else { 1 };
     for (index, (before, after)) in before.iter().zip(&after).enumerate().take(compared) {
         if before.text() != after.text() {
-            let place = Place { value: list.value, path: format!("spec.clusterIPs[{index}]") };
-            report.invalid(&place, "may not change once set");
+            let position = Position { value: list.value, path: format!("spec.clusterIPs[{index}]") };
+            report.invalid(&position, "may not change once set");
         }
     }
 }
 
-pub(super) fn endpoints(object: &Place<'_>, report: &mut Report) {
+pub(super) fn endpoints(object: &Position<'_>, report: &mut Report) {
     for subset in object.each("subsets") {
         if subset.at("addresses").is_empty() && subset.at("notReadyAddresses").is_empty() {
             report.required(&subset, "must specify `addresses` or `notReadyAddresses`");
@@ -118,7 +118,7 @@ pub(super) fn endpoints(object: &Place<'_>, report: &mut Report) {
     }
 }
 
-pub(super) fn endpoint_slice(object: &Place<'_>, report: &mut Report) {
+pub(super) fn endpoint_slice(object: &Position<'_>, report: &mut Report) {
     one_of(&object.at("addressType"), &["FQDN", "IPv4", "IPv6"], report);
     let mut names = BTreeSet::new();
     for port in object.each("ports") {
@@ -152,22 +152,22 @@ pub(super) fn endpoint_slice(object: &Place<'_>, report: &mut Report) {
     }
 }
 
-fn external_name(spec: &Place<'_>, report: &mut Report) {
+fn external_name(spec: &Position<'_>, report: &mut Report) {
     for field in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
         if !spec.at(field).is_empty() {
             report.forbidden(&spec.at(field), "may not be set for ExternalName services");
         }
     }
-    let place = spec.at("externalName");
-    let name = place.text().strip_suffix('.').unwrap_or(place.text());
+    let position = spec.at("externalName");
+    let name = position.text().strip_suffix('.').unwrap_or(position.text());
     if name.is_empty() {
-        report.required(&place, "");
+        report.required(&position, "");
     } else {
-        report.invalid_each(&place, name, formats::dns_subdomain(name));
+        report.invalid_each(&position, name, formats::dns_subdomain(name));
     }
 }
 
-fn ports(spec: &Place<'_>, report: &mut Report) {
+fn ports(spec: &Position<'_>, report: &mut Report) {
     let all = spec.each("ports");
     let mut names = BTreeSet::new();
     for port in &all {
@@ -190,10 +190,10 @@ fn ports(spec: &Place<'_>, report: &mut Report) {
     }
 }
 
-fn cluster_ips(spec: &Place<'_>, report: &mut Report) {
-    let (one, list) = (spec.at("clusterIP"), spec.at("clusterIPs"));
+fn cluster_ips(spec: &Position<'_>, report: &mut Report) {
+    let (cluster_ip, list) = (spec.at("clusterIP"), spec.at("clusterIPs"));
     let all = spec.each("clusterIPs");
-    match (one.text(), all.first()) {
+    match (cluster_ip.text(), all.first()) {
         ("", None) => {}
         ("", Some(_)) => report.invalid(&list, "must be empty when `clusterIP` is not specified"),
         (_, None) => report.required(&list, ""),
@@ -230,7 +230,7 @@ fn cluster_ips(spec: &Place<'_>, report: &mut Report) {
     }
 }
 
-fn port_conflicts(spec: &Place<'_>, kind: &str, report: &mut Report) {
+fn port_conflicts(spec: &Position<'_>, kind: &str, report: &mut Report) {
     let all = spec.each("ports");
     let (mut outer, mut inner) = (BTreeSet::new(), BTreeSet::new());
     if kind == "ClusterIP" {
@@ -255,11 +255,11 @@ fn port_conflicts(spec: &Place<'_>, kind: &str, report: &mut Report) {
     }
 }
 
-fn traffic(spec: &Place<'_>, kind: &str, report: &mut Report) {
-    let outside = matches!(kind, "NodePort" | "LoadBalancer")
+fn traffic(spec: &Position<'_>, kind: &str, report: &mut Report) {
+    let is_external = matches!(kind, "NodePort" | "LoadBalancer")
         || (kind == "ClusterIP" && !spec.at("externalIPs").is_empty());
     let external = spec.at("externalTrafficPolicy");
-    if outside {
+    if is_external {
         one_of(&external, &["Cluster", "Local"], report);
     } else if !external.is_empty() {
         report.invalid(&external, "may only be set for externally-accessible services");
@@ -278,8 +278,8 @@ fn traffic(spec: &Place<'_>, kind: &str, report: &mut Report) {
     }
 }
 
-pub(super) fn ip(place: &Place<'_>, report: &mut Report) {
-    if place.text().parse::<IpAddr>().is_err() {
-        report.invalid(place, NOT_AN_IP);
+pub(super) fn ip(position: &Position<'_>, report: &mut Report) {
+    if position.text().parse::<IpAddr>().is_err() {
+        report.invalid(position, NOT_AN_IP);
     }
 }

@@ -1,14 +1,14 @@
-//! What is wrong with a new status. Kinds that are not here take any.
+//! Validation of statuses. Kinds that are not listed accept any status.
 
 use serde_json::Value;
 
 use super::meta::{self, immutable, non_negative};
-use super::report::{Place, Report};
+use super::report::{Position, Report};
 use super::services::ip;
 use crate::status::StatusCause;
 use crate::text::formats;
 
-/// Numbers that are not negative, by kind, in the order in which a server looks at them.
+/// Numbers that must not be negative, by kind, in the order of kube-apiserver.
 const COUNTS: &[(&str, &str, &[&str])] = &[
     (
         "apps",
@@ -77,10 +77,10 @@ const COUNTS: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-/// A count, the one it cannot be greater than, and how that is called.
+/// A count, its upper bound, and the name of the upper bound in messages.
 type UpperBound = (&'static str, &'static str, &'static str);
 
-/// Replicas of which there cannot be more than of others.
+/// Replica counts that must not exceed others.
 const UPPER_BOUNDS: &[(&str, &str, &[UpperBound])] = &[
     (
         "apps",
@@ -117,7 +117,7 @@ const LABELED: &[UpperBound] = &[
 /// Conditions of pods that the server knows.
 const POD_CONDITIONS: &[&str] = &["PodScheduled", "Ready", "Initialized"];
 
-/// Whether this room knows what the status of a kind may be.
+/// Whether this module validates the status of a kind.
 pub(super) fn is_known(group: &str, kind: &str) -> bool {
     COUNTS.iter().any(|row| (row.0, row.1) == (group, kind))
         || matches!(
@@ -126,17 +126,17 @@ pub(super) fn is_known(group: &str, kind: &str) -> bool {
         )
 }
 
-pub(super) fn update(group: &str, kind: &str, old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+pub(super) fn update(group: &str, kind: &str, old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     meta::check_update(old, new, report);
     let (before, after) = (old.at("status"), new.at("status"));
     for field in COUNTS.iter().filter(|row| (row.0, row.1) == (group, kind)).flat_map(|row| row.2) {
         non_negative(&after.at(field), report);
     }
-    for (field, other, called) in
+    for (field, other, other_name) in
         UPPER_BOUNDS.iter().filter(|row| (row.0, row.1) == (group, kind)).flat_map(|row| row.2)
     {
         if after.at(field).number() > after.at(other).number() {
-            report.invalid(&after.at(field), &format!("cannot be greater than {called}"));
+            report.invalid(&after.at(field), &format!("cannot be greater than {other_name}"));
         }
     }
     let collisions = after.at("collisionCount");
@@ -146,20 +146,20 @@ pub(super) fn update(group: &str, kind: &str, old: &Place<'_>, new: &Place<'_>, 
     match (group, kind) {
         ("", "Pod") => pod(&before, &after, report),
         ("", "Service") => {
-            let place = after.at("loadBalancer.ingress");
-            if new.at("spec.type").text() != "LoadBalancer" && !place.is_empty() {
-                report.forbidden(&place, "may only be used when `spec.type` is 'LoadBalancer'");
+            let position = after.at("loadBalancer.ingress");
+            if new.at("spec.type").text() != "LoadBalancer" && !position.is_empty() {
+                report.forbidden(&position, "may only be used when `spec.type` is 'LoadBalancer'");
             } else {
-                balancer(&after, true, report);
+                load_balancer(&after, true, report);
             }
         }
-        ("networking.k8s.io", "Ingress") => balancer(&after, false, report),
+        ("networking.k8s.io", "Ingress") => load_balancer(&after, false, report),
         ("batch", "Job") => job(old, new, report),
         _ => {}
     }
 }
 
-fn pod(before: &Place<'_>, after: &Place<'_>, report: &mut Report) {
+fn pod(before: &Position<'_>, after: &Position<'_>, report: &mut Report) {
     for condition in after.each("conditions") {
         let kind = condition.at("type").text();
         if !POD_CONDITIONS.contains(&kind) {
@@ -170,17 +170,17 @@ fn pod(before: &Place<'_>, after: &Place<'_>, report: &mut Report) {
         report.invalid(&after.at("observedGeneration"), "must be a non-negative integer");
     }
     immutable(&before.at("qosClass"), &after.at("qosClass"), report);
-    let had = before.each("podIPs");
+    let old_addresses = before.each("podIPs");
     for address in after.each("podIPs") {
-        let place = Place { value: address.at("ip").value, path: address.path.clone() };
-        if !had.iter().any(|had| had.at("ip").value == place.value) {
-            ip(&place, report);
+        let position = Position { value: address.at("ip").value, path: address.path.clone() };
+        if !old_addresses.iter().any(|old_addresses| old_addresses.at("ip").value == position.value) {
+            ip(&position, report);
         }
     }
 }
 
-/// The addresses under which a balancer is reached.
-fn balancer(status: &Place<'_>, modes: bool, report: &mut Report) {
+/// Checks the addresses of a load balancer.
+fn load_balancer(status: &Position<'_>, modes: bool, report: &mut Report) {
     for ingress in status.each("loadBalancer.ingress") {
         let (address, mode, host) = (ingress.at("ip"), ingress.at("ipMode"), ingress.at("hostname"));
         if !address.is_empty() {
@@ -204,31 +204,31 @@ fn balancer(status: &Place<'_>, modes: bool, report: &mut Report) {
     }
 }
 
-/// A job ends once, and says when and how. What was wrong before may stay so.
-fn job(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+/// Checks that a job finishes once, with time and conditions; existing errors are tolerated.
+fn job(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     let change = JobChange { before: old.at("status"), after: new.at("status") };
     change.check_times(report);
     change.check_end(new, report);
-    change.check_kept(report);
+    change.check_unchanged(report);
 }
 
-/// The status of a job before and after.
+/// The status of a job before and after an update.
 struct JobChange<'a> {
-    before: Place<'a>,
-    after: Place<'a>,
+    before: Position<'a>,
+    after: Position<'a>,
 }
 
 impl JobChange<'_> {
-    fn was(&self, kind: &str) -> bool {
+    fn had(&self, kind: &str) -> bool {
         is_true(&self.before, kind)
     }
 
-    fn now(&self, kind: &str) -> bool {
+    fn has(&self, kind: &str) -> bool {
         is_true(&self.after, kind)
     }
 
-    fn turned(&self, kind: &str) -> bool {
-        self.was(kind) != self.now(kind)
+    fn toggled(&self, kind: &str) -> bool {
+        self.had(kind) != self.has(kind)
     }
 
     fn changed(&self, field: &str) -> bool {
@@ -236,15 +236,15 @@ impl JobChange<'_> {
     }
 
     fn finished(&self) -> bool {
-        self.now("Complete") || self.now("Failed")
+        self.has("Complete") || self.has("Failed")
     }
 
-    fn finishing(&self) -> bool {
-        (self.was("Complete") || self.was("Failed")) != self.finished()
+    fn finish_toggled(&self) -> bool {
+        (self.had("Complete") || self.had("Failed")) != self.finished()
     }
 
-    /// Refuses the conditions; their value is left out.
-    fn refuse(&self, report: &mut Report, why: &str) {
+    /// Adds a cause for the conditions, without their value.
+    fn invalid_conditions(&self, report: &mut Report, why: &str) {
         let message = format!("Invalid value: {why}");
         report.causes.push(StatusCause::new("FieldValueInvalid", &self.after.at("conditions").path, message));
     }
@@ -252,57 +252,61 @@ impl JobChange<'_> {
     fn check_times(&self, report: &mut Report) {
         let (end, start) = (self.after.at("completionTime"), self.after.at("startTime"));
         for other in ["Failed", "FailureTarget"] {
-            let both = self.now("Complete") && self.now(other);
-            if (self.turned("Complete") || self.turned(other)) && both {
-                self.refuse(report, &format!("cannot set Complete=True and {other}=true conditions"));
+            let both = self.has("Complete") && self.has(other);
+            if (self.toggled("Complete") || self.toggled(other)) && both {
+                self.invalid_conditions(
+                    report,
+                    &format!("cannot set Complete=True and {other}=true conditions"),
+                );
             }
         }
-        if self.turned("Complete") || self.changed("completionTime") {
-            if end.is_set() && !self.now("Complete") {
+        if self.toggled("Complete") || self.changed("completionTime") {
+            if end.is_set() && !self.has("Complete") {
                 report.invalid(&end, "cannot set completionTime when there is no Complete=True condition");
             }
-            if !end.is_set() && self.now("Complete") {
+            if !end.is_set() && self.has("Complete") {
                 report.required(&end, "completionTime is required for Complete jobs");
             }
         }
-        let moved = self.changed("startTime") || self.changed("completionTime");
-        if moved && end.is_set() && is_before(&end, &start) {
+        let times_changed = self.changed("startTime") || self.changed("completionTime");
+        if times_changed && end.is_set() && is_before(&end, &start) {
             report.invalid(&end, "must be equal to or after `startTime`");
         }
     }
 
-    fn check_end(&self, new: &Place<'_>, report: &mut Report) {
+    fn check_end(&self, new: &Position<'_>, report: &mut Report) {
         let number = |field: &str| self.after.at(field).number();
         for (kind, with, field) in
             [("Failed", "FailureTarget", Some("failedIndexes")), ("Complete", "SuccessCriteriaMet", None)]
         {
-            let asked =
-                self.turned(kind) || field.map_or_else(|| self.turned(with), |field| self.changed(field));
-            if asked && self.now(kind) && !self.now(with) {
-                self.refuse(
+            let is_affected =
+                self.toggled(kind) || field.map_or_else(|| self.toggled(with), |field| self.changed(field));
+            if is_affected && self.has(kind) && !self.has(with) {
+                self.invalid_conditions(
                     report,
                     &format!("cannot set {kind}=True condition without the {with}=true condition"),
                 );
             }
         }
-        let over = |field: &str| (self.finishing() || self.changed(field)) && self.finished();
-        if over("active") && number("active") > 0 {
+        let affects_finished =
+            |field: &str| (self.finish_toggled() || self.changed(field)) && self.finished();
+        if affects_finished("active") && number("active") > 0 {
             report.invalid(&self.after.at("active"), "active>0 is invalid for finished job");
         }
         let idle = new.at("spec.suspend").value == true && new.at("spec.completions").value == 0;
         let start = self.after.at("startTime");
-        if over("startTime") && !idle && !start.is_set() {
+        if affects_finished("startTime") && !idle && !start.is_set() {
             report.required(&start, "startTime is required for finished job");
         }
-        if over("terminating") && number("terminating") > 0 {
+        if affects_finished("terminating") && number("terminating") > 0 {
             report.invalid(&self.after.at("terminating"), "terminating>0 is invalid for finished job");
         }
         if (self.changed("ready") || self.changed("active")) && number("ready") > number("active") {
             report.invalid(&self.after.at("ready"), "cannot set more ready pods than active");
         }
         for kind in ["Failed", "FailureTarget"] {
-            if self.now("SuccessCriteriaMet") && self.now(kind) {
-                self.refuse(
+            if self.has("SuccessCriteriaMet") && self.has(kind) {
+                self.invalid_conditions(
                     report,
                     &format!("cannot set SuccessCriteriaMet=True and {kind}=true conditions"),
                 );
@@ -310,11 +314,14 @@ impl JobChange<'_> {
         }
     }
 
-    /// What was said stays said.
-    fn check_kept(&self, report: &mut Report) {
+    /// Checks that terminal conditions and counters do not revert.
+    fn check_unchanged(&self, report: &mut Report) {
         for kind in ["Failed", "Complete", "FailureTarget"] {
-            if self.was(kind) && !self.now(kind) {
-                self.refuse(report, &format!("cannot disable the terminal {kind}=True condition"));
+            if self.had(kind) && !self.has(kind) {
+                self.invalid_conditions(
+                    report,
+                    &format!("cannot disable the terminal {kind}=True condition"),
+                );
             }
         }
         let (end, failed) = (self.after.at("completionTime"), self.after.at("failed"));
@@ -324,21 +331,21 @@ impl JobChange<'_> {
         if end.is_set() && self.before.at("completionTime").is_set() && self.changed("completionTime") {
             report.invalid(&end, "field is immutable");
         }
-        if self.was("SuccessCriteriaMet") && !self.now("SuccessCriteriaMet") {
-            self.refuse(report, "cannot disable the SuccessCriteriaMet=True condition");
+        if self.had("SuccessCriteriaMet") && !self.has("SuccessCriteriaMet") {
+            self.invalid_conditions(report, "cannot disable the SuccessCriteriaMet=True condition");
         }
     }
 }
 
-/// Whether a status has a condition, and it holds.
-fn is_true(status: &Place<'_>, kind: &str) -> bool {
-    let holds = |condition: &Place<'_>| {
+/// Whether a status has a condition with status `True`.
+fn is_true(status: &Position<'_>, kind: &str) -> bool {
+    let is_true_condition = |condition: &Position<'_>| {
         condition.at("type").text() == kind && condition.at("status").text() == "True"
     };
-    status.each("conditions").iter().any(holds)
+    status.each("conditions").iter().any(is_true_condition)
 }
 
-/// Times are texts of one form, so that they compare as such.
-fn is_before(one: &Place<'_>, other: &Place<'_>) -> bool {
+/// Whether a time precedes another; the texts have one format, so they can be compared.
+fn is_before(one: &Position<'_>, other: &Position<'_>) -> bool {
     matches!((one.value, other.value), (Value::String(one), Value::String(other)) if one < other)
 }

@@ -1,10 +1,10 @@
-//! Volumes, claims and classes of storage.
+//! Validation of volumes, claims and storage classes.
 
 use serde_json::Value;
 
 use super::containers;
 use super::meta::{self, immutable};
-use super::report::{Place, Report};
+use super::report::{Position, Report};
 use crate::text::{Quantity, formats};
 
 const MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
@@ -33,36 +33,36 @@ const SOURCES: &[&str] = &[
     "csi",
 ];
 
-pub(super) fn claim_spec(spec: &Place<'_>, report: &mut Report) {
+pub(super) fn claim_spec(spec: &Position<'_>, report: &mut Report) {
     if spec.at("accessModes").is_empty() {
         report.required(&spec.at("accessModes"), "at least 1 access mode is required");
     }
     meta::selector(&spec.at("selector"), report);
     modes(spec, report);
     let size = spec.at("resources.requests").key("storage");
-    let place = Place { value: size.value, path: format!("{}[storage]", spec.at("resources").path) };
-    match Quantity::parse(place.text()) {
-        Err(_) => report.required(&place, ""),
-        Ok(amount) if amount.is_zero() || amount.is_negative() => {
-            report.invalid_text(&place, &amount.canonical(), "must be greater than zero");
+    let position = Position { value: size.value, path: format!("{}[storage]", spec.at("resources").path) };
+    match Quantity::parse(position.text()) {
+        Err(_) => report.required(&position, ""),
+        Ok(quantity) if quantity.is_zero() || quantity.is_negative() => {
+            report.invalid_text(&position, &quantity.canonical(), "must be greater than zero");
         }
         Ok(_) => {}
     }
     class_name(&spec.at("storageClassName"), report);
     volume_mode(spec, report);
     for source in ["dataSource", "dataSourceRef"] {
-        let place = spec.at(source);
+        let position = spec.at(source);
         for field in ["name", "kind"] {
-            if place.is_set() && place.at(field).is_empty() {
-                report.required(&place.at(field), "");
+            if position.is_set() && position.at(field).is_empty() {
+                report.required(&position.at(field), "");
             }
         }
     }
 }
 
-pub(super) fn claim_update(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+pub(super) fn claim_update(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     let bound = new.at("status.phase").text() == "Bound";
-    let rest = |claim: &Place<'_>| {
+    let rest = |claim: &Position<'_>| {
         let mut spec = claim.at("spec").value.as_object().cloned().unwrap_or_default();
         if old.at("spec.volumeName").is_empty() {
             spec.remove("volumeName");
@@ -81,23 +81,23 @@ pub(super) fn claim_update(old: &Place<'_>, new: &Place<'_>, report: &mut Report
         let why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         report.forbidden(&new.at("spec"), why);
     }
-    let size = |claim: &Place<'_>, path: &str| Quantity::parse(claim.at(path).text()).ok();
+    let size = |claim: &Position<'_>, path: &str| Quantity::parse(claim.at(path).text()).ok();
     let (before, after) =
         (size(old, "spec.resources.requests.storage"), size(new, "spec.resources.requests.storage"));
     let zero = Quantity::parse("0").ok();
     let current = size(old, "status.capacity.storage").or(zero);
     if after < before && after <= current {
-        let place = new.at("spec.resources.requests.storage");
-        report.forbidden(&place, "field can not be less than status.capacity");
+        let position = new.at("spec.resources.requests.storage");
+        report.forbidden(&position, "field can not be less than status.capacity");
     }
     let (before, after) = (old.at("spec.volumeMode"), new.at("spec.volumeMode"));
-    let place = Place { value: after.value, path: "volumeMode".to_owned() };
-    immutable(&before, &place, report);
+    let position = Position { value: after.value, path: "volumeMode".to_owned() };
+    immutable(&before, &position, report);
 }
 
-/// Where a volume comes from stays; a secret for making it larger may be added.
-pub(super) fn volume_update(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
-    let sources = |volume: &Place<'_>| {
+/// Checks that the source of a volume does not change; a secret for expansion may be added.
+pub(super) fn volume_update(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
+    let sources = |volume: &Position<'_>| {
         let mut spec = volume.at("spec").value.as_object().cloned().unwrap_or_default();
         spec.retain(|field, _| SOURCES.contains(&field.as_str()));
         Value::Object(spec)
@@ -113,11 +113,11 @@ pub(super) fn volume_update(old: &Place<'_>, new: &Place<'_>, report: &mut Repor
         let why = "spec.persistentvolumesource is immutable after creation";
         report.forbidden(&new.at("spec.persistentvolumesource"), why);
     }
-    let mode = Place { value: new.at("spec.volumeMode").value, path: "volumeMode".to_owned() };
+    let mode = Position { value: new.at("spec.volumeMode").value, path: "volumeMode".to_owned() };
     immutable(&old.at("spec.volumeMode"), &mode, report);
 }
 
-pub(super) fn volume(object: &Place<'_>, report: &mut Report) {
+pub(super) fn volume(object: &Position<'_>, report: &mut Report) {
     let spec = object.at("spec");
     if spec.at("accessModes").is_empty() {
         report.required(&spec.at("accessModes"), "");
@@ -138,20 +138,22 @@ pub(super) fn volume(object: &Place<'_>, report: &mut Report) {
             message,
         ));
     }
-    for (_, amount) in spec.entries("capacity") {
-        if Quantity::parse(amount.text()).is_ok_and(|amount| amount.is_zero() || amount.is_negative()) {
-            report.invalid(&amount, "must be greater than zero");
+    for (_, quantity) in spec.entries("capacity") {
+        if Quantity::parse(quantity.text()).is_ok_and(|quantity| quantity.is_zero() || quantity.is_negative())
+        {
+            report.invalid(&quantity, "must be greater than zero");
         }
     }
     let policy = spec.at("persistentVolumeReclaimPolicy");
     if !policy.is_empty() {
         containers::one_of(&policy, &["Delete", "Recycle", "Retain"], report);
     }
-    let given: Vec<Place<'_>> = SOURCES.iter().map(|source| spec.at(source)).filter(Place::is_set).collect();
-    if given.is_empty() {
+    let specified: Vec<Position<'_>> =
+        SOURCES.iter().map(|source| spec.at(source)).filter(Position::is_set).collect();
+    if specified.is_empty() {
         report.required(&spec, "must specify a volume type");
     }
-    for other in given.iter().skip(1) {
+    for other in specified.iter().skip(1) {
         report.forbidden(other, "may not specify more than 1 volume type");
     }
     if spec.at("local").is_set() && !spec.at("nodeAffinity.required").is_set() {
@@ -161,7 +163,7 @@ pub(super) fn volume(object: &Place<'_>, report: &mut Report) {
     volume_mode(&spec, report);
 }
 
-pub(super) fn class(object: &Place<'_>, report: &mut Report) {
+pub(super) fn class(object: &Position<'_>, report: &mut Report) {
     let provisioner = object.at("provisioner");
     if provisioner.is_empty() {
         report.required(&provisioner, "");
@@ -173,7 +175,7 @@ pub(super) fn class(object: &Place<'_>, report: &mut Report) {
     containers::one_of(&object.at("volumeBindingMode"), &["Immediate", "WaitForFirstConsumer"], report);
 }
 
-pub(super) fn attachment(object: &Place<'_>, report: &mut Report) {
+pub(super) fn attachment(object: &Position<'_>, report: &mut Report) {
     let source = object.at("spec.source");
     let why = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
     match (source.at("inlineVolumeSpec").is_set(), source.at("persistentVolumeName").is_set()) {
@@ -187,11 +189,11 @@ pub(super) fn attachment(object: &Place<'_>, report: &mut Report) {
     }
 }
 
-fn modes(spec: &Place<'_>, report: &mut Report) {
+fn modes(spec: &Position<'_>, report: &mut Report) {
     let list = spec.at("accessModes");
     let all = spec.each("accessModes");
     for mode in all.iter().filter(|mode| !MODES.contains(&mode.text())) {
-        report.unsupported(&Place { value: mode.value, path: list.path.clone() }, MODES);
+        report.unsupported(&Position { value: mode.value, path: list.path.clone() }, MODES);
     }
     let once = all.iter().any(|mode| mode.text() == "ReadWriteOncePod");
     if once && all.iter().any(|mode| mode.text() != "ReadWriteOncePod" && MODES.contains(&mode.text())) {
@@ -199,13 +201,13 @@ fn modes(spec: &Place<'_>, report: &mut Report) {
     }
 }
 
-fn class_name(place: &Place<'_>, report: &mut Report) {
-    if !place.is_empty() {
-        report.invalid_each(place, place.text(), formats::dns_subdomain(place.text()));
+fn class_name(position: &Position<'_>, report: &mut Report) {
+    if !position.is_empty() {
+        report.invalid_each(position, position.text(), formats::dns_subdomain(position.text()));
     }
 }
 
-fn volume_mode(spec: &Place<'_>, report: &mut Report) {
+fn volume_mode(spec: &Position<'_>, report: &mut Report) {
     let mode = spec.at("volumeMode");
     if mode.is_set() {
         containers::one_of(&mode, &["Block", "Filesystem"], report);

@@ -1,15 +1,15 @@
-//! What makes pods: deployments, sets, jobs.
+//! Validation of workloads: deployments, sets, jobs.
 
 use std::collections::BTreeSet;
 
 use super::meta::{immutable, non_negative, selects};
-use super::report::{Place, Report, shown};
+use super::report::{Position, Report, shown};
 use super::{meta, pods};
 use crate::text::formats;
 
 const MISMATCH: &str = "`selector` does not match template `labels`";
 
-pub(super) fn deployment(object: &Place<'_>, report: &mut Report) {
+pub(super) fn deployment(object: &Position<'_>, report: &mut Report) {
     let spec = object.at("spec");
     non_negative(&spec.at("replicas"), report);
     selector(&spec, "deployment", report);
@@ -34,7 +34,7 @@ pub(super) fn deployment(object: &Place<'_>, report: &mut Report) {
     }
 }
 
-pub(super) fn replica_set(object: &Place<'_>, report: &mut Report) {
+pub(super) fn replica_set(object: &Position<'_>, report: &mut Report) {
     let spec = object.at("spec");
     non_negative(&spec.at("replicas"), report);
     non_negative(&spec.at("minReadySeconds"), report);
@@ -42,7 +42,7 @@ pub(super) fn replica_set(object: &Place<'_>, report: &mut Report) {
     replicated_template(&spec, "ReplicaSet", report);
 }
 
-pub(super) fn replication_controller(object: &Place<'_>, report: &mut Report) {
+pub(super) fn replication_controller(object: &Position<'_>, report: &mut Report) {
     let spec = object.at("spec");
     non_negative(&spec.at("minReadySeconds"), report);
     let selector = spec.at("selector");
@@ -60,10 +60,10 @@ pub(super) fn replication_controller(object: &Place<'_>, report: &mut Report) {
         report.invalid(&labels, MISMATCH);
     }
     pods::template(&template, report);
-    restarts_always(&template, "ReplicationController", report);
+    check_restart_policy(&template, "ReplicationController", report);
 }
 
-pub(super) fn daemon_set(object: &Place<'_>, report: &mut Report) {
+pub(super) fn daemon_set(object: &Position<'_>, report: &mut Report) {
     let spec = object.at("spec");
     let selected = spec.at("selector");
     if !selected.is_set() {
@@ -78,7 +78,7 @@ pub(super) fn daemon_set(object: &Place<'_>, report: &mut Report) {
         report.invalid(&selected, "empty selector is invalid for daemonset");
     }
     pods::template(&spec.at("template"), report);
-    restarts_always(&spec.at("template"), "DaemonSet", report);
+    check_restart_policy(&spec.at("template"), "DaemonSet", report);
     non_negative(&spec.at("minReadySeconds"), report);
     let strategy = spec.at("updateStrategy");
     match strategy.at("type").text() {
@@ -89,7 +89,7 @@ pub(super) fn daemon_set(object: &Place<'_>, report: &mut Report) {
     non_negative(&spec.at("revisionHistoryLimit"), report);
 }
 
-pub(super) fn stateful_set(object: &Place<'_>, report: &mut Report) {
+pub(super) fn stateful_set(object: &Position<'_>, report: &mut Report) {
     let spec = object.at("spec");
     let policy = spec.at("podManagementPolicy");
     if !["OrderedReady", "Parallel"].contains(&policy.text()) {
@@ -109,9 +109,9 @@ pub(super) fn stateful_set(object: &Place<'_>, report: &mut Report) {
         _ => report.invalid(&strategy, "must be 'RollingUpdate' or 'OnDelete'"),
     }
     for field in ["whenDeleted", "whenScaled"] {
-        let place = spec.at("persistentVolumeClaimRetentionPolicy").at(field);
-        if !["Retain", "Delete"].contains(&place.text()) {
-            report.unsupported(&place, &["Retain", "Delete"]);
+        let position = spec.at("persistentVolumeClaimRetentionPolicy").at(field);
+        if !["Retain", "Delete"].contains(&position.text()) {
+            report.unsupported(&position, &["Retain", "Delete"]);
         }
     }
     for claim in spec.each("volumeClaimTemplates") {
@@ -127,18 +127,18 @@ pub(super) fn stateful_set(object: &Place<'_>, report: &mut Report) {
     selector(&spec, "statefulset", report);
     let mut whole = spec.at("template").value.clone();
     add_claims(&spec, &mut whole);
-    let template = Place { value: &whole, path: spec.at("template").path };
+    let template = Position { value: &whole, path: spec.at("template").path };
     let labels = template.at("metadata.labels");
     if !selects(spec.at("selector").value, labels.value) {
         report.invalid(&labels, MISMATCH);
     }
     pods::template(&template, report);
-    restarts_always(&template, "StatefulSet", report);
+    check_restart_policy(&template, "StatefulSet", report);
 }
 
-/// What may not change in a set.
-pub(super) fn stateful_set_update(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
-    let rest = |set: &Place<'_>| {
+/// Checks the immutable fields of a stateful set.
+pub(super) fn stateful_set_update(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
+    let rest = |set: &Position<'_>| {
         let mut spec = set.at("spec").value.as_object().cloned().unwrap_or_default();
         for field in [
             "replicas",
@@ -161,7 +161,7 @@ pub(super) fn stateful_set_update(old: &Place<'_>, new: &Place<'_>, report: &mut
     }
 }
 
-pub(super) fn job(object: &Place<'_>, report: &mut Report) {
+pub(super) fn job(object: &Position<'_>, report: &mut Report) {
     let spec = object.at("spec");
     job_spec(&spec, report);
     let selected = spec.at("selector");
@@ -176,7 +176,7 @@ pub(super) fn job(object: &Place<'_>, report: &mut Report) {
     }
 }
 
-pub(super) fn job_update(old: &Place<'_>, new: &Place<'_>, report: &mut Report) {
+pub(super) fn job_update(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     let (old, new) = (old.at("spec"), new.at("spec"));
     let indexed = new.at("completionMode").text() == "Indexed";
     let scaled = indexed && new.at("completions").value == new.at("parallelism").value;
@@ -199,7 +199,7 @@ pub(super) fn job_update(old: &Place<'_>, new: &Place<'_>, report: &mut Report) 
     }
 }
 
-pub(super) fn cron_job(object: &Place<'_>, report: &mut Report) {
+pub(super) fn cron_job(object: &Position<'_>, report: &mut Report) {
     let spec = object.at("spec");
     let schedule = spec.at("schedule");
     if schedule.is_empty() {
@@ -220,7 +220,7 @@ pub(super) fn cron_job(object: &Place<'_>, report: &mut Report) {
     }
 }
 
-fn job_spec(spec: &Place<'_>, report: &mut Report) {
+fn job_spec(spec: &Position<'_>, report: &mut Report) {
     for field in [
         "parallelism",
         "completions",
@@ -264,29 +264,29 @@ fn job_spec(spec: &Place<'_>, report: &mut Report) {
     }
 }
 
-fn selector(spec: &Place<'_>, kind: &str, report: &mut Report) {
-    let place = spec.at("selector");
-    if !place.is_set() {
-        report.required(&place, "");
+fn selector(spec: &Position<'_>, kind: &str, report: &mut Report) {
+    let position = spec.at("selector");
+    if !position.is_set() {
+        report.required(&position, "");
         return;
     }
-    meta::selector(&place, report);
-    if place.at("matchLabels").is_empty() && place.at("matchExpressions").is_empty() {
-        report.invalid(&place, &format!("empty selector is invalid for {kind}"));
+    meta::selector(&position, report);
+    if position.at("matchLabels").is_empty() && position.at("matchExpressions").is_empty() {
+        report.invalid(&position, &format!("empty selector is invalid for {kind}"));
     }
 }
 
-fn replicated_template(spec: &Place<'_>, kind: &str, report: &mut Report) {
+fn replicated_template(spec: &Position<'_>, kind: &str, report: &mut Report) {
     let template = spec.at("template");
     let labels = template.at("metadata.labels");
     if !selects(spec.at("selector").value, labels.value) {
         report.invalid(&labels, MISMATCH);
     }
     pods::template(&template, report);
-    restarts_always(&template, kind, report);
+    check_restart_policy(&template, kind, report);
 }
 
-fn restarts_always(template: &Place<'_>, kind: &str, report: &mut Report) {
+fn check_restart_policy(template: &Position<'_>, kind: &str, report: &mut Report) {
     let policy = template.at("spec.restartPolicy");
     if policy.text() != "Always" {
         report.unsupported(&policy, &["Always"]);
@@ -297,17 +297,17 @@ fn restarts_always(template: &Place<'_>, kind: &str, report: &mut Report) {
     }
 }
 
-fn rolling_update(rolling: &Place<'_>, report: &mut Report) {
+fn rolling_update(rolling: &Position<'_>, report: &mut Report) {
     let (unavailable, surge) = (rolling.at("maxUnavailable"), rolling.at("maxSurge"));
     count_or_percent(&unavailable, report);
     count_or_percent(&surge, report);
-    if amount(&unavailable) == 0 && amount(&surge) == 0 {
+    if count(&unavailable) == 0 && count(&surge) == 0 {
         report.invalid(&unavailable, "may not be 0 when `maxSurge` is 0");
     }
-    at_most_all(&unavailable, report);
+    at_most_100_percent(&unavailable, report);
 }
 
-fn daemon_rolling_update(rolling: &Place<'_>, report: &mut Report) {
+fn daemon_rolling_update(rolling: &Position<'_>, report: &mut Report) {
     if !rolling.is_set() {
         report.required(rolling, "");
         return;
@@ -315,39 +315,39 @@ fn daemon_rolling_update(rolling: &Place<'_>, report: &mut Report) {
     let (unavailable, surge) = (rolling.at("maxUnavailable"), rolling.at("maxSurge"));
     count_or_percent(&unavailable, report);
     count_or_percent(&surge, report);
-    at_most_all(&unavailable, report);
-    at_most_all(&surge, report);
-    match (amount(&unavailable) != 0, amount(&surge) != 0) {
+    at_most_100_percent(&unavailable, report);
+    at_most_100_percent(&surge, report);
+    match (count(&unavailable) != 0, count(&surge) != 0) {
         (true, true) => report.invalid(&surge, "may not be set when maxUnavailable is non-zero"),
         (false, false) => report.required(&unavailable, "cannot be 0 when maxSurge is 0"),
         _ => {}
     }
 }
 
-/// A number that is not negative, or a percentage.
-pub(super) fn count_or_percent(place: &Place<'_>, report: &mut Report) {
-    match place.value.as_str() {
-        Some(text) => report.invalid_each(place, text, formats::percent(text)),
-        None => non_negative(place, report),
+/// Checks a number that must not be negative, or a percentage.
+pub(super) fn count_or_percent(position: &Position<'_>, report: &mut Report) {
+    match position.value.as_str() {
+        Some(text) => report.invalid_each(position, text, formats::percent(text)),
+        None => non_negative(position, report),
     }
 }
 
-pub(super) fn at_most_all(place: &Place<'_>, report: &mut Report) {
-    if place.value.is_string() && formats::percent(place.text()).is_empty() && amount(place) > 100 {
-        report.invalid_value(place, &shown(place.value), "must not be greater than 100%");
+pub(super) fn at_most_100_percent(position: &Position<'_>, report: &mut Report) {
+    if position.value.is_string() && formats::percent(position.text()).is_empty() && count(position) > 100 {
+        report.invalid_value(position, &shown(position.value), "must not be greater than 100%");
     }
 }
 
-/// The number, or that of the percentage.
-fn amount(place: &Place<'_>) -> i64 {
-    match place.value.as_str() {
+/// Returns the number, or that of the percentage.
+fn count(position: &Position<'_>) -> i64 {
+    match position.value.as_str() {
         Some(text) => text.trim_end_matches('%').parse().unwrap_or_default(),
-        None => place.number(),
+        None => position.number(),
     }
 }
 
-/// The claims of a set are volumes of its pods.
-fn add_claims(spec: &Place<'_>, template: &mut serde_json::Value) {
+/// Adds the claims of a stateful set to the volumes of its pods.
+fn add_claims(spec: &Position<'_>, template: &mut serde_json::Value) {
     let claims: BTreeSet<String> = spec
         .each("volumeClaimTemplates")
         .iter()
@@ -359,8 +359,8 @@ fn add_claims(spec: &Place<'_>, template: &mut serde_json::Value) {
     if claims.is_empty() {
         return;
     }
-    let given = pod.get("volumes").and_then(serde_json::Value::as_array).cloned().unwrap_or_default();
-    let others = given.into_iter().filter(|volume| {
+    let existing = pod.get("volumes").and_then(serde_json::Value::as_array).cloned().unwrap_or_default();
+    let others = existing.into_iter().filter(|volume| {
         !volume.get("name").and_then(serde_json::Value::as_str).is_some_and(|name| claims.contains(name))
     });
     let claimed = claims

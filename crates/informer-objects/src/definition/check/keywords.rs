@@ -203,7 +203,7 @@ fn below(
 }
 
 /// Checks for keywords that are not allowed, and for unknown types.
-fn allowed(at: SchemaLevel<'_>, path: &str, context: &Around) -> Vec<StatusCause> {
+fn allowed(at: SchemaLevel<'_>, path: &str, context: &LevelContext) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let kind = at.kind();
     if !kind.is_empty() && !TYPES.contains(&kind) {
