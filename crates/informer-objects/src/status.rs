@@ -144,7 +144,7 @@ impl Status {
         status
     }
 
-    /// Returns 410 for a list, or a page of one, at a version that was compacted.
+    /// Returns 410 for a list, or a page of one, at a version that is no longer available.
     pub fn list_expired() -> Self {
         Status::new(410, "Expired", "The resourceVersion for the provided list is too old.")
     }

@@ -4,7 +4,7 @@
 
 use crate::shapes::Kind;
 
-/// Every kind that Kubernetes 1.33 to 1.37 can list: built-in kinds, custom resource definitions and API services.
+/// Every kind listed by Kubernetes 1.33 to 1.37: built-in kinds, custom resource definitions and API services.
 ///
 /// Sorted by group, version and plural.
 pub static KINDS: &[Kind] = &[

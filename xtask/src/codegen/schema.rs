@@ -16,7 +16,7 @@ pub(super) fn render(kinds: &[Kind]) -> String {
          \n\
          use crate::shapes::Kind;\n\
          \n\
-         /// Every kind that Kubernetes {ALL} can list: built-in kinds, custom resource definitions and API services.\n\
+         /// Every kind listed by Kubernetes {ALL}: built-in kinds, custom resource definitions and API services.\n\
          ///\n\
          /// Sorted by group, version and plural.\n\
          pub static KINDS: &[Kind] = &[\n"

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 
-use super::refusal::rejected;
+use super::error::rejected;
 use crate::status::Status;
 use crate::text;
 

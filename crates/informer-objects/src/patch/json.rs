@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::refusal::rejected;
+use super::error::rejected;
 use crate::status::Status;
 use crate::text::{self, Duplicates};
 

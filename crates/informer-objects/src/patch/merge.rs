@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::refusal::{PatchReadError, read_object};
+use super::error::{PatchReadError, read_object};
 use crate::status::Status;
 
 /// Merges a patch into an object.

@@ -5,9 +5,9 @@
 //! the body of an update.
 
 mod directive;
+mod error;
 mod json;
 mod merge;
-mod refusal;
 mod strategic;
 
 #[cfg(test)]
@@ -19,7 +19,7 @@ pub use strategic::strategic;
 
 use crate::status::{Status, StatusCause};
 use crate::text::{self, Duplicates};
-use refusal::{unsupported, unsupported_for_custom};
+use error::{unsupported, unsupported_for_custom};
 
 /// The type of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

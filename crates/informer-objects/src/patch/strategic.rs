@@ -20,7 +20,7 @@ use super::directive::{
     BAD_PRIMITIVE_LIST, BAD_SET_ORDER, DELETE_FROM, DIRECTIVE, Failure, SET_ORDER, directive_of, kind,
     list_of, not_a_list, not_an_object, retain_keys, unknown_directive, without_directives,
 };
-use super::refusal::{PatchReadError, read_object};
+use super::error::{PatchReadError, read_object};
 use crate::status::Status;
 use crate::text;
 

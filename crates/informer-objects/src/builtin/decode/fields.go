@@ -1,4 +1,4 @@
-// Prints how the Go types of the Kubernetes API encode their fields: what `decode` cannot read from the OpenAPI documents.
+// Prints how the Go types of the Kubernetes API encode their fields: properties that the OpenAPI documents do not contain.
 //
 //	mkdir x && cd x && cp .../main.go . && go mod init x && go get k8s.io/api@v0.36.4 k8s.io/apimachinery@v0.36.4 \
 //	    k8s.io/apiextensions-apiserver@v0.36.4 k8s.io/kube-aggregator@v0.36.4 && go run . > fields.txt
@@ -38,7 +38,7 @@ import (
 var seen = map[reflect.Type]bool{}
 var lines []string
 
-// Types with an encoding of their own: no fields to speak of.
+// Types with their own encoding; their fields are not printed.
 var opaque = map[string]bool{"Time": true, "MicroTime": true, "Quantity": true, "IntOrString": true, "Duration": true,
 	"FieldsV1": true, "RawExtension": true, "JSON": true, "JSONSchemaPropsOrBool": true, "JSONSchemaPropsOrArray": true,
 	"JSONSchemaPropsOrStringArray": true}
@@ -134,7 +134,7 @@ func fields(t reflect.Type) []string {
 	return words
 }
 
-// The type's text where the shape of the field does not tell it.
+// Returns the type as text if the shape of the field does not determine it.
 func typeText(t reflect.Type) string {
 	inner := t
 	for inner.PkgPath() == "" && (inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice || inner.Kind() == reflect.Map) {

@@ -48,7 +48,7 @@ pub(super) fn update(old: &Value, new: &mut Value) {
     }
 }
 
-/// Keeps the fields that a kubelet omits from a status: the QoS class and observed generations.
+/// Keeps the fields that a kubelet omits from a status: `qosClass` and observed generations.
 pub(super) fn status(old: &Value, new: &mut Value) {
     let mut before: BTreeMap<String, VecDeque<i64>> = BTreeMap::new();
     for condition in list(old, "status.conditions") {
@@ -249,7 +249,7 @@ fn require(term: &mut Value, keys: &str, operator: &str, labels: &BTreeMap<Strin
     }
 }
 
-/// Returns the QoS class of a pod.
+/// Returns the `qosClass` of a pod.
 pub(in crate::builtin) fn qos(pod: &Value) -> &'static str {
     if let Some(resources) = at(pod, "spec.resources") {
         let (requests, limits) = (quantities(resources, "requests"), quantities(resources, "limits"));

@@ -42,7 +42,7 @@ pub(super) fn ephemeral_containers(old: &Position<'_>, new: &Position<'_>, repor
     }
 }
 
-/// Checks that only compute resources of containers change, and the pod keeps its QoS class.
+/// Checks that only compute resources of containers change, and the pod keeps its `qosClass`.
 pub(super) fn resize(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     let windows = old.at("spec.os.name").text() == "windows";
     if is_mirror(old) || windows {
