@@ -1,6 +1,6 @@
-//! `cargo xtask ci`: every check a change must pass, cheapest first, stopping at the first that fails.
+//! `cargo xtask ci`: every check that a change must pass, cheapest first. It stops at the first failure.
 //!
-//! The same list runs on a developer's machine and on the build machine; nothing is checked in one place only.
+//! Developers and the build machine run the same list; nothing is checked in one place only.
 
 use std::env;
 use std::fmt;
@@ -16,21 +16,21 @@ struct Stage {
 }
 
 enum Work {
-    /// The rules of [`tidy`], in this process.
+    /// The checks of [`tidy`], in this process.
     Tidy,
-    /// Whether generated files are what would be generated, in this process.
+    /// Comparison of the generated files with the output of [`codegen`], in this process.
     Codegen,
-    /// A `kubectl` for the tests that need a real one, where there is a Go to build it with.
+    /// Build of `kubectl` for the tests that run it, if Go is installed.
     Kubectl,
-    /// The suites that want a real server, where there is a Go to build it with.
+    /// Test suites that run against kube-apiserver, if Go is installed.
     ControlPlane,
-    /// What the client-go of `bench/peers` is built from, for the tests that build it, where there is a Go.
+    /// Download of the modules of `bench/peers/client-go` for the tests that build it, if Go is installed.
     Peers,
-    /// Damaged answers for the readers, as many as a change can wait for, always the same ones.
+    /// A short run of [`fuzz`] with a fixed seed.
     Fuzz,
-    /// The library with its accessors, for the earliest and the latest types of Kubernetes.
+    /// Clippy of the library with its accessors, for the oldest and the newest Kubernetes types.
     Accessors,
-    /// A cargo call, its arguments separated by blanks.
+    /// A cargo command; arguments are separated by spaces.
     Cargo { args: &'static str, env: &'static [(&'static str, &'static str)] },
 }
 
@@ -45,19 +45,19 @@ const STAGES: &[Stage] = &[
     Stage { name: "tidy", work: Work::Tidy },
     Stage { name: "codegen", work: Work::Codegen },
     Stage { name: "clippy", work: Work::cargo("clippy --workspace --all-targets --locked -- -D warnings") },
-    // The library as an application without our features gets it; in the workspace the examples turn them on.
+    // The library without optional features; in the workspace the examples enable them.
     Stage {
         name: "features",
         work: Work::cargo("clippy -p informer -p informer-core --all-targets --locked -- -D warnings"),
     },
-    // In the workspace the examples choose the latest types of Kubernetes, and these differ by version.
+    // In the workspace the examples select the newest Kubernetes types; the accessors depend on the version.
     Stage { name: "accessors", work: Work::Accessors },
     Stage { name: "kubectl", work: Work::Kubectl },
     Stage { name: "peers", work: Work::Peers },
     Stage { name: "test", work: Work::cargo("test --workspace --locked") },
-    // Behind `test`, which has built it.
+    // After `test`, which builds the fuzzer.
     Stage { name: "fuzz", work: Work::Fuzz },
-    // Behind `test`, which has built the suites and run the embedded arms.
+    // After `test`, which builds the suites and runs their embedded arms.
     Stage { name: "control-plane", work: Work::ControlPlane },
     Stage {
         name: "shuttle",
@@ -81,11 +81,11 @@ pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     let mut result = Ok(());
     for stage in select(args)? {
         println!("== {}", stage.name);
-        let begun = Instant::now();
+        let started = Instant::now();
         let outcome = stage.run(repo);
-        rows.push(Row { name: stage.name, took: begun.elapsed(), passed: outcome.is_ok() });
+        rows.push(Row { name: stage.name, duration: started.elapsed(), passed: outcome.is_ok() });
         if let Err(failure) = outcome {
-            result = Err(Failure::Failed(format!("stage `{}` failed: {}", stage.name, failure.why())));
+            result = Err(Failure::Failed(format!("stage `{}` failed: {}", stage.name, failure.message())));
             break;
         }
     }
@@ -96,17 +96,17 @@ pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     result
 }
 
-/// The stages asked for, always in the order of [`STAGES`].
+/// Returns the selected stages, in the order of [`STAGES`].
 fn select(args: &[String]) -> Result<Vec<&'static Stage>, Failure> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let only: Vec<&str> = match args[..] {
         [] => return Ok(STAGES.iter().collect()),
         ["--only", list] => list.split(',').map(str::trim).collect(),
-        _ => return Err(Failure::Usage(format!("`ci` does not take `{}`", args.join(" ")))),
+        _ => return Err(Failure::Usage(format!("`ci` does not accept `{}`", args.join(" ")))),
     };
     if let Some(unknown) = only.iter().find(|name| STAGES.iter().all(|stage| stage.name != **name)) {
         let known: Vec<&str> = STAGES.iter().map(|stage| stage.name).collect();
-        return Err(Failure::Usage(format!("unknown stage `{unknown}`, take some of {}", known.join(","))));
+        return Err(Failure::Usage(format!("unknown stage `{unknown}` (known: {})", known.join(","))));
     }
     Ok(STAGES.iter().filter(|stage| only.contains(&stage.name)).collect())
 }
@@ -134,75 +134,81 @@ fn has_go() -> bool {
 #[allow(clippy::unnecessary_wraps, reason = "a stage has an outcome")]
 fn kubectl(repo: &Repo) -> Result<(), Failure> {
     if !has_go() {
-        println!("there is no `go` on the PATH: tests with kubectl run only if a kubectl is found");
+        println!("`go` is not on the PATH: tests with kubectl run only if another kubectl is found");
         return Ok(());
     }
-    // Whether the sources can be fetched is not for us to decide; what was built before, or is on the PATH, is used all the same.
+    // A failed download is not an error of the change; an earlier build or a kubectl on the PATH is used instead.
     if let Err(failure) = control_plane::run(repo, &["kubectl".to_owned()]) {
-        println!("kubectl cannot be built, so its tests run only if another is found: {}", failure.why());
+        println!(
+            "building kubectl failed, its tests run only if another kubectl is found: {}",
+            failure.message()
+        );
     }
     Ok(())
 }
 
 fn control_plane_suites(repo: &Repo) -> Result<(), Failure> {
     if !has_go() {
-        println!("there is no `go` on the PATH: nothing is compared with a real server");
+        println!("`go` is not on the PATH: the tests against kube-apiserver are skipped");
         return Ok(());
     }
-    let begun = Instant::now();
-    // What cannot be fetched is not a mistake of the change; what cannot be built may be.
-    if let Some(why) = control_plane::build(repo)? {
-        println!("a real server cannot be fetched, so nothing is compared with one: {why}");
+    let started = Instant::now();
+    // A failed download is not an error of the change; a failed build may be one.
+    if let Some(reason) = control_plane::build(repo)? {
+        println!("downloading Kubernetes failed, the tests against kube-apiserver are skipped: {reason}");
         return Ok(());
     }
-    println!("kube-apiserver and etcd are there after {:.0} s", begun.elapsed().as_secs_f64());
+    println!("kube-apiserver and etcd are built after {:.0} s", started.elapsed().as_secs_f64());
     control_plane::run(repo, &["test".to_owned(), control_plane::ARM.to_owned()])
 }
 
-/// Whether they can be fetched is not for us to decide: a test that cannot build it says so.
+/// Downloads the modules of the client-go peer. A failed download is not an error of the change; a test that cannot
+/// build the peer prints that it is skipped.
 fn peers(repo: &Repo) -> Result<(), Failure> {
     match repo.go(&["-C", "bench/peers/client-go", "mod", "download"])? {
         Some(output) if output.status.success() => {}
         Some(output) => {
-            let why = String::from_utf8_lossy(&output.stderr);
+            let error = String::from_utf8_lossy(&output.stderr);
             println!(
-                "what client-go is built from cannot be fetched, so only what is there is used: {}",
-                why.trim()
+                "downloading the modules of client-go failed, only cached ones are used: {}",
+                error.trim()
             );
         }
-        None => println!("there is no `go` on the PATH: client-go is left out of the tests of peers"),
+        None => println!("`go` is not on the PATH: the tests of the client-go peer are skipped"),
     }
     Ok(())
 }
 
-/// The version is a feature here and not `K8S_OPENAPI_ENABLED_VERSION`: cargo keeps what it built with other features, so
-/// that nothing is built again when nothing changed.
+/// Checks the accessors for one Kubernetes version.
+///
+/// The version is a feature and not `K8S_OPENAPI_ENABLED_VERSION`: cargo caches a build per set of features, so that
+/// nothing is built again if nothing changed.
 fn check_accessors(repo: &Repo, minor: u8) -> Result<(), Failure> {
     let features = format!("accessors,k8s-openapi/v1_{minor}");
     run_cargo(repo, &format!("clippy -p informer --lib --features {features} --locked -- -D warnings"), &[])
 }
 
 fn run_cargo(repo: &Repo, args: &str, env: &[(&str, &str)]) -> Result<(), Failure> {
-    let words: Vec<&str> = args.split_whitespace().collect();
+    let split: Vec<&str> = args.split_whitespace().collect();
     let status = repo
-        .cargo(&words)
+        .cargo(&split)
         .envs(env.iter().copied())
         .status()
         .map_err(|error| Failure::Failed(format!("cannot run cargo: {error}")))?;
-    if status.success() { Ok(()) } else { Err(Failure::Failed(format!("`cargo {args}` gave {status}"))) }
+    if status.success() { Ok(()) } else { Err(Failure::Failed(format!("`cargo {args}` failed: {status}"))) }
 }
 
-/// A line of the closing table.
+/// A line of the summary.
 struct Row {
     name: &'static str,
-    took: Duration,
+    duration: Duration,
     passed: bool,
 }
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let outcome = if self.passed { "passed" } else { "failed" };
-        write!(f, "{:<10}{:>8.1} s  {outcome}", self.name, self.took.as_secs_f64())
+        write!(f, "{:<14}{:>8.1} s  {outcome}", self.name, self.duration.as_secs_f64())
     }
 }
 
@@ -214,31 +220,31 @@ mod tests {
         let args: Vec<String> = args.iter().map(ToString::to_string).collect();
         match select(&args) {
             Ok(stages) => Ok(stages.iter().map(|stage| stage.name).collect::<Vec<_>>().join(" ")),
-            Err(failure) => Err(failure.why()),
+            Err(failure) => Err(failure.message()),
         }
     }
 
     #[test]
-    fn all_stages_run_unless_some_are_named() {
+    fn all_stages_run_by_default() {
         assert_eq!(
             names(&[]).unwrap(),
-            "fmt tidy codegen clippy features accessors kubectl peers test fuzz real shuttle queue doc"
+            "fmt tidy codegen clippy features accessors kubectl peers test fuzz control-plane shuttle queue doc"
         );
         assert_eq!(names(&["--only", "doc,fmt"]).unwrap(), "fmt doc");
     }
 
     #[test]
-    fn a_misspelt_stage_is_not_a_pass() {
+    fn unknown_stage_is_an_error() {
         assert!(names(&["--only", "fmt,clipy"]).unwrap_err().starts_with("unknown stage `clipy`"));
         assert!(names(&["--only", ""]).unwrap_err().starts_with("unknown stage ``"));
-        assert_eq!(names(&["--only"]).unwrap_err(), "`ci` does not take `--only`");
+        assert_eq!(names(&["--only"]).unwrap_err(), "`ci` does not accept `--only`");
     }
 
     #[test]
-    fn the_summary_lines_up() {
-        let row = Row { name: "test", took: Duration::from_millis(12_340), passed: true };
-        assert_eq!(row.to_string(), "test          12.3 s  passed");
-        let row = Row { name: "clippy", took: Duration::from_millis(40), passed: false };
-        assert_eq!(row.to_string(), "clippy         0.0 s  failed");
+    fn summary_columns_are_aligned() {
+        let row = Row { name: "test", duration: Duration::from_millis(12_340), passed: true };
+        assert_eq!(row.to_string(), "test              12.3 s  passed");
+        let row = Row { name: "clippy", duration: Duration::from_millis(40), passed: false };
+        assert_eq!(row.to_string(), "clippy             0.0 s  failed");
     }
 }

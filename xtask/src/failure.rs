@@ -1,25 +1,25 @@
-//! How a chore fails, and with it the exit code of the program.
+//! The error type of all commands; it determines the exit code of the program.
 //!
-//! Every chore returns a [`Failure`]; only `main` prints one and ends the process. It knows no chore.
+//! Every command returns a [`Failure`]; only `main` prints it and exits. This file does not know any command.
 
-/// Why a command ended without success.
+/// The reason why a command failed.
 pub(crate) enum Failure {
-    /// It was called wrongly: exit code 2, with the help.
+    /// Invalid arguments: exit code 2; the help is printed.
     Usage(String),
-    /// It ran and found something: exit code 1.
+    /// The command ran and failed: exit code 1.
     Failed(String),
-    /// It ran something else, which ended with this exit code; so does it.
+    /// A child process failed with this exit code, which becomes the exit code of xtask.
     Ended(u8, String),
-    /// It ran something else, which printed why it failed and ended with this exit code; so does it.
+    /// A child process printed its own error and failed with this exit code, which becomes the exit code of xtask.
     Printed(u8),
 }
 
 impl Failure {
-    /// The message, whatever the kind of failure.
-    pub(crate) fn why(self) -> String {
+    /// Returns the message of any kind of failure.
+    pub(crate) fn message(self) -> String {
         match self {
-            Self::Usage(why) | Self::Failed(why) | Self::Ended(_, why) => why,
-            Self::Printed(code) => format!("a program ended with exit code {code}, see above"),
+            Self::Usage(reason) | Self::Failed(reason) | Self::Ended(_, reason) => reason,
+            Self::Printed(code) => format!("a program failed with exit code {code}, see above"),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The project's chores: `cargo xtask <command>`.
+//! The project's commands: `cargo xtask <command>`.
 //!
-//! One file (or folder) a command, one row in [`COMMANDS`] each. Plain Rust, so that a chore runs wherever the
-//! project builds and is reviewed, linted and tested like the rest of it.
+//! Each command has a file or folder and a row in [`COMMANDS`]. Commands are written in Rust, so that they run wherever
+//! the project builds and are reviewed, linted and tested like the rest of it.
 
 #[cfg(unix)]
 mod bench;
@@ -31,8 +31,8 @@ const COMMANDS: &[Command] = &[
     #[cfg(unix)]
     Command {
         name: "bench",
-        options: "[--quick] [WORD]",
-        about: "ours beside client-go, kube-rs and the floor, WORD in their names; also --times N, --control-plane KUBECONFIG, --name NAME",
+        options: "[--quick] [FILTER]",
+        about: "compare informer with client-go, kube-rs and the baseline, in scenarios whose names contain FILTER; also --times N, --control-plane KUBECONFIG, --name NAME",
         run: bench::run,
     },
     Command {
@@ -50,20 +50,20 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "fuzz",
         options: "[--seconds N]",
-        about: "damaged answers for the readers, a minute long; also --inputs N, --seed S, and --input N to see one again",
+        about: "read malformed responses for one minute; also --inputs N, --seed S, and --input N to repeat one input",
         run: fuzz::run,
     },
     #[cfg(unix)]
     Command {
         name: "control-plane",
         options: "up|down|kubectl|test",
-        about: "a real kube-apiserver to compare with: the path of its kubeconfig, or of a kubectl, or `test [NAME]`",
+        about: "run etcd and kube-apiserver: `up` prints a kubeconfig, `kubectl` the path of kubectl, `test [NAME]` runs the test suites",
         run: control_plane::run,
     },
     Command {
         name: "tidy",
         options: "[--cycles]",
-        about: "check the house rules; --cycles only prints the cycles between files and between modules",
+        about: "check the project rules; --cycles only prints the cycles between files and between modules",
         run: tidy::run,
     },
 ];
@@ -76,17 +76,17 @@ fn main() -> ExitCode {
     }
     match dispatch(&args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Usage(why)) => {
-            eprint!("error: {why}\n\n{}", help());
+        Err(Failure::Usage(reason)) => {
+            eprint!("error: {reason}\n\n{}", help());
             ExitCode::from(2)
         }
         Err(Failure::Printed(code)) => ExitCode::from(code),
-        Err(Failure::Ended(code, why)) => {
-            eprintln!("error: {why}");
+        Err(Failure::Ended(code, reason)) => {
+            eprintln!("error: {reason}");
             ExitCode::from(code)
         }
-        Err(Failure::Failed(why)) => {
-            eprintln!("error: {why}");
+        Err(Failure::Failed(reason)) => {
+            eprintln!("error: {reason}");
             ExitCode::FAILURE
         }
     }
@@ -107,7 +107,7 @@ fn help() -> String {
     for Command { name, options, about, .. } in COMMANDS {
         let call = format!("{name} {options}");
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "  {call:<24}{about}");
+        let _ = writeln!(text, "  {call:<36}{about}");
     }
     text
 }
@@ -119,20 +119,20 @@ mod tests {
     fn usage_error(args: &[&str]) -> String {
         let args: Vec<String> = args.iter().map(ToString::to_string).collect();
         match dispatch(&args) {
-            Err(Failure::Usage(why)) => why,
-            Err(failure) => panic!("ran and failed: {}", failure.why()),
-            Ok(()) => panic!("ran"),
+            Err(Failure::Usage(reason)) => reason,
+            Err(failure) => panic!("not a usage error: {}", failure.message()),
+            Ok(()) => panic!("the command succeeded"),
         }
     }
 
     #[test]
-    fn wrong_calls_are_usage_errors() {
+    fn invalid_arguments_are_usage_errors() {
         assert_eq!(usage_error(&[]), "no command given");
-        assert_eq!(usage_error(&["brew"]), "unknown command `brew`");
-        assert!(usage_error(&["ci", "--only", "fmt,brew"]).contains("unknown stage `brew`"));
-        assert!(usage_error(&["codegen", "--curse"]).contains("`--curse`"));
-        assert!(usage_error(&["fuzz", "--curse"]).contains("`--curse`"));
-        assert!(usage_error(&["tidy", "--curse"]).contains("`--curse`"));
+        assert_eq!(usage_error(&["unknown"]), "unknown command `unknown`");
+        assert!(usage_error(&["ci", "--only", "fmt,unknown"]).contains("unknown stage `unknown`"));
+        assert!(usage_error(&["codegen", "--unknown"]).contains("`--unknown`"));
+        assert!(usage_error(&["fuzz", "--unknown"]).contains("`--unknown`"));
+        assert!(usage_error(&["tidy", "--unknown"]).contains("`--unknown`"));
     }
 
     #[test]

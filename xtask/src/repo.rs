@@ -1,7 +1,7 @@
-//! The repository as the chores see it: its root, its Rust sources, and how cargo is called in it.
+//! The repository: its root, its source files, and calls of cargo and Go in it.
 //!
-//! Everything that touches the disk or starts a process for a rule goes through here, so that the rules themselves
-//! take text and return problems.
+//! All file access and child processes of checks go through this file, so that the checks themselves are functions from
+//! text to problems.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 
 use crate::failure::Failure;
 
-/// Folders that hold Rust sources of ours; those that do not exist (yet) are passed over.
+/// Folders with Rust sources. Missing ones are skipped.
 const SOURCE_ROOTS: &[&str] = &["bench", "crates", "examples", "xtask"];
 
 /// The checked-out repository.
@@ -20,35 +20,35 @@ pub(crate) struct Repo {
     root: PathBuf,
 }
 
-/// A text file, by its path from the root with `/` between the parts.
+/// A text file; its path is relative to the root and separated by `/`.
 pub(crate) struct TextFile {
     pub(crate) path: String,
     pub(crate) text: String,
 }
 
 impl Repo {
-    /// The repository this program belongs to, wherever it was called from.
+    /// Returns the repository that this program belongs to, independent of the working directory.
     pub(crate) fn locate() -> Self {
-        // The run-time value wins: with a shared target directory the binary may have been built in another checkout.
+        // The run-time value is preferred: with a shared target directory, another checkout may have built the binary.
         let xtask = env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").to_owned());
         let xtask = PathBuf::from(xtask);
         let root = xtask.parent().map_or_else(|| xtask.clone(), Path::to_path_buf);
         Self { root }
     }
 
-    /// Where something in it lies on disk; the root itself for an empty path.
+    /// Returns the absolute path of a file or folder; an empty path means the root.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         if path.is_empty() { self.root.clone() } else { self.root.join(path) }
     }
 
-    /// A cargo call from the root, as if typed there.
+    /// Returns a cargo command that runs in the root, with the environment of a shell.
     pub(crate) fn cargo(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.current_dir(&self.root).args(args);
-        // `cargo run` describes xtask in these; build scripts that watch them would otherwise run again each time
-        // one alternates between `cargo xtask` and cargo itself.
+        // `cargo run` sets these variables for xtask. Build scripts that depend on them would otherwise run again
+        // after every switch between `cargo xtask` and plain cargo.
         for (name, _) in env::vars_os() {
-            if is_about_the_running_package(&name.to_string_lossy()) {
+            if describes_running_package(&name.to_string_lossy()) {
                 command.env_remove(name);
             }
         }
@@ -59,7 +59,7 @@ impl Repo {
         command
     }
 
-    /// What a cargo call prints; its complaints go to our stderr.
+    /// Runs cargo and returns its standard output; its standard error is inherited.
     pub(crate) fn cargo_output(&self, args: &[&str]) -> Result<String, Failure> {
         let call = format!("cargo {}", args.join(" "));
         let output = self
@@ -73,13 +73,14 @@ impl Repo {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// What a go call prints, also when it fails: its answer then says why. Nothing where Go is not installed.
+    /// Runs Go and returns its standard output, also if it fails, because the output then contains the error.
+    /// `None` if Go is not installed.
     pub(crate) fn go_output(&self, args: &[&str]) -> Result<Option<String>, Failure> {
         let output = self.go(args)?;
         Ok(output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()))
     }
 
-    /// What became of a go call. Nothing where Go is not installed.
+    /// Runs Go and returns its output and exit status. `None` if Go is not installed.
     pub(crate) fn go(&self, args: &[&str]) -> Result<Option<Output>, Failure> {
         match Command::new("go").current_dir(&self.root).args(args).output() {
             Ok(output) => Ok(Some(output)),
@@ -97,7 +98,7 @@ impl Repo {
             .map_err(|error| Failure::Failed(format!("cannot read {path}: {error}")))
     }
 
-    /// Writes a file, into a new folder if need be.
+    /// Writes a file; creates its folder if necessary.
     pub(crate) fn write(&self, path: &str, text: &str) -> Result<(), Failure> {
         let file = self.root.join(path);
         file.parent()
@@ -106,9 +107,9 @@ impl Repo {
             .map_err(|error| Failure::Failed(format!("cannot write {path}: {error}")))
     }
 
-    /// Every `.rs` file of ours, in path order.
+    /// Reads every `.rs` file of the repository, sorted by path.
     ///
-    /// The disk is walked, not git's index: a file is checked before it is added.
+    /// Walks the disk and not git's index, so that new files are checked before they are added.
     pub(crate) fn rust_files(&self) -> Result<Vec<TextFile>, Failure> {
         let mut files = Vec::new();
         for root in SOURCE_ROOTS.iter().filter(|root| self.exists(root)) {
@@ -117,20 +118,20 @@ impl Repo {
         Ok(files)
     }
 
-    /// Every `.rs` file in a folder, in path order. The folder may also be outside of the repository.
+    /// Reads every `.rs` file below a folder, sorted by path. An absolute path outside the repository is allowed.
     pub(crate) fn rust_files_under(&self, folder: &str) -> Result<Vec<TextFile>, Failure> {
         self.files_under(folder, "rs")
     }
 
-    /// Likewise for another ending.
-    pub(crate) fn files_under(&self, folder: &str, ending: &str) -> Result<Vec<TextFile>, Failure> {
+    /// Reads every file with this extension below a folder, sorted by path. An empty folder means the root.
+    pub(crate) fn files_under(&self, folder: &str, extension: &str) -> Result<Vec<TextFile>, Failure> {
         let mut paths = Vec::new();
-        self.collect(folder, ending, &mut paths).map_err(|error| cannot_walk(folder, &error))?;
+        self.collect(folder, extension, &mut paths).map_err(|error| read_folder_failed(folder, &error))?;
         paths.sort();
         paths.into_iter().map(|path| self.read(&path).map(|text| TextFile { path, text })).collect()
     }
 
-    /// The names of the folders in a folder.
+    /// Returns the names of the folders directly in a folder.
     pub(crate) fn folders(&self, folder: &str) -> Result<BTreeSet<String>, Failure> {
         let list = || -> io::Result<BTreeSet<String>> {
             let mut names = BTreeSet::new();
@@ -142,18 +143,18 @@ impl Repo {
             }
             Ok(names)
         };
-        list().map_err(|error| cannot_walk(folder, &error))
+        list().map_err(|error| read_folder_failed(folder, &error))
     }
 
-    fn collect(&self, folder: &str, ending: &str, paths: &mut Vec<String>) -> io::Result<()> {
+    fn collect(&self, folder: &str, extension: &str, paths: &mut Vec<String>) -> io::Result<()> {
         for entry in fs::read_dir(self.root.join(folder))? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            let path = format!("{folder}/{name}");
+            let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
             let kind = entry.file_type()?;
             if kind.is_dir() && name != "target" && !name.starts_with('.') {
-                self.collect(&path, ending, paths)?;
-            } else if kind.is_file() && Path::new(&name).extension().is_some_and(|ext| ext == ending) {
+                self.collect(&path, extension, paths)?;
+            } else if kind.is_file() && Path::new(&name).extension().is_some_and(|ext| ext == extension) {
                 paths.push(path);
             }
         }
@@ -161,11 +162,11 @@ impl Repo {
     }
 }
 
-fn cannot_walk(folder: &str, error: &io::Error) -> Failure {
-    Failure::Failed(format!("cannot walk {folder}: {error}"))
+fn read_folder_failed(folder: &str, error: &io::Error) -> Failure {
+    Failure::Failed(format!("cannot read the folder {folder}: {error}"))
 }
 
-fn is_about_the_running_package(variable: &str) -> bool {
+fn describes_running_package(variable: &str) -> bool {
     ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"].iter().any(|prefix| variable.starts_with(prefix))
 }
 
@@ -174,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_its_own_sources_and_nothing_built() {
+    fn rust_files_contain_own_sources_and_no_build_output() {
         let files = Repo::locate().rust_files().unwrap_or_default();
         assert!(files.iter().any(|file| file.path == "xtask/src/repo.rs"));
         assert!(files.iter().all(|file| !file.path.contains("/target/")));
@@ -182,10 +183,10 @@ mod tests {
     }
 
     #[test]
-    fn only_package_variables_are_withheld_from_cargo() {
-        assert!(is_about_the_running_package("CARGO_PKG_NAME"));
-        assert!(is_about_the_running_package("CARGO_MANIFEST_DIR"));
-        assert!(!is_about_the_running_package("CARGO_HOME"));
-        assert!(!is_about_the_running_package("CARGO_TARGET_DIR"));
+    fn only_package_variables_are_removed_for_cargo() {
+        assert!(describes_running_package("CARGO_PKG_NAME"));
+        assert!(describes_running_package("CARGO_MANIFEST_DIR"));
+        assert!(!describes_running_package("CARGO_HOME"));
+        assert!(!describes_running_package("CARGO_TARGET_DIR"));
     }
 }

@@ -12,9 +12,9 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// The message, whatever the kind of failure.
-    pub(crate) fn why(self) -> String {
+    pub(crate) fn message(self) -> String {
         match self {
-            Self::Usage(why) | Self::Failed(why) => why,
+            Self::Usage(reason) | Self::Failed(reason) => reason,
         }
     }
 }

@@ -52,12 +52,12 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match run(&Repo::locate(), &args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Usage(why)) => {
-            eprintln!("error: {why}\n\n{USAGE}");
+        Err(Failure::Usage(reason)) => {
+            eprintln!("error: {reason}\n\n{USAGE}");
             ExitCode::from(2)
         }
-        Err(Failure::Failed(why)) => {
-            eprintln!("error: {why}");
+        Err(Failure::Failed(reason)) => {
+            eprintln!("error: {reason}");
             ExitCode::FAILURE
         }
     }
@@ -80,7 +80,7 @@ fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
         if let Scenario::ControlPlane { pods } = scenario
             && let Err(failure) = fill(&options, &programs, *pods, &folder.0)
         {
-            eprintln!("error: {}: {}", scenario.name(), failure.why());
+            eprintln!("error: {}: {}", scenario.name(), failure.message());
             failures += 1;
             continue;
         }
@@ -115,7 +115,7 @@ fn measure(
             match scenario.run(&Stage { data, program: &program, client, folder, control_plane: real }) {
                 Ok(figures) => figures.into_iter().for_each(|figure| rows.add(client, figure)),
                 Err(failure) => {
-                    eprintln!("error: {}: {}: {}", scenario.name(), client.name(), failure.why());
+                    eprintln!("error: {}: {}: {}", scenario.name(), client.name(), failure.message());
                     failures += 1;
                 }
             }
@@ -350,7 +350,7 @@ mod tests {
 
     fn parse(args: &[&str]) -> Result<Options, String> {
         let args: Vec<String> = args.iter().map(ToString::to_string).collect();
-        Options::parse(&args).map_err(Failure::why)
+        Options::parse(&args).map_err(Failure::message)
     }
 
     #[test]
@@ -365,9 +365,9 @@ mod tests {
 
     #[test]
     fn a_filter_that_fits_nothing_says_what_there_is() {
-        let Err(Failure::Usage(why)) = Plan::new(&parse(&["brew"]).unwrap()) else { panic!("it fits") };
-        assert!(why.contains("sync 50k") && why.contains("latency 5000"), "{why}");
-        assert!(!why.contains("real"), "there is no real server: {why}");
+        let Err(Failure::Usage(reason)) = Plan::new(&parse(&["brew"]).unwrap()) else { panic!("it fits") };
+        assert!(reason.contains("sync 50k") && reason.contains("latency 5000"), "{reason}");
+        assert!(!reason.contains("real"), "there is no real server: {reason}");
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl Program {
         let answer: Value = serde_json::from_str(&line)
             .map_err(|_| Failure::Failed(format!("the program answered `{}`", line.trim())))?;
         match answer["error"].as_str() {
-            Some(why) => Err(Failure::Failed(why.to_owned())),
+            Some(reason) => Err(Failure::Failed(reason.to_owned())),
             None => Ok(answer),
         }
     }

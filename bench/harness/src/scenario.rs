@@ -443,6 +443,6 @@ mod tests {
         let Err(failure) = check_timed(&json!({"n": 495}), 1000, Some(1.0)) else {
             panic!("half is not all")
         };
-        assert_eq!(failure.why(), "495 of 1000 changes that were told have a latency");
+        assert_eq!(failure.message(), "495 of 1000 changes that were told have a latency");
     }
 }

@@ -86,7 +86,7 @@ fn kind_step(kind: &Kind) -> Code {
 /// The versions in which any of these kinds exists.
 fn range_of(kinds: &[Kind], what: &str) -> Result<Range, String> {
     let versions: BTreeSet<u8> = kinds.iter().flat_map(|kind| kind.range.versions()).collect();
-    Range::of(&versions).map_err(|why| format!("the {what} {why}"))
+    Range::of(&versions).map_err(|reason| format!("the {what} {reason}"))
 }
 
 /// For documentation: nothing for what is everywhere.
@@ -240,7 +240,7 @@ k8s_openapi::k8s_if_ge_1_34! {
     fn a_version_that_comes_and_goes_is_an_error() {
         let (early, late) = (Range { first: 33, last: 34 }, Range { first: 36, last: 37 });
         let kinds = [kind("apps", "v1", "Cow", early), kind("apps", "v1", "Pod", late)];
-        let why = render(&kinds).unwrap_err();
-        assert!(why.starts_with("the API group `apps` comes and goes"), "{why}");
+        let reason = render(&kinds).unwrap_err();
+        assert!(reason.starts_with("the API group `apps` comes and goes"), "{reason}");
     }
 }

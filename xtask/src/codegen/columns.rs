@@ -70,7 +70,7 @@ fn tables(input: &str, types: &Types) -> Result<Tables, String> {
             }
             continue;
         }
-        let column = line_column(line, types).map_err(|why| format!("columns.txt: {line}: {why}"))?;
+        let column = line_column(line, types).map_err(|reason| format!("columns.txt: {line}: {reason}"))?;
         for kind in &kinds {
             tables.entry(kind.clone()).or_default().push(column.clone());
         }

@@ -67,14 +67,14 @@ fn download(repo: &Repo, module: &str, version: &str) -> Result<Option<String>, 
     let Some(output) = repo.go_output(&["mod", "download", "-json", &module])? else {
         return Ok(None);
     };
-    locate(&output).map(Some).map_err(|why| Failure::Failed(format!("{module}: {why}")))
+    locate(&output).map(Some).map_err(|reason| Failure::Failed(format!("{module}: {reason}")))
 }
 
 /// Every folder with a `.proto` file is a package.
 fn packages_in(repo: &Repo, module: &str) -> Result<Vec<Package>, Failure> {
     let mut packages = Vec::new();
     for file in repo.files_under(module, "proto")? {
-        let wrong = |why: String| Failure::Failed(format!("{}: {why}", file.path));
+        let wrong = |reason: String| Failure::Failed(format!("{}: {reason}", file.path));
         let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
         let own = |go: &TextFile| {
             let name = go.path.strip_prefix(folder).unwrap_or_default().trim_start_matches('/');

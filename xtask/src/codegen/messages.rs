@@ -113,7 +113,7 @@ impl<'a> Messages<'a> {
     pub(super) fn render(&self, version: &str) -> Result<String, String> {
         let mut rows = Vec::new();
         for (name, message) in self.all.iter().filter(|(name, _)| self.kept.contains(*name)) {
-            rows.push(self.row(name, message).map_err(|why| format!("{name}: {why}"))?);
+            rows.push(self.row(name, message).map_err(|reason| format!("{name}: {reason}"))?);
         }
         Ok(format!(
             "{GENERATED}\n\
@@ -141,7 +141,8 @@ impl<'a> Messages<'a> {
                 }),
             };
             let said = said.ok_or_else(|| format!("{} has no field in Go", field.name))?;
-            let part = self.part(*number, field, &said).map_err(|why| format!("{}: {why}", field.name))?;
+            let part =
+                self.part(*number, field, &said).map_err(|reason| format!("{}: {reason}", field.name))?;
             has_nulls |= part.1;
             parts.push(part.0);
         }

@@ -97,8 +97,8 @@ mod tests {
         for (kind, plural) in
             [("PodGroup", "teams"), ("PodGroup", "podteams"), ("PodGroup", "pod"), ("", "pods")]
         {
-            let why = kind_method(kind, plural).unwrap_err();
-            assert!(why.starts_with(&format!("cannot name the method for `{kind}`")), "{why}");
+            let reason = kind_method(kind, plural).unwrap_err();
+            assert!(reason.starts_with(&format!("cannot name the method for `{kind}`")), "{reason}");
         }
     }
 

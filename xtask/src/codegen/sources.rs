@@ -25,7 +25,8 @@ pub(super) fn read(repo: &Repo) -> Result<BTreeMap<u8, Vec<Resource>>, Failure> 
         "host-tuple",
     ])?;
     let sources = locate(&metadata).map_err(Failure::Failed)?;
-    check_versions(&repo.folders(&sources)?).map_err(|why| Failure::Failed(format!("{sources}: {why}")))?;
+    check_versions(&repo.folders(&sources)?)
+        .map_err(|reason| Failure::Failed(format!("{sources}: {reason}")))?;
     ALL.versions().map(|minor| Ok((minor, read_version(repo, &format!("{sources}/v1_{minor}"))?))).collect()
 }
 
@@ -57,7 +58,7 @@ fn check_versions(folders: &BTreeSet<String>) -> Result<(), String> {
 fn read_version(repo: &Repo, folder: &str) -> Result<Vec<Resource>, Failure> {
     let mut resources = Vec::new();
     for file in repo.rust_files_under(folder)? {
-        let wrong = |why: String| Failure::Failed(format!("{}: {why}", file.path));
+        let wrong = |reason: String| Failure::Failed(format!("{}: {reason}", file.path));
         let module = module(folder, &file.path).map_err(wrong)?;
         resources.extend(parse::parse(&module, &file.text).map_err(wrong)?);
     }

@@ -101,7 +101,7 @@ impl Types {
     pub(super) fn render(&self, version: &str) -> Result<String, String> {
         let mut rows = Vec::new();
         for (name, schema) in &self.schemas {
-            rows.push(self.row(name, schema).map_err(|why| format!("{name}: {why}"))?);
+            rows.push(self.row(name, schema).map_err(|reason| format!("{name}: {reason}"))?);
         }
         Ok(format!(
             "{GENERATED}\n\
@@ -121,7 +121,7 @@ impl Types {
         let mut fields = Vec::new();
         for (field, place) in schema["properties"].as_object().into_iter().flatten() {
             let row = self.field(field, place, required.contains(field.as_str()));
-            fields.push(row.map_err(|why| format!("{field}: {why}"))?);
+            fields.push(row.map_err(|reason| format!("{field}: {reason}"))?);
         }
         let mut parts = vec![("name", Expr::text(name)), ("fields", Expr::Slice(fields))];
         if schema["x-kubernetes-map-type"] == "atomic" {

@@ -41,7 +41,7 @@ pub(super) fn unite(found: &BTreeMap<u8, Vec<Resource>>) -> Result<Vec<Kind>, St
 }
 
 fn kind((resource, versions): (&Resource, BTreeSet<u8>)) -> Result<Kind, String> {
-    let range = Range::of(&versions).map_err(|why| format!("{} {why}", path(resource)))?;
+    let range = Range::of(&versions).map_err(|reason| format!("{} {reason}", path(resource)))?;
     let method = names::kind_method(&resource.kind, &resource.plural)?;
     Ok(Kind { resource: resource.clone(), range, method })
 }
@@ -121,17 +121,17 @@ mod tests {
     #[test]
     fn a_kind_is_one_thing_in_all_versions() {
         let moved = Resource { module: "api::core::v1".to_owned(), ..resource("", "Pod") };
-        let why = unite_with(&[(34, resource("", "Pod")), (35, moved)]).unwrap_err();
-        assert!(why.starts_with("core/v1/pods is not the same in all versions"), "{why}");
-        let why = unite_with(&[(34, resource("", "Pod")), (34, resource("", "Pod"))]).unwrap_err();
-        assert_eq!(why, "core/v1/pods is twice in Kubernetes 1.34");
-        let why = unite_with(&[(33, resource("", "Pod")), (35, resource("", "Pod"))]).unwrap_err();
-        assert!(why.starts_with("core/v1/pods comes and goes"), "{why}");
+        let reason = unite_with(&[(34, resource("", "Pod")), (35, moved)]).unwrap_err();
+        assert!(reason.starts_with("core/v1/pods is not the same in all versions"), "{reason}");
+        let reason = unite_with(&[(34, resource("", "Pod")), (34, resource("", "Pod"))]).unwrap_err();
+        assert_eq!(reason, "core/v1/pods is twice in Kubernetes 1.34");
+        let reason = unite_with(&[(33, resource("", "Pod")), (35, resource("", "Pod"))]).unwrap_err();
+        assert!(reason.starts_with("core/v1/pods comes and goes"), "{reason}");
     }
 
     #[test]
     fn groups_have_names_of_their_own() {
-        let why = unite_with(&[(33, resource("apps.example.com", "Pod"))]).unwrap_err();
-        assert_eq!(why, "the groups `apps` and `apps.example.com` would both be called `apps`");
+        let reason = unite_with(&[(33, resource("apps.example.com", "Pod"))]).unwrap_err();
+        assert_eq!(reason, "the groups `apps` and `apps.example.com` would both be called `apps`");
     }
 }

@@ -92,12 +92,12 @@ impl<'a> Control<'a> {
         let mut line = String::new();
         BufReader::new(&stream).read_line(&mut line)?;
         let outcome = match Order::read(&line) {
-            Some(order) => self.obey(order).map_err(Failure::why),
+            Some(order) => self.obey(order).map_err(Failure::message),
             None => Err(format!("no such order: {line:?}")),
         };
         match outcome {
             Ok(()) => writeln!(stream, "done"),
-            Err(why) => writeln!(stream, "failed: {why}"),
+            Err(reason) => writeln!(stream, "failed: {reason}"),
         }
     }
 

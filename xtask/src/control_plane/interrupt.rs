@@ -104,7 +104,7 @@ mod tests {
     }
 
     fn outcome<T>(result: Result<Option<T>, Failure>) -> Result<Option<T>, String> {
-        result.map_err(Failure::why)
+        result.map_err(Failure::message)
     }
 
     #[test]

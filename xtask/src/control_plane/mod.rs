@@ -44,7 +44,7 @@ pub(crate) fn build(repo: &Repo) -> Result<Option<String>, Failure> {
     let cache = build::cache_folder()?;
     match Programs::ready(repo, &Module::read(repo)?, &cache, &interrupt) {
         Ok(_) => Ok(None),
-        Err(Failure::Failed(why)) if module::is_network_error(&why) => Ok(Some(why)),
+        Err(Failure::Failed(reason)) if module::is_network_error(&reason) => Ok(Some(reason)),
         Err(failure) => Err(failure),
     }
 }
@@ -107,6 +107,6 @@ fn print(path: &Path) -> Result<(), Failure> {
     writeln!(io::stdout(), "{}", path.display()).map_err(|error| failed("cannot write to stdout", &error))
 }
 
-fn failed(what: &str, why: &dyn std::fmt::Display) -> Failure {
-    Failure::Failed(format!("{what}: {why}"))
+fn failed(what: &str, reason: &dyn std::fmt::Display) -> Failure {
+    Failure::Failed(format!("{what}: {reason}"))
 }

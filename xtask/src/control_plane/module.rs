@@ -35,7 +35,7 @@ impl Module {
             let text = repo.read(&format!("{FOLDER}/{name}"))?;
             sources.push((name, text));
         }
-        Self::of(&sources).map_err(|why| failed(&format!("{FOLDER}/go.mod"), &why))
+        Self::of(&sources).map_err(|reason| failed(&format!("{FOLDER}/go.mod"), &reason))
     }
 
     /// From the sources by name, `go.mod` first.

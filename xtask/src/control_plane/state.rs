@@ -168,8 +168,8 @@ impl StateFolder {
         write().map_err(|error| failed(&format!("cannot write {}", path.display()), &error))
     }
 
-    fn failed(&self, what: &str, why: &dyn std::fmt::Display) -> Failure {
-        failed(&format!("{what} {}", self.path.display()), why)
+    fn failed(&self, what: &str, reason: &dyn std::fmt::Display) -> Failure {
+        failed(&format!("{what} {}", self.path.display()), reason)
     }
 }
 
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_state_is_up_while_all_of_it_lives() {
-        let stale = |why: &str| Condition::Stale(why.to_owned());
+        let stale = |reason: &str| Condition::Stale(reason.to_owned());
         assert_eq!(state(true).condition(|_| true), Condition::Up);
         assert_eq!(state(false).condition(|_| true), stale("it was never ready"));
         assert_eq!(

@@ -100,7 +100,7 @@ pub(super) fn with_server(
     // What the suite found is more to the point than a server that does not end.
     match (outcome, down(folder)) {
         (Err(failure), Err(also)) => {
-            info(&format!("error: {}", also.why()));
+            info(&format!("error: {}", also.message()));
             Err(failure)
         }
         (outcome, ended) => outcome.and_then(|ran| ended.map(|()| ran)),

@@ -63,9 +63,9 @@ impl Scene {
     }
 
     fn up(&self, build: &str) -> Result<PathBuf, String> {
-        up::check_build(&self.folder, build).map_err(why)?;
+        up::check_build(&self.folder, build).map_err(message)?;
         let programs = Programs::at(&self.root, build);
-        up::up(&self.folder, &programs, &Interrupt::by(Arc::default())).map_err(why)
+        up::up(&self.folder, &programs, &Interrupt::by(Arc::default())).map_err(message)
     }
 
     /// Runs a shell script as the suite.
@@ -77,11 +77,11 @@ impl Scene {
     }
 
     fn state(&self) -> Option<State> {
-        self.folder.load().map_err(why).unwrap()
+        self.folder.load().map_err(message).unwrap()
     }
 
     fn down(&self) {
-        down(&self.folder).map_err(why).unwrap();
+        down(&self.folder).map_err(message).unwrap();
         assert_eq!(self.state(), None);
     }
 }
@@ -94,23 +94,23 @@ impl Drop for Scene {
     }
 }
 
-fn why(failure: Failure) -> String {
-    failure.why()
+fn message(failure: Failure) -> String {
+    failure.message()
 }
 
 /// A process of that kind that is alive, and ours to end.
 fn stranger(log: &Path) -> (Process, Child) {
     let mut command = Command::new("sleep");
     command.arg("60");
-    Process::start("sleep", command, log).map_err(why).unwrap()
+    Process::start("sleep", command, log).map_err(message).unwrap()
 }
 
 #[test]
 fn one_action_is_asked_for() {
     let parse = |args: &[&str]| match action(&args.iter().map(ToString::to_string).collect::<Vec<_>>()) {
         Ok(action) => format!("{action:?}"),
-        Err(Failure::Usage(why)) => why,
-        Err(failure) => panic!("ran and failed: {}", failure.why()),
+        Err(Failure::Usage(reason)) => reason,
+        Err(failure) => panic!("ran and failed: {}", failure.message()),
     };
     assert_eq!(parse(&["up"]), "Up");
     assert_eq!(parse(&["down"]), "Down");
@@ -131,8 +131,8 @@ fn a_server_for_a_test_ends_with_it() {
     let scene = Scene::new("test");
     assert!(scene.test(TOLD).is_ok());
     assert_eq!(scene.state(), None);
-    let Err(Failure::Ended(101, why)) = scene.test("exit 101") else { panic!("the exit code is lost") };
-    assert_eq!(why, "the suite gave exit status: 101");
+    let Err(Failure::Ended(101, reason)) = scene.test("exit 101") else { panic!("the exit code is lost") };
+    assert_eq!(reason, "the suite gave exit status: 101");
     assert_eq!(scene.state(), None);
 }
 
@@ -227,7 +227,7 @@ fn a_signal_ends_the_test_and_its_server() {
             }
             asked.store(true, Ordering::Relaxed);
         });
-        test::with_server(&scene.folder, &programs, &interrupt, vec![suite]).map_err(why)
+        test::with_server(&scene.folder, &programs, &interrupt, vec![suite]).map_err(message)
     });
     assert_eq!(outcome.unwrap_err(), "interrupted");
     assert_eq!(scene.state(), None);
@@ -236,7 +236,7 @@ fn a_signal_ends_the_test_and_its_server() {
 /// A renamed arm once would have been a suite with nothing to do, and green.
 #[test]
 fn nothing_of_a_wanted_name_is_no_pass() {
-    let check = |ran, filter: &str| test::check_ran(ran, &[filter.to_owned()]).map_err(why);
+    let check = |ran, filter: &str| test::check_ran(ran, &[filter.to_owned()]).map_err(message);
     assert_eq!(check(1, "watch"), Ok(()));
     assert_eq!(check(0, "wacth").unwrap_err(), "only 0 of 3 suites have something named wacth");
     assert_eq!(check(3, "real::"), Ok(()));
@@ -270,7 +270,7 @@ fn a_server_that_went_away_is_noticed() {
     let scene = Scene::new("gone");
     scene.up("one").unwrap();
     let before = scene.state().unwrap();
-    before.processes[1].stop().map_err(why).unwrap();
+    before.processes[1].stop().map_err(message).unwrap();
     scene.up("one").unwrap();
     let after = scene.state().unwrap();
     assert!(after.processes.iter().all(Process::is_alive));
@@ -280,14 +280,14 @@ fn a_server_that_went_away_is_noticed() {
 #[test]
 fn a_record_of_other_processes_ends_nobody() {
     let scene = Scene::new("reused");
-    scene.folder.create().map_err(why).unwrap();
+    scene.folder.create().map_err(message).unwrap();
     let (stranger, mut child) = stranger(&scene.folder.file("log"));
     let reused = Process { name: "etcd".to_owned(), started: "long ago".to_owned(), ..stranger.clone() };
     let state = State { build: "one".to_owned(), ready: true, processes: vec![reused] };
-    scene.folder.save(&state).map_err(why).unwrap();
+    scene.folder.save(&state).map_err(message).unwrap();
     scene.down();
     assert!(stranger.is_alive());
-    stranger.stop().map_err(why).unwrap();
+    stranger.stop().map_err(message).unwrap();
     child.wait().unwrap();
 }
 
@@ -295,12 +295,12 @@ fn a_record_of_other_processes_ends_nobody() {
 fn a_server_that_ends_takes_everything_with_it() {
     let scene = Scene::new("ends");
     scene.install("kube-apiserver", "#!/bin/sh\necho for a reason\nexit 3\n");
-    let why = scene.up("one").unwrap_err();
-    assert_eq!(why, "kube-apiserver ended before it was ready; it said last:\nfor a reason");
+    let reason = scene.up("one").unwrap_err();
+    assert_eq!(reason, "kube-apiserver ended before it was ready; it said last:\nfor a reason");
     assert_eq!(scene.state(), None);
     scene.install("etcd", "#!/bin/sh\necho for another\nexit 3\n");
-    let why = scene.up("one").unwrap_err();
-    assert_eq!(why, "etcd ended before it was ready; it said last:\nfor another");
+    let reason = scene.up("one").unwrap_err();
+    assert_eq!(reason, "etcd ended before it was ready; it said last:\nfor another");
     assert_eq!(scene.state(), None);
 }
 
@@ -331,7 +331,7 @@ fn a_signal_takes_everything_back() {
         }
         asked.store(true, Ordering::Relaxed);
     });
-    let outcome = up::up(&scene.folder, &programs, &interrupt).map_err(why);
+    let outcome = up::up(&scene.folder, &programs, &interrupt).map_err(message);
     signal.join().unwrap();
     assert_eq!(outcome.unwrap_err(), "interrupted");
     assert_eq!(scene.state(), None);

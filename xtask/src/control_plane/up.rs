@@ -58,8 +58,8 @@ pub(super) fn up(
     if let Some(state) = folder.load()? {
         match state.condition(Process::is_alive) {
             Condition::Up => return found_up(folder, programs),
-            Condition::Stale(why) => {
-                info(&format!("{} is stale: {why}; starting anew", folder.path().display()));
+            Condition::Stale(reason) => {
+                info(&format!("{} is stale: {reason}; starting anew", folder.path().display()));
                 folder.clear(&state)?;
             }
         }
@@ -70,7 +70,7 @@ pub(super) fn up(
         Ok(()) => Ok(folder.kubeconfig()),
         Err(failure) => {
             if let Err(also) = folder.clear(&start.state) {
-                info(&format!("error: {}", also.why()));
+                info(&format!("error: {}", also.message()));
             }
             Err(failure)
         }
@@ -350,9 +350,9 @@ mod tests {
     #[test]
     fn a_failure_shows_the_end_of_the_log() {
         let log: Vec<String> = (0..100).map(|line| format!("line {line}")).collect();
-        let Failure::Failed(why) = ended("etcd", &log.join("\n")) else { panic!("a usage error") };
-        assert!(why.starts_with("etcd ended before it was ready; it said last:\nline 85\n"), "{why}");
-        assert!(why.ends_with("\nline 99"));
+        let Failure::Failed(reason) = ended("etcd", &log.join("\n")) else { panic!("a usage error") };
+        assert!(reason.starts_with("etcd ended before it was ready; it said last:\nline 85\n"), "{reason}");
+        assert!(reason.ends_with("\nline 99"));
         assert_eq!(last_lines(""), "");
     }
 

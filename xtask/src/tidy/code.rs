@@ -1,10 +1,10 @@
-//! The code of a Rust file without what only looks like code: comments, strings and character literals.
+//! The code of a Rust file without comments, strings and character literals.
 //!
-//! Rules search this text, so a forbidden word in a comment or a message offends nobody and a brace in a string
-//! does not end a function. Lines keep their numbers; columns do not. This is not a parser: it knows just enough of
-//! Rust's lexical grammar to tell where a literal or a comment ends.
+//! Checks search this text, so that a path in a comment or a message is not a finding and a brace in a string does not
+//! end a function. Line numbers are preserved, columns are not. This is not a parser: it knows only as much of Rust's
+//! lexical grammar as is needed to find the end of a literal or a comment.
 
-/// `text` with every comment and literal turned into blanks, line by line.
+/// Replaces every comment and literal by spaces; line breaks stay.
 pub(super) fn code_only(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
@@ -22,19 +22,20 @@ pub(super) fn code_only(text: &str) -> String {
     code
 }
 
-/// Whether a character can stand inside an identifier (or a number, which is the same to us).
+/// Returns whether a character can be part of an identifier or a number.
 pub(super) fn is_word(c: char) -> bool {
     c == '_' || c.is_alphanumeric()
 }
 
-/// The whole word `rest` begins with, else one character. Taking words whole keeps the `r` of `for` from being
-/// read as the prefix of a raw string.
+/// Returns the length of the word at the start of `rest`, or of one character if there is none.
+///
+/// Whole words are consumed so that the `r` of `for` is not taken for the prefix of a raw string.
 fn word_len(rest: &str) -> usize {
     let word = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
     if word > 0 { word } else { rest.chars().next().map_or(0, char::len_utf8) }
 }
 
-/// The length of the comment or literal that `rest` begins with, if it does.
+/// Returns the length of the comment or literal at the start of `rest`, if there is one.
 fn opaque_len(rest: &str) -> Option<usize> {
     if rest.starts_with("//") {
         Some(rest.find('\n').unwrap_or(rest.len()))
@@ -49,7 +50,7 @@ fn opaque_len(rest: &str) -> Option<usize> {
     }
 }
 
-/// Block comments nest.
+/// Returns the length of a block comment, which may contain others.
 fn block_comment_len(rest: &str) -> usize {
     let (mut at, mut depth) = (0, 0_usize);
     while let Some(found) = rest[at..].find(['/', '*']) {
@@ -82,18 +83,18 @@ fn string_len(rest: &str) -> usize {
     rest.len()
 }
 
-/// `None` for a lifetime or a label, which begin alike.
+/// Returns the length of a character literal; `None` for a lifetime or a label, which also start with `'`.
 fn char_len(rest: &str) -> Option<usize> {
     let mut chars = rest.char_indices().skip(1);
     if chars.next()?.1 == '\\' {
-        // Whatever is escaped, it may be a quote, is not the end.
+        // The escaped character may be a quote, which is not the end.
         chars.next();
         return chars.find(|(_, c)| *c == '\'').map(|(at, _)| at + 1);
     }
     chars.next().filter(|(_, c)| *c == '\'').map(|(at, _)| at + 1)
 }
 
-/// `None` also for a raw identifier such as `r#type`.
+/// Returns the length of a raw string; `None` also for a raw identifier such as `r#type`.
 fn raw_string_len(rest: &str) -> Option<usize> {
     let after_prefix = ["r", "br", "cr"].iter().find_map(|prefix| {
         let tail = rest.strip_prefix(prefix)?;
@@ -111,40 +112,40 @@ fn raw_string_len(rest: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// What is left, with runs of blanks as one.
+    /// Compares the remaining code, with runs of whitespace collapsed.
     fn check(text: &str, expected: &str) {
         let code = code_only(text);
-        assert_eq!(code.lines().count(), text.lines().count(), "lines of {text:?}");
+        assert_eq!(code.lines().count(), text.lines().count(), "number of lines of {text:?}");
         assert_eq!(code.split_whitespace().collect::<Vec<_>>().join(" "), expected, "{text:?}");
     }
 
     #[test]
-    fn comments_go() {
+    fn comments_are_removed() {
         check("a // b {\nc", "a c");
         check("/// doc \"\na /* b /* c */ d\n */ e", "a e");
         check("a / b * c /**/ d", "a / b * c d");
         check("//", "");
-        check("a /* never closed", "a");
+        check("a /* not closed", "a");
     }
 
     #[test]
-    fn strings_go() {
+    fn strings_are_removed() {
         check(r#"a("}", "\"}", "\\") b"#, "a( , , ) b");
         check("a(b\"}\", c\"}\", \"two\nlines\")", "a(b , c , )");
-        check("a(\"// no comment\") b", "a( ) b");
-        check("a \"never closed", "a");
+        check("a(\"// not a comment\") b", "a( ) b");
+        check("a \"not closed", "a");
     }
 
     #[test]
-    fn raw_strings_go_and_raw_identifiers_stay() {
+    fn raw_strings_are_removed_and_raw_identifiers_stay() {
         check(r##"a(r"\", r#"}"}"#, br"{", cr#"{"#) b"##, "a( , , , ) b");
         check("let r#type = r#fn;", "let r#type = r#fn;");
         check("for br in hair {}", "for br in hair {}");
-        check("a r#\"never closed\"", "a");
+        check("a r#\"not closed\"", "a");
     }
 
     #[test]
-    fn characters_go_and_lifetimes_stay() {
+    fn characters_are_removed_and_lifetimes_stay() {
         check(r"a('{', '\'', '\\', '\u{7d}', b'}', 'é') b", "a( , , , , b , ) b");
         check(
             "fn a<'a>(b: &'a str, c: &'_ str) { 'd: loop {} }",
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn other_alphabets_pass_through() {
+    fn non_ascii_text_is_supported() {
         check("let größe = \"Ω { Ω\"; // Ω", "let größe = ;");
     }
 }

@@ -1,18 +1,19 @@
-//! Cycles between the files of a crate, and between its modules: groups in which each uses each, by whatever way.
+//! Dependency cycles between the files of a crate, and between its modules: groups whose members depend on each other,
+//! directly or indirectly.
 //!
-//! Between files, two kinds of arrows are not counted: from `a/mod.rs` to the files below it, which it puts together, and back to it. Otherwise
-//! almost every folder would be a cycle. `lib.rs` and `main.rs` are left out for the same reason. A path leads to the file whose module it names;
-//! names that this file only hands on are not followed.
+//! Between files, dependencies of `a/mod.rs` on the files below it and back are ignored, because otherwise almost every
+//! folder would be a cycle. `lib.rs` and `main.rs` are ignored for the same reason. A path counts as a dependency on the
+//! file whose module it names; re-exports in that file are not followed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 
 use super::modules::File;
 
-/// Who uses whom.
+/// The dependencies of each file or module.
 type Graph<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
-/// The cycles of some crates, as text.
+/// A report of the cycles of several crates.
 #[derive(Default)]
 pub(super) struct Report {
     text: String,
@@ -21,19 +22,19 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Adds the cycles of a program or library whose files are below `folder`.
+    /// Adds the cycles of a program or library with its files below `folder`.
     pub(super) fn add(&mut self, name: &str, folder: &str, files: &[File]) {
-        self.files += self.put(&format!("{name}, files"), &between_files(folder, files));
-        self.modules += self.put(&format!("{name}, modules"), &between_modules(files));
+        self.files += self.add_cycles(&format!("{name}, files"), &between_files(folder, files));
+        self.modules += self.add_cycles(&format!("{name}, modules"), &between_modules(files));
     }
 
-    /// The cycles, and a last line with how many there are.
+    /// Returns the cycles as text; the last line contains their number.
     pub(super) fn finish(self) -> String {
         let Self { text, files, modules } = self;
         format!("{text}cycles: {files} between files, {modules} between modules\n")
     }
 
-    fn put(&mut self, title: &str, graph: &Graph<'_>) -> usize {
+    fn add_cycles(&mut self, title: &str, graph: &Graph<'_>) -> usize {
         let cycles = cycles(graph);
         if !cycles.is_empty() {
             // Writing to a String cannot fail.
@@ -54,12 +55,13 @@ fn between_files<'a>(folder: &str, files: &'a [File]) -> Graph<'a> {
     let mut graph = Graph::new();
     for file in files.iter().filter(|file| !file.module.is_empty()) {
         let edges = graph.entry(short(file)).or_default();
-        for arrow in &file.arrows {
-            let named = (1..=arrow.to.len()).rev().find_map(|length| by_module.get(&arrow.to[..length]));
-            let apart = |other: &&&File| {
+        for dependency in &file.dependencies {
+            let named =
+                (1..=dependency.to.len()).rev().find_map(|length| by_module.get(&dependency.to[..length]));
+            let is_unrelated = |other: &&&File| {
                 !other.module.starts_with(&file.module) && !file.module.starts_with(&other.module)
             };
-            edges.extend(named.filter(apart).map(|other| short(other)));
+            edges.extend(named.filter(is_unrelated).map(|other| short(other)));
         }
     }
     graph
@@ -69,21 +71,22 @@ fn between_modules(files: &[File]) -> Graph<'_> {
     let modules: BTreeSet<&str> = files.iter().filter_map(File::top).collect();
     let mut graph = Graph::new();
     for (file, from) in files.iter().filter_map(|file| Some((file, file.top()?))) {
-        let named = file.arrows.iter().filter_map(|arrow| arrow.to.first()).map(String::as_str);
+        let named =
+            file.dependencies.iter().filter_map(|dependency| dependency.to.first()).map(String::as_str);
         graph.entry(from).or_default().extend(named.filter(|to| *to != from && modules.contains(to)));
     }
     graph
 }
 
-/// The groups of two and more, in the order of their first members.
+/// Returns the groups of two or more members, sorted by their first members.
 fn cycles<'a>(graph: &Graph<'a>) -> Vec<BTreeSet<&'a str>> {
-    let reach: Graph<'a> = graph.keys().map(|from| (*from, reachable(graph, from))).collect();
+    let reachable_from: Graph<'a> = graph.keys().map(|from| (*from, reachable(graph, from))).collect();
     let mut cycles = Vec::new();
     let mut seen = BTreeSet::new();
-    for (from, to) in &reach {
+    for (from, to) in &reachable_from {
         if to.contains(from) && !seen.contains(from) {
             let cycle: BTreeSet<&str> =
-                to.iter().copied().filter(|other| reach[other].contains(from)).collect();
+                to.iter().copied().filter(|other| reachable_from[other].contains(from)).collect();
             seen.extend(cycle.iter().copied());
             cycles.push(cycle);
         }
@@ -101,27 +104,27 @@ fn reachable<'a>(graph: &Graph<'a>, from: &str) -> BTreeSet<&'a str> {
     found
 }
 
-/// A shortest way from a member of a cycle back to it, both ends included.
+/// Returns a shortest path from a member of a cycle back to it, including both ends.
 fn round_trip<'a>(graph: &Graph<'a>, start: &'a str) -> Vec<&'a str> {
-    let mut came_from = BTreeMap::new();
+    let mut previous = BTreeMap::new();
     let mut next = VecDeque::from([start]);
     while let Some(at) = next.pop_front() {
         for to in graph.get(at).into_iter().flatten() {
-            if let std::collections::btree_map::Entry::Vacant(entry) = came_from.entry(*to) {
+            if let std::collections::btree_map::Entry::Vacant(entry) = previous.entry(*to) {
                 entry.insert(at);
                 next.push_back(to);
             }
         }
     }
-    let mut way = vec![start];
-    while let Some(before) = came_from.get(way[way.len() - 1]) {
-        way.push(before);
+    let mut path = vec![start];
+    while let Some(before) = previous.get(path[path.len() - 1]) {
+        path.push(before);
         if *before == start {
             break;
         }
     }
-    way.reverse();
-    way
+    path.reverse();
+    path
 }
 
 #[cfg(test)]
@@ -139,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn cycles_have_members_a_way_and_a_count() {
+    fn cycles_are_printed_with_members_path_and_count() {
         let sources = [
             ("b/mod.rs", ""),
             ("b/one.rs", "use super::two::A;\n"),
@@ -160,7 +163,7 @@ cycles: 1 between files, 1 between modules
     }
 
     #[test]
-    fn a_folder_and_its_parts_are_no_cycle() {
+    fn folder_and_its_files_are_no_cycle() {
         let sources = [("b/mod.rs", "use self::c::D;\nuse crate::b::c::E;\n"), ("b/c.rs", "use super::F;\n")];
         assert_eq!(report(&sources), "cycles: 0 between files, 0 between modules\n");
         let sources = [("lib.rs", "use crate::b::C;\n"), ("b.rs", "use crate::D;\n")];

@@ -1,8 +1,8 @@
-//! Which crate may depend on which: on our own crates as `layers.txt` has it, on others by what the core must not know, and what must not be
-//! built at all.
+//! The allowed dependencies of crates: on crates of the workspace according to `layers.txt`, on external crates according
+//! to the lists in this file, including crates that must not be built at all.
 //!
-//! A new dependency between our crates is an architectural decision, so it is made in `layers.txt`, in sight, and not in passing in some
-//! `Cargo.toml`.
+//! A new dependency between crates of the workspace is an architectural decision, so it must be declared in `layers.txt`
+//! and not only in a `Cargo.toml`.
 
 use std::collections::BTreeSet;
 
@@ -11,17 +11,18 @@ use serde_json::Value;
 use super::layers::{FILE, Rows};
 use super::{Crate, Problem};
 
-/// Crates that do no I/O, and what they may not depend on, not even in their tests.
+/// Crates without I/O.
 const PURE: &[&str] = &["informer-core", "informer-objects"];
+/// Crates that [`PURE`] crates must not depend on, not even in their tests.
 const NOT_IN_PURE: &[&str] = &["futures", "http", "hyper", "kube", "kube-client", "rand", "tokio"];
 
-/// The one crate that may use kube's `runtime`: whoever adds ours has an informer, and not two of them.
+/// The only crate that may use kube's `runtime`: users of informer must not get a second implementation with it.
 const WITH_KUBE_RUNTIME: &str = "peer-kube-rs";
 
-/// Crates that may not be in the build, by whichever way.
+/// Crates that must not be in the build, not even as indirect dependencies.
 const NOT_IN_BUILD: &[&str] = &["aws-lc-rs", "aws-lc-sys", "native-tls", "openssl", "openssl-sys"];
 
-/// A dependency as `cargo metadata` tells it.
+/// A dependency in the output of `cargo metadata`.
 struct Edge<'a> {
     from: &'a str,
     to: &'a str,
@@ -29,32 +30,37 @@ struct Edge<'a> {
     features: Vec<&'a str>,
 }
 
-/// Our crates, from the output of `cargo metadata --no-deps`.
+/// Returns the crates of the workspace, from the output of `cargo metadata --no-deps`.
 pub(super) fn crates(metadata: &str) -> Vec<Crate> {
     let metadata: Value = serde_json::from_str(metadata).unwrap_or_default();
     let root = metadata["workspace_root"].as_str().unwrap_or_default();
-    let one = |package: &Value| {
+    let to_crate = |package: &Value| {
         let manifest = package["manifest_path"].as_str()?.strip_prefix(root)?.trim_start_matches('/');
         let folder = manifest.strip_suffix("/Cargo.toml")?.to_owned();
         Some(Crate { name: package["name"].as_str()?.to_owned(), folder })
     };
-    list(&metadata, "packages").iter().filter_map(one).collect()
+    list(&metadata, "packages").iter().filter_map(to_crate).collect()
 }
 
-/// Checks the output of `cargo metadata --no-deps`.
+/// Checks all dependencies in the output of `cargo metadata --no-deps`.
 pub(super) fn check_edges(metadata: &str, rows: &Rows) -> Vec<Problem> {
     let metadata: Value = match serde_json::from_str(metadata) {
         Ok(metadata) => metadata,
-        Err(error) => return vec![Problem::new("cargo metadata", format!("not readable: {error}"))],
+        Err(error) => {
+            return vec![Problem::new("cargo metadata", format!("cannot parse the output: {error}"))];
+        }
     };
     let members: BTreeSet<&str> =
         list(&metadata, "packages").iter().filter_map(|package| package["name"].as_str()).collect();
     let mut problems = Vec::new();
     for name in members.iter().filter(|name| !rows.contains_key(**name)) {
-        problems.push(Problem::new(*name, format!("has no row in {FILE}: which of our crates may it use?")));
+        problems.push(Problem::new(
+            *name,
+            format!("has no row in {FILE} (add one with the crates that it may use)"),
+        ));
     }
     for name in rows.keys().filter(|name| !members.contains(name.as_str())) {
-        problems.push(Problem::new(FILE, format!("there is no crate `{name}`")));
+        problems.push(Problem::new(FILE, format!("no such crate: `{name}`")));
     }
     problems.extend(edges(&metadata).into_iter().filter_map(|edge| {
         if members.contains(edge.to) {
@@ -90,7 +96,7 @@ fn check_row(edge: &Edge<'_>, rows: &Rows) -> Option<Problem> {
     let row = rows.get(*from)?;
     let has = |names: &[String]| names.iter().any(|name| name == to);
     let allowed = has(&row.uses) || (*kind == "dev" && has(&row.tests_use));
-    let what = || format!("must not depend on `{to}` ({kind}): its row in {FILE} does not have it");
+    let what = || format!("must not depend on `{to}` ({kind}): not in its row of {FILE}");
     (!allowed).then(|| Problem::new(*from, what()))
 }
 
@@ -98,18 +104,19 @@ fn check_purity(edge: &Edge<'_>) -> Option<Problem> {
     let Edge { from, to, kind, .. } = edge;
     (PURE.contains(from) && NOT_IN_PURE.contains(to)).then(|| {
         let what = format!(
-            "must not depend on `{to}` ({kind}): it does no I/O; what needs it belongs in the crate above"
+            "must not depend on `{to}` ({kind}): the crate has no I/O (move the code to the crate above)"
         );
         Problem::new(*from, what)
     })
 }
 
-/// A feature that one crate turns on is on for all that are built with it, so the compiler does not notice who uses it.
+/// Checks that no other crate enables kube's `runtime`. The compiler cannot: a feature that one crate enables is enabled
+/// for all crates of the build.
 fn check_kube_runtime(edge: &Edge<'_>) -> Option<Problem> {
     let Edge { from, to, kind, features } = edge;
-    let on = *to == "kube" && features.iter().any(|feature| feature.ends_with("runtime"));
-    (on && *from != WITH_KUBE_RUNTIME).then(|| {
-        let what = format!("must not turn on `runtime` of `{to}` ({kind}): only `{WITH_KUBE_RUNTIME}` may");
+    let is_enabled = *to == "kube" && features.iter().any(|feature| feature.ends_with("runtime"));
+    (is_enabled && *from != WITH_KUBE_RUNTIME).then(|| {
+        let what = format!("must not enable `runtime` of `{to}` ({kind}): only `{WITH_KUBE_RUNTIME}` may");
         Problem::new(*from, what)
     })
 }
@@ -122,8 +129,8 @@ pub(super) fn check_lock(lock: &str) -> Vec<Problem> {
     found
         .map(|name| {
             let what = format!(
-                "`{name}` is in the build: two TLS providers panic at run time, so rustls with ring only; \
-                 `cargo tree -i {name} --target all` shows who brings it"
+                "`{name}` is in the build: two TLS providers panic at run time, so only rustls with ring is allowed \
+                 (`cargo tree -i {name} --target all` shows which crate depends on it)"
             );
             Problem::new("Cargo.lock", what)
         })
@@ -135,7 +142,7 @@ mod tests {
     use super::super::layers::parse;
     use super::*;
 
-    /// Metadata from lines `from: to to(dev) …`.
+    /// Builds metadata from lines `from: to to(dev) …`.
     fn metadata(lines: &str) -> String {
         let packages: Vec<String> = lines
             .lines()
@@ -175,7 +182,7 @@ server: a
     }
 
     #[test]
-    fn what_rows_allow_passes() {
+    fn allowed_dependencies_pass() {
         check(
             "a:
              core: a serde proptest(dev)
@@ -186,34 +193,34 @@ server: a
     }
 
     #[test]
-    fn a_new_edge_is_named_by_both_ends() {
+    fn undeclared_dependency_fails() {
         check("core:\nserver: core", &["server: must not depend on `core` (normal)"]);
         check("core: main(dev)\nmain:", &["core: must not depend on `main` (dev)"]);
     }
 
     #[test]
-    fn what_tests_may_use_the_library_may_not() {
+    fn test_dependency_of_library_fails() {
         check("main: server\nserver:", &["main: must not depend on `server` (normal)"]);
         check("main: server(build)\nserver:", &["main: must not depend on `server` (build)"]);
     }
 
     #[test]
-    fn every_crate_has_a_row_and_every_row_a_crate() {
+    fn crates_and_rows_must_match() {
         check("attic: main\nmain:", &["attic: has no row in layers.txt"]);
         let problems = check_edges(&metadata("a:"), &parse(ROWS).0);
         assert_eq!(problems.len(), 3, "{problems:?}");
-        assert_eq!(problems[0].to_string(), "layers.txt: there is no crate `core`");
+        assert_eq!(problems[0].to_string(), "layers.txt: no such crate: `core`");
     }
 
     #[test]
-    fn crates_have_folders() {
+    fn crates_are_read_with_their_folders() {
         let packages = r#"[{"name":"a","manifest_path":"/root/crates/a/Cargo.toml"}]"#;
         let found = crates(&format!(r#"{{"workspace_root":"/root","packages":{packages}}}"#));
         assert_eq!(found, [Crate { name: "a".to_owned(), folder: "crates/a".to_owned() }]);
     }
 
     #[test]
-    fn the_core_knows_no_runtime() {
+    fn runtime_dependency_of_core_fails() {
         let problems =
             check_edges(&metadata("informer-core: tokio(dev) kube serde"), &parse("informer-core:").0);
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
@@ -223,30 +230,30 @@ server: a
     }
 
     #[test]
-    fn kube_runtime_is_for_the_peer_alone() {
+    fn kube_runtime_outside_the_peer_fails() {
         let kube = r#""dependencies":[{"name":"kube","kind":"dev","features":["client","runtime"]}]"#;
         let packages =
             format!(r#"{{"packages":[{{"name":"peer-kube-rs",{kube}}},{{"name":"informer",{kube}}}]}}"#);
         let problems = check_edges(&packages, &parse("peer-kube-rs:\ninformer:").0);
         assert_eq!(problems.len(), 1, "{problems:?}");
-        assert!(problems[0].to_string().starts_with("informer: must not turn on `runtime` of `kube` (dev)"));
+        assert!(problems[0].to_string().starts_with("informer: must not enable `runtime` of `kube` (dev)"));
     }
 
     #[test]
-    fn metadata_that_cannot_be_read_is_not_a_pass() {
+    fn unreadable_metadata_fails() {
         assert_eq!(check_edges("{", &Rows::new()).len(), 1);
     }
 
     #[test]
-    fn a_second_tls_provider_is_found_in_the_lock() {
+    fn second_tls_provider_in_lock_fails() {
         let lock = "[[package]]\nname = \"ring\"\n\n[[package]]\nname = \"aws-lc-rs\"\n";
         let problems = check_lock(lock);
         assert_eq!(problems.len(), 1);
-        assert!(problems[0].what.starts_with("`aws-lc-rs` is in the build"));
+        assert!(problems[0].message.starts_with("`aws-lc-rs` is in the build"));
     }
 
     #[test]
-    fn ring_and_lookalikes_pass() {
+    fn ring_and_similar_names_pass() {
         assert_eq!(check_lock("[[package]]\nname = \"ring\"\n\n[[package]]\nname = \"openssl-probe\"\n"), []);
     }
 }

@@ -1,42 +1,42 @@
-//! What the rules look for in code: paths by name, imports one by one, and where an item ends.
+//! Searches in code: paths by name, expanded imports, and the end of an item.
 //!
-//! Works on the text [`super::code::code_only`] leaves; it knows tokens, not meaning, so a renamed import
-//! (`use std::fs as disk`) is seen where it is imported and not where it is used.
+//! Works on the output of [`super::code::code_only`]. It knows tokens and not their meaning: a renamed import
+//! (`use std::fs as disk`) is found where it is imported and not where it is used.
 
 use super::code::is_word;
 
-/// Whether `path` is named in `code`, as whole words: `rand::` is not in `operand::`.
+/// Returns whether `code` contains `path` as whole words: `operand::` does not contain `rand::`.
 pub(super) fn names(code: &str, path: &str) -> bool {
     words(code, path).next().is_some()
 }
 
-/// `code` with each braced import written out, on the line it begins: `use a::{b, c};` as `use a::b; use a::c;`.
+/// Expands each braced import on its first line: `use a::{b, c};` becomes `use a::b; use a::c;`.
 ///
-/// Without this, `use std::{fs, io}` would hide `std::fs` from a search.
-pub(super) fn spell_out_imports(code: &str) -> String {
-    let mut spelt = String::with_capacity(code.len());
+/// Without this, a search would not find `std::fs` in `use std::{fs, io}`.
+pub(super) fn expand_imports(code: &str) -> String {
+    let mut expanded = String::with_capacity(code.len());
     let mut done = 0;
     for at in words(code, "use") {
         let tree = &code[at + "use".len()..];
-        // Not `use<'a>`, the bound.
+        // `use<'a>` is a bound.
         if at < done || !tree.starts_with(char::is_whitespace) {
             continue;
         }
         let Some(tree) = tree.split(';').next().filter(|tree| tree.contains('{')) else { continue };
-        spelt.push_str(&code[done..at]);
+        expanded.push_str(&code[done..at]);
         for path in leaves("", tree) {
-            spelt.push_str("use ");
-            spelt.push_str(&path);
-            spelt.push_str("; ");
+            expanded.push_str("use ");
+            expanded.push_str(&path);
+            expanded.push_str("; ");
         }
-        spelt.extend(tree.matches('\n'));
+        expanded.extend(tree.matches('\n'));
         done = (at + "use".len() + tree.len() + 1).min(code.len());
     }
-    spelt.push_str(&code[done..]);
-    spelt
+    expanded.push_str(&code[done..]);
+    expanded
 }
 
-/// The paths of an import tree, each with `prefix` before it.
+/// Returns the paths of an import tree, each prefixed with `prefix`.
 fn leaves(prefix: &str, tree: &str) -> Vec<String> {
     let tree = tree.trim();
     let Some((stem, branches)) = tree.split_once('{') else {
@@ -56,24 +56,24 @@ fn leaves(prefix: &str, tree: &str) -> Vec<String> {
     branches.split(at_top_comma).flat_map(|branch| leaves(&prefix, branch)).collect()
 }
 
-/// Where `word` stands in `code` without running into a longer word on either side.
+/// Returns the offsets of `word` in `code` where it is not part of a longer word.
 pub(super) fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
-    let touches =
+    let is_joined =
         |outer: Option<char>, inner: Option<char>| outer.is_some_and(is_word) && inner.is_some_and(is_word);
     code.match_indices(word).map(|(at, _)| at).filter(move |at| {
         let before = code[..*at].chars().next_back();
         let after = code[at + word.len()..].chars().next();
-        !touches(before, word.chars().next()) && !touches(after, word.chars().next_back())
+        !is_joined(before, word.chars().next()) && !is_joined(after, word.chars().next_back())
     })
 }
 
-/// Words that begin an item, after its attributes and visibility.
+/// Keywords at the start of an item, after its attributes and visibility.
 const ITEMS: &[&str] = &[
     "async", "const", "enum", "extern", "fn", "impl", "mod", "static", "struct", "trait", "type", "unsafe",
     "use",
 ];
 
-/// Where the item ends that `code` begins with, its last brace or semicolon included; `None` if it begins with something else.
+/// Returns the end of the item at the start of `code`, including its last brace or semicolon; `None` if there is no item.
 pub(super) fn item_end(code: &str) -> Option<usize> {
     let mut rest = code.trim_start();
     while let Some(attribute) = rest.strip_prefix("#[") {
@@ -92,7 +92,7 @@ pub(super) fn item_end(code: &str) -> Option<usize> {
     body_end(rest).map(|end| start + end + 1)
 }
 
-/// Where the first semicolon stands that is in no bracket, or the first brace that leaves nothing open.
+/// Returns the offset of the first semicolon outside all brackets, or of the brace that closes the last open bracket.
 fn body_end(code: &str) -> Option<usize> {
     let (mut braces, mut brackets) = (0, 0);
     for (at, c) in code.char_indices() {
@@ -106,7 +106,7 @@ fn body_end(code: &str) -> Option<usize> {
                     return Some(at);
                 }
             }
-            // `[u8; 4]` in a signature is no end.
+            // The semicolon of `[u8; 4]` in a signature is not the end.
             ';' if braces == 0 && brackets == 0 => return Some(at),
             _ => {}
         }
@@ -121,13 +121,13 @@ fn body_end(code: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// What is left behind the first item.
+    /// Compares the text after the first item.
     fn check_item(code: &str, rest: Option<&str>) {
         assert_eq!(item_end(code).map(|end| &code[end..]), rest, "{code:?}");
     }
 
     #[test]
-    fn items_end_with_a_brace_or_a_semicolon() {
+    fn items_end_with_brace_or_semicolon() {
         check_item("mod a;\nb", Some("\nb"));
         check_item("\npub(crate) mod a { fn b() {} } c", Some(" c"));
         check_item("#[a(b)]\npub use c::{d, e};", Some(";"));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_item_has_no_end() {
+    fn other_code_has_no_item_end() {
         check_item("field: Type,\n}", None);
         check_item("a();", None);
         check_item("mod a {", None);
@@ -152,17 +152,17 @@ mod tests {
     }
 
     #[test]
-    fn braced_imports_are_spelt_out_in_place() {
-        let spelt = spell_out_imports("use a::{b, c::{d, e as f},};\nlet g;");
-        assert_eq!(spelt, "use a::b; use a::c::d; use a::c::e as f; \nlet g;");
-        assert_eq!(spell_out_imports("use a::{\n    b,\n};\nc"), "use a::b; \n\n\nc");
-        assert_eq!(spell_out_imports("pub(crate) use {a::b, c};"), "pub(crate) use a::b; use c; ");
+    fn braced_imports_are_expanded_in_place() {
+        let expanded = expand_imports("use a::{b, c::{d, e as f},};\nlet g;");
+        assert_eq!(expanded, "use a::b; use a::c::d; use a::c::e as f; \nlet g;");
+        assert_eq!(expand_imports("use a::{\n    b,\n};\nc"), "use a::b; \n\n\nc");
+        assert_eq!(expand_imports("pub(crate) use {a::b, c};"), "pub(crate) use a::b; use c; ");
     }
 
     #[test]
-    fn other_code_is_left_alone() {
+    fn other_code_is_unchanged() {
         for code in ["use a::b;", "fn a() -> impl B + use<'_> { c }", "let used = { 1 };"] {
-            assert_eq!(spell_out_imports(code), code);
+            assert_eq!(expand_imports(code), code);
         }
     }
 }

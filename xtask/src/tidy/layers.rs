@@ -1,31 +1,32 @@
-//! `layers.txt`: which of our crates a crate may use, and the layers of its modules. The file is read here, and checked against the modules.
+//! `layers.txt`: the allowed dependencies of each crate on other crates of the workspace, and the layers of its modules.
+//! This file parses it and compares the layers with the modules.
 //!
-//! A module uses modules on lower layers, never one on its own layer or above. `lib.rs` and `main.rs` are in no layer. Cycles inside one
-//! module are not checked here; `cargo xtask tidy --cycles` prints them.
+//! A module may use modules on lower layers only. `lib.rs` and `main.rs` are in no layer. Cycles inside one module are
+//! not checked here; `cargo xtask tidy --cycles` prints them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Problem;
 use super::modules::File;
 
-/// Where the rows are kept.
+/// The file with the rows.
 pub(super) const FILE: &str = "layers.txt";
 
-/// What `layers.txt` has on one crate.
+/// The entry of one crate in `layers.txt`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Row {
-    /// Our crates that it may use, in the library and in build scripts.
+    /// Crates of the workspace that its library and build scripts may use.
     pub(super) uses: Vec<String>,
-    /// Our crates that its tests and benchmarks may use besides.
+    /// Crates of the workspace that only its tests and benchmarks may use.
     pub(super) tests_use: Vec<String>,
-    /// Its modules layer by layer, the lowest first. None: not checked.
+    /// Its modules by layer, the lowest layer first. If empty, modules are not checked.
     pub(super) layers: Vec<Vec<String>>,
 }
 
-/// Rows by the names of crates.
+/// Rows by crate name.
 pub(super) type Rows = BTreeMap<String, Row>;
 
-/// Reads the file; with the problems of lines that are not read.
+/// Parses the file; returns the rows, and a problem for each invalid line.
 pub(super) fn parse(text: &str) -> (Rows, Vec<Problem>) {
     let mut rows = Rows::new();
     let mut problems = Vec::new();
@@ -38,7 +39,7 @@ pub(super) fn parse(text: &str) -> (Rows, Vec<Problem>) {
         if line.starts_with(' ') {
             match current.as_ref().and_then(|name| rows.get_mut(name)) {
                 Some(row) => row.layers.push(names(line)),
-                None => problems.push(Problem::at(FILE, number, "a layer that belongs to no crate")),
+                None => problems.push(Problem::at(FILE, number, "a layer outside of a crate")),
             }
             continue;
         }
@@ -46,7 +47,7 @@ pub(super) fn parse(text: &str) -> (Rows, Vec<Problem>) {
             problems.push(Problem::at(
                 FILE,
                 number,
-                "not `crate: what it uses; tests: what its tests use besides`",
+                "invalid row (expected `crate: dependencies; tests: more dependencies`)",
             ));
             continue;
         };
@@ -64,7 +65,7 @@ fn names(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Compares the layers of a crate with its files. A crate without layers has no problems.
+/// Compares the layers of a crate with its files. A crate without layers is not checked.
 pub(super) fn check(name: &str, row: &Row, files: &[File]) -> Vec<Problem> {
     if row.layers.is_empty() {
         return Vec::new();
@@ -76,14 +77,14 @@ pub(super) fn check(name: &str, row: &Row, files: &[File]) -> Vec<Problem> {
         (1..).zip(&row.layers).flat_map(|(layer, row)| row.iter().map(move |module| (layer, module)))
     {
         if layer_of.insert(module, layer).is_some() {
-            problems.push(Problem::new(FILE, format!("module `{module}` of {name} is in two rows")));
+            problems.push(Problem::new(FILE, format!("module `{module}` of {name} is in two layers")));
         } else if !modules.contains(module.as_str()) {
             problems.push(Problem::new(FILE, format!("{name} has no module `{module}`")));
         }
     }
     for module in modules.iter().filter(|module| !layer_of.contains_key(**module)) {
         problems
-            .push(Problem::new(FILE, format!("module `{module}` of {name} is in no row: choose its layer")));
+            .push(Problem::new(FILE, format!("module `{module}` of {name} has no layer (add it to one)")));
     }
     problems.extend(files.iter().flat_map(|file| check_file(file, &modules, &layer_of)));
     problems
@@ -92,25 +93,25 @@ pub(super) fn check(name: &str, row: &Row, files: &[File]) -> Vec<Problem> {
 fn check_file(file: &File, modules: &BTreeSet<&str>, layer_of: &BTreeMap<&str, usize>) -> Vec<Problem> {
     let Some(from) = file.top() else { return Vec::new() };
     let mut problems = Vec::new();
-    for arrow in &file.arrows {
-        let Some(to) = arrow.to.first().map(String::as_str) else { continue };
+    for dependency in &file.dependencies {
+        let Some(to) = dependency.to.first().map(String::as_str) else { continue };
         let what = if !modules.contains(to) {
-            format!("`crate::{to}`: name its module, so that the dependency is visible")
+            format!("`crate::{to}`: use the path of its module, so that the dependency is visible")
         } else if to == from {
             continue;
         } else {
             match (layer_of.get(from), layer_of.get(to)) {
                 (Some(own), Some(other)) if other == own => {
-                    format!("`{from}` uses `{to}`, which is on its own layer {own}")
+                    format!("`{from}` uses `{to}`, which is on the same layer {own}")
                 }
                 (Some(own), Some(other)) if other > own => {
-                    format!("`{from}` on layer {own} uses `{to}` on layer {other} above it")
+                    format!("`{from}` on layer {own} uses `{to}` on the higher layer {other}")
                 }
-                // Lower, or reported as a module in no row.
+                // A lower layer, or a module without a layer, which is reported above.
                 _ => continue,
             }
         };
-        problems.push(Problem::at(&file.path, arrow.line, what));
+        problems.push(Problem::at(&file.path, dependency.line, what));
     }
     problems
 }
@@ -121,9 +122,9 @@ mod tests {
     use super::super::modules::files;
     use super::*;
 
-    const ROWS: &str = "a: # nothing\n  low\n  left right\n  high\n";
+    const ROWS: &str = "a: # comment\n  low\n  left right\n  high\n";
 
-    /// Problems of a crate `a` with these rows and files.
+    /// Checks a crate `a` with these rows and files.
     fn check(rows: &str, sources: &[(&str, &str)], expected: &[&str]) {
         let (rows, problems) = parse(rows);
         assert_eq!(problems, []);
@@ -134,7 +135,7 @@ mod tests {
         assert_eq!(problems, expected);
     }
 
-    /// The four modules of `ROWS`, one of them with this code.
+    /// Checks a crate with the four modules of `ROWS`, one of which contains this code.
     fn check_code(module: &str, code: &str, expected: &[&str]) {
         let path = |name: &str| format!("{name}.rs");
         let names =
@@ -144,37 +145,38 @@ mod tests {
     }
 
     #[test]
-    fn arrows_down_pass() {
+    fn dependencies_on_lower_layers_pass() {
         check_code("high", "use crate::{left::A, low};\nuse super::right::B;\n", &[]);
         check_code("left", "use crate::low::A;\nuse crate::left::B;\n", &[]);
     }
 
     #[test]
-    fn an_arrow_up_fails() {
-        let expected = ["crates/a/src/low.rs:2: `low` on layer 1 uses `high` on layer 3 above it"];
+    fn dependency_on_higher_layer_fails() {
+        let expected = ["crates/a/src/low.rs:2: `low` on layer 1 uses `high` on the higher layer 3"];
         check_code("low", "fn a() {\n    crate::high::b()\n}\n", &expected);
         check_code("low", "\nuse super::{high::B};\n", &expected);
     }
 
     #[test]
-    fn an_arrow_to_the_same_layer_fails() {
+    fn dependency_on_same_layer_fails() {
         check_code(
             "left",
             "use crate::right::A;\n",
-            &["crates/a/src/left.rs:1: `left` uses `right`, which is on its own layer 2"],
+            &["crates/a/src/left.rs:1: `left` uses `right`, which is on the same layer 2"],
         );
     }
 
     #[test]
-    fn a_name_of_the_root_file_fails() {
-        let expected =
-            ["crates/a/src/high.rs:1: `crate::Name`: name its module, so that the dependency is visible"];
+    fn name_of_root_file_fails() {
+        let expected = [
+            "crates/a/src/high.rs:1: `crate::Name`: use the path of its module, so that the dependency is visible",
+        ];
         check_code("high", "use crate::Name;\n", &expected);
         check_code("high", "use super::Name;\n", &expected);
     }
 
     #[test]
-    fn arrows_in_tests_and_in_the_root_file_pass() {
+    fn dependencies_in_tests_and_root_file_pass() {
         check_code(
             "low",
             "#[cfg(test)]\nmod tests {\n    use crate::high::A;\n    use crate::Name;\n}\n",
@@ -184,24 +186,24 @@ mod tests {
     }
 
     #[test]
-    fn modules_and_rows_are_the_same() {
+    fn modules_and_layers_must_match() {
         check(
             "a:\n  b\n",
             &[("b.rs", ""), ("c/d.rs", "")],
-            &["layers.txt: module `c` of a is in no row: choose its layer"],
+            &["layers.txt: module `c` of a has no layer (add it to one)"],
         );
         check("a:\n  b\n  c\n", &[("b.rs", "")], &["layers.txt: a has no module `c`"]);
-        check("a:\n  b\n  b\n", &[("b.rs", "")], &["layers.txt: module `b` of a is in two rows"]);
+        check("a:\n  b\n  b\n", &[("b.rs", "")], &["layers.txt: module `b` of a is in two layers"]);
         check("a:\n  b\n", &[("b.rs", ""), ("c.rs", ""), ("lib.rs", "#[cfg(doctest)]\nmod c;\n")], &[]);
     }
 
     #[test]
-    fn a_crate_without_layers_is_not_checked() {
+    fn crate_without_layers_is_not_checked() {
         check("a: d\n", &[("b.rs", "use crate::c::D;\n"), ("c.rs", "use crate::b::E;\n")], &[]);
     }
 
     #[test]
-    fn rows_are_read() {
+    fn rows_are_parsed() {
         let (rows, problems) = parse("# Rows.\na: b c; tests: d\n  e f # lowest\n\n  g\nb:\n");
         assert_eq!(problems, []);
         let texts = |all: &[&str]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -215,10 +217,10 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_not_rows_fail() {
+    fn invalid_lines_fail() {
         let places = |text| parse(text).1.into_iter().map(|problem| problem.to_string()).collect::<Vec<_>>();
-        assert_eq!(places("  b\n"), ["layers.txt:1: a layer that belongs to no crate"]);
+        assert_eq!(places("  b\n"), ["layers.txt:1: a layer outside of a crate"]);
         assert_eq!(places("a:\na:\n"), ["layers.txt:2: `a` has two rows"]);
-        assert!(places("a b\n")[0].starts_with("layers.txt:1: not `crate:"));
+        assert!(places("a b\n")[0].starts_with("layers.txt:1: invalid row"));
     }
 }

@@ -1,7 +1,7 @@
-//! `cargo xtask tidy`: the house rules that a compiler does not know, checked by code.
+//! `cargo xtask tidy`: project rules that the compiler does not check.
 //!
-//! Each rule is a function from text to [`Problem`]s, in the file that names its subject; this file feeds them
-//! and prints what they say. A rule does no I/O, so each has a test that it can fail and one that it passes.
+//! Each check is a function from text to [`Problem`]s, in the file named after its subject. Checks have no I/O; this file
+//! reads their input and prints the problems. Each check has a test in which it fails and one in which it passes.
 
 mod code;
 mod cycles;
@@ -11,37 +11,38 @@ mod layers;
 mod modules;
 mod sources;
 mod table;
+mod words;
 
 use std::fmt;
 
 use crate::failure::Failure;
-use crate::repo::Repo;
+use crate::repo::{Repo, TextFile};
 
-/// Something to mend, and where.
+/// A violation of a rule.
 #[derive(Debug, PartialEq, Eq)]
 struct Problem {
-    /// A path, `path:line`, or a crate.
-    place: String,
-    what: String,
+    /// A path, `path:line`, or the name of a crate.
+    location: String,
+    message: String,
 }
 
 impl Problem {
-    fn new(place: impl Into<String>, what: impl Into<String>) -> Self {
-        Self { place: place.into(), what: what.into() }
+    fn new(location: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { location: location.into(), message: message.into() }
     }
 
-    fn at(path: &str, line: usize, what: impl Into<String>) -> Self {
-        Self::new(format!("{path}:{line}"), what)
+    fn at(path: &str, line: usize, message: impl Into<String>) -> Self {
+        Self::new(format!("{path}:{line}"), message)
     }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.what)
+        write!(f, "{}: {}", self.location, self.message)
     }
 }
 
-/// A Rust file: what was written, and the code in it without comments and literals.
+/// A Rust file: its text, and its code without comments and literals.
 struct Source {
     path: String,
     text: String,
@@ -55,32 +56,32 @@ impl Source {
         Self { path, text, code }
     }
 
-    /// Written by a program: its length is not chosen.
+    /// Returns whether a program wrote the file.
     fn is_generated(&self) -> bool {
         self.text.lines().next().is_some_and(|line| line.contains("@generated"))
     }
 
-    /// Under a `tests/` folder, where integration tests live.
+    /// Returns whether the file is in a `tests/` folder, which contains integration tests.
     fn is_integration_test(&self) -> bool {
         self.path.split('/').any(|part| part == "tests")
     }
 
-    /// Tests only, wherever they live.
+    /// Returns whether the file contains only tests.
     fn is_test(&self) -> bool {
         self.is_integration_test() || self.path.ends_with("/tests.rs") || self.path.ends_with("_tests.rs")
     }
 }
 
-/// One of our crates.
+/// A crate of the workspace.
 #[derive(Debug, PartialEq, Eq)]
 struct Crate {
     name: String,
-    /// From the root of the repository.
+    /// Path relative to the root of the repository.
     folder: String,
 }
 
 impl Crate {
-    /// The folders in it that hold a program or a library, mostly `src`.
+    /// Returns its folders with a program or a library, usually only `src`.
     fn trees(&self, sources: &[Source]) -> Vec<String> {
         let tree = |source: &Source| {
             let inside = source.path.strip_prefix(&self.folder)?.strip_prefix('/')?;
@@ -96,7 +97,7 @@ impl Crate {
 pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     if !matches!(args[..], [] | ["--cycles"]) {
-        return Err(Failure::Usage(format!("`tidy` does not take `{}`", args.join(" "))));
+        return Err(Failure::Usage(format!("`tidy` does not accept `{}`", args.join(" "))));
     }
     let files = repo.rust_files()?;
     let sources: Vec<Source> = files.into_iter().map(|file| Source::new(file.path, file.text)).collect();
@@ -110,10 +111,10 @@ pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     }
     match problems.len() {
         0 => {
-            println!("tidy: {} files in order", sources.len());
+            println!("tidy: {} files checked, no problems", sources.len());
             Ok(())
         }
-        1 => Err(Failure::Failed("tidy found a problem".to_owned())),
+        1 => Err(Failure::Failed("tidy found 1 problem".to_owned())),
         count => Err(Failure::Failed(format!("tidy found {count} problems"))),
     }
 }
@@ -129,23 +130,31 @@ fn check(repo: &Repo, sources: &[Source]) -> Result<Vec<Problem>, Failure> {
     problems.extend(graph::check_lock(&repo.read("Cargo.lock")?));
     problems.extend(sources.iter().flat_map(sources::check));
     let crates = graph::crates(&metadata);
-    let files = |one: &Crate| modules::files(sources, &format!("{}/src", one.folder));
-    for one in &crates {
-        if let Some(row) = rows.get(&one.name) {
-            problems.extend(layers::check(&one.name, row, &files(one)));
+    for member in &crates {
+        if let Some(row) = rows.get(&member.name) {
+            let files = modules::files(sources, &format!("{}/src", member.folder));
+            problems.extend(layers::check(&member.name, row, &files));
         }
     }
     problems.extend(table::check(&repo.read(table::FILE)?, &rows));
+    problems.extend(words::check(sources, &documents(repo)?));
     Ok(problems)
 }
 
-/// Every cycle between files and between modules, as text.
+/// Reads the Markdown and Go files of the repository.
+fn documents(repo: &Repo) -> Result<Vec<TextFile>, Failure> {
+    let mut files = repo.files_under("", "md")?;
+    files.extend(repo.files_under("", "go")?);
+    Ok(files)
+}
+
+/// Returns every cycle between files and between modules, as text.
 fn cycles(metadata: &str, sources: &[Source]) -> String {
     let mut report = cycles::Report::default();
-    for one in graph::crates(metadata) {
-        for tree in one.trees(sources) {
-            let part = tree.strip_prefix(&one.folder).filter(|part| *part != "/src").unwrap_or_default();
-            report.add(&format!("{}{part}", one.name), &tree, &modules::files(sources, &tree));
+    for member in graph::crates(metadata) {
+        for tree in member.trees(sources) {
+            let part = tree.strip_prefix(&member.folder).filter(|part| *part != "/src").unwrap_or_default();
+            report.add(&format!("{}{part}", member.name), &tree, &modules::files(sources, &tree));
         }
     }
     report.finish()

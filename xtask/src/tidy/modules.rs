@@ -1,37 +1,37 @@
-//! The files of one program or library as modules, and the modules that each of them names.
+//! The files of one program or library as modules, and the paths that each of them uses.
 //!
-//! Paths are read as text: `crate::…` and `super::…`, in imports and in code. Code for tests is left out. Works on sources in
-//! memory; it does not know which dependencies are allowed.
+//! Paths are found in the text: `crate::…` and `super::…`, in imports and in code. Test code is ignored. Works on sources
+//! in memory; it does not know which dependencies are allowed.
 
 use super::Source;
-use super::items::{item_end, spell_out_imports, words};
+use super::items::{expand_imports, item_end, words};
 
-/// A file of a program or library, without its tests.
+/// A file of a program or library without its tests.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct File {
-    /// From the root of the repository.
+    /// Path relative to the root of the repository.
     pub(super) path: String,
-    /// The names of its module below the crate, none for `lib.rs` and `main.rs`.
+    /// Module path below the crate; empty for `lib.rs` and `main.rs`.
     pub(super) module: Vec<String>,
-    pub(super) arrows: Vec<Arrow>,
+    pub(super) dependencies: Vec<Dependency>,
 }
 
-/// A path that a file names, from the crate's root on.
+/// A path that a file uses, relative to the crate root.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Arrow {
+pub(super) struct Dependency {
     pub(super) line: usize,
     pub(super) to: Vec<String>,
 }
 
 impl File {
-    /// The module of the crate that it belongs to, none for `lib.rs` and `main.rs`.
+    /// Returns the top-level module that the file belongs to; `None` for `lib.rs` and `main.rs`.
     pub(super) fn top(&self) -> Option<&str> {
         self.module.first().map(String::as_str)
     }
 }
 
-/// The files below `folder`, such as `crates/informer/src`. Files of tests, and modules that are declared for tests or for
-/// tests in documentation, are left out.
+/// Returns the files below `folder`, such as `crates/informer/src`, without test files and without modules that are
+/// declared only for tests or doctests.
 pub(super) fn files(sources: &[Source], folder: &str) -> Vec<File> {
     let mut files = Vec::new();
     let mut for_tests: Vec<Vec<String>> = Vec::new();
@@ -41,8 +41,8 @@ pub(super) fn files(sources: &[Source], folder: &str) -> Vec<File> {
         let module = module_of(inside);
         let (code, declared) = without_tests(&source.code);
         for_tests.extend(declared.into_iter().map(|name| [module.clone(), vec![name]].concat()));
-        let arrows = arrows(&module, &spell_out_imports(&code));
-        files.push(File { path: source.path.clone(), module, arrows });
+        let dependencies = dependencies(&module, &expand_imports(&code));
+        files.push(File { path: source.path.clone(), module, dependencies });
     }
     files.retain(|file| !for_tests.iter().any(|module| file.module.starts_with(module)));
     files
@@ -58,9 +58,9 @@ fn module_of(path: &str) -> Vec<String> {
     names
 }
 
-/// The code with each item for tests turned into blanks, and the names of the modules among these items.
+/// Removes test items but keeps their line breaks; also returns the names of the modules among them.
 pub(super) fn without_tests(code: &str) -> (String, Vec<String>) {
-    let mut kept = String::with_capacity(code.len());
+    let mut remaining = String::with_capacity(code.len());
     let mut modules = Vec::new();
     let mut done = 0;
     for at in words(code, "cfg") {
@@ -70,44 +70,44 @@ pub(super) fn without_tests(code: &str) -> (String, Vec<String>) {
         };
         let condition = &code[at..at + length];
         let is_for_tests =
-            ["cfg(test)", "cfg(doctest)", "cfg(all(test,"].iter().any(|on| condition.starts_with(on));
+            ["cfg(test)", "cfg(doctest)", "cfg(all(test,"].iter().any(|start| condition.starts_with(start));
         let Some(end) = item_end(&code[at + length + 1..]).filter(|_| is_for_tests) else { continue };
         let end = at + length + 1 + end;
-        kept.push_str(&code[done..start]);
-        kept.extend(code[start..end].matches('\n'));
+        remaining.push_str(&code[done..start]);
+        remaining.extend(code[start..end].matches('\n'));
         let item = &code[at + length + 1..end];
         if let Some((_, name)) = item.split_once("mod ").filter(|_| item.ends_with(';')) {
             modules.push(name.trim_end_matches(';').trim().to_owned());
         }
         done = end;
     }
-    kept.push_str(&code[done..]);
-    (kept, modules)
+    remaining.push_str(&code[done..]);
+    (remaining, modules)
 }
 
-/// What a file of `module` names in `code`, whose imports are written out.
-fn arrows(module: &[String], code: &str) -> Vec<Arrow> {
+/// Returns the paths that a file of `module` uses; the imports in `code` are expanded.
+fn dependencies(module: &[String], code: &str) -> Vec<Dependency> {
     let inline: Vec<_> = inline_modules(code);
-    let mut arrows = Vec::new();
+    let mut dependencies = Vec::new();
     for start in ["crate", "super"] {
         for at in words(code, start) {
             let before = code[..at].trim_end();
             let names = path_from(&code[at..]);
-            // The middle of a path, or `pub(super)`, or `pub(in crate::model)`.
+            // Not the middle of a path, `pub(super)` or `pub(in crate::model)`.
             if names.len() < 2 || before.ends_with("::") || before.ends_with("(in") {
                 continue;
             }
             let nested = inline.iter().filter(|body| body.contains(&at)).count();
             let Some(to) = absolute(module, nested, &names) else { continue };
             let line = code[..at].matches('\n').count() + 1;
-            arrows.push(Arrow { line, to });
+            dependencies.push(Dependency { line, to });
         }
     }
-    arrows.sort_by_key(|arrow| arrow.line);
-    arrows
+    dependencies.sort_by_key(|dependency| dependency.line);
+    dependencies
 }
 
-/// From the crate's root; `None` if it does not leave the modules that are written in this file.
+/// Resolves a path to the crate root; `None` if it stays inside the inline modules of this file.
 fn absolute(module: &[String], nested: usize, names: &[&str]) -> Option<Vec<String>> {
     let ups = names.iter().take_while(|name| **name == "super").count();
     let base = if names[0] == "crate" {
@@ -120,13 +120,13 @@ fn absolute(module: &[String], nested: usize, names: &[&str]) -> Option<Vec<Stri
     Some(base.iter().cloned().chain(below).collect())
 }
 
-/// The names of the path that `code` begins with.
+/// Returns the names of the path at the start of `code`.
 fn path_from(code: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let mut rest = code;
     loop {
         let length = rest.find(|c: char| !super::code::is_word(c) && c != '#').unwrap_or(rest.len());
-        // A star, a generic argument, or the end.
+        // `*`, a generic argument, or the end.
         if length == 0 {
             names.extend(rest.starts_with('*').then_some("*"));
             return names;
@@ -139,7 +139,7 @@ fn path_from(code: &str) -> Vec<&str> {
     }
 }
 
-/// The bodies of modules that are written in place.
+/// Returns the ranges of inline modules.
 fn inline_modules(code: &str) -> Vec<std::ops::Range<usize>> {
     let body = |at| {
         let end = at + item_end(&code[at..])?;
@@ -152,16 +152,16 @@ fn inline_modules(code: &str) -> Vec<std::ops::Range<usize>> {
 mod tests {
     use super::*;
 
-    /// Each file as `module: line>to line>to`.
+    /// Compares the files, each formatted as `module: line>to line>to`.
     fn check(sources: &[(&str, &str)], expected: &[&str]) {
         let sources: Vec<Source> =
             sources.iter().map(|(path, text)| Source::new(format!("crates/a/src/{path}"), *text)).collect();
         let found: Vec<String> = files(&sources, "crates/a/src")
             .iter()
             .map(|file| {
-                let arrows =
-                    file.arrows.iter().map(|arrow| format!(" {}>{}", arrow.line, arrow.to.join("::")));
-                format!("{}:{}", file.module.join("::"), arrows.collect::<String>())
+                let used =
+                    file.dependencies.iter().map(|path| format!(" {}>{}", path.line, path.to.join("::")));
+                format!("{}:{}", file.module.join("::"), used.collect::<String>())
             })
             .collect();
         assert_eq!(found, expected);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn imports_and_paths_are_arrows() {
+    fn imports_and_paths_are_dependencies() {
         let code = "use crate::c::{D, e::F};\nuse super::g;\nfn h() {\n    crate::i::j::<crate::k::L>()\n}\nuse self::m::N;\n";
         check(&[("b.rs", code)], &["b: 1>c::D 1>c::e::F 2>g 4>i::j 4>k::L"]);
         check(
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn visibility_is_no_arrow() {
+    fn visibility_is_no_dependency() {
         check(
             &[("b.rs", "pub(super) fn c() {}\npub(in crate::b) fn d() {}\npub(crate) use e::f;\n")],
             &["b:"],
@@ -196,13 +196,13 @@ mod tests {
     }
 
     #[test]
-    fn a_module_in_place_is_one_level_more() {
+    fn inline_module_adds_a_level() {
         let code = "mod c {\n    use super::D;\n    use super::super::e::F;\n    mod g {\n        use super::super::super::h;\n    }\n}\nuse super::i;\n";
         check(&[("b.rs", code)], &["b: 2>b::D 3>e::F 5>h 8>i"]);
     }
 
     #[test]
-    fn tests_are_left_out() {
+    fn tests_are_ignored() {
         let code = "use crate::c::D;\n#[cfg(test)]\nuse crate::e::F;\n#[cfg(test)]\nmod tests {\n    use crate::g::H;\n}\nuse crate::i::J;\n";
         check(&[("b.rs", code), ("b/tests.rs", "use crate::k;"), ("c_tests.rs", "")], &["b: 1>c::D 8>i::J"]);
         check(&[("b.rs", "#[cfg(all(test, unix))]\npub(crate) fn c() {\n    crate::d::e()\n}\n")], &["b:"]);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_for_tests_are_left_out() {
+    fn test_modules_are_ignored() {
         let root = "#[cfg(test)]\nmod b;\n#[cfg(doctest)]\nmod c;\npub mod d;\n";
         check(&[("lib.rs", root), ("b/e.rs", ""), ("c.rs", ""), ("d.rs", "")], &[":", "d:"]);
     }
