@@ -3,7 +3,7 @@
 
 use crate::shapes::{COLUMN, Column, Table};
 
-/// A column that most tables have.
+/// A column that nearly every kind has.
 const NAME: Column = Column {
     name: "Name",
     kind: "string",
@@ -12,7 +12,7 @@ const NAME: Column = Column {
     ..COLUMN
 };
 
-/// A column that most tables have.
+/// A column that nearly every kind has.
 const AGE: Column = Column {
     name: "Age",
     kind: "string",
@@ -20,8 +20,8 @@ const AGE: Column = Column {
     ..COLUMN
 };
 
-/// The columns of every kind that has its own, sorted by group and kind. `default` applies to other built-in
-/// kinds, `custom` to custom kinds whose definition has no columns.
+/// The columns of all kinds, sorted by group and kind. `default` applies to built-in kinds without a row,
+/// `custom` to custom resources whose definition declares no columns.
 pub static TABLES: &[Table] = &[
     Table {
         group: "",

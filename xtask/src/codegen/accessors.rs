@@ -1,8 +1,8 @@
-//! The accessors of the factory in `informer`, as text: `factory.core().v1().pods()`.
+//! Renders the accessors of the factory in `informer`: `factory.core().v1().pods()`.
 //!
-//! A type per group and one per version of it, each with a method for what is in it. What does not exist in every
-//! Kubernetes version stands inside the guards of `k8s-openapi`, in an `impl` of its own. The text is in rustfmt's form,
-//! also inside guards, where rustfmt does not look.
+//! Each group and each version has a type with one method per version or kind. Items that do not exist in every
+//! Kubernetes version are inside version macros of `k8s-openapi`, in an `impl` of their own. The text is formatted like
+//! the output of rustfmt, also inside macros, which rustfmt does not format.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use super::{GENERATED, MAX_WIDTH};
 
 const FACTORY: &str = "SharedInformerFactory";
 
-/// An item or a method, and the versions of Kubernetes it is for.
+/// An item or a method, and the Kubernetes versions in which it exists.
 struct Code {
     range: Range,
     text: String,
@@ -30,8 +30,10 @@ pub(super) fn render(kinds: &[Kind]) -> Result<String, String> {
     let modules: Vec<&str> = modules.into_iter().collect();
     let mut text = format!(
         "{GENERATED}\n\
-         //! A way from the factory to every kind: group, version, plural. Kinds that only some of Kubernetes {ALL} have\n\
-         //! are there if the application chose such a version. Knows names only; the work is the accessor's.\n\
+         //! Accessors of every kind, by group and version: `factory.core().v1().pods()`.\n\
+         //!\n\
+         //! Kinds that exist only in some versions of Kubernetes {ALL} are available if the application selected such a\n\
+         //! version. This file contains only names; the work is done by `Accessor`.\n\
          \n\
          use super::Accessor;\n\
          use crate::factory::{FACTORY};\n\
@@ -46,16 +48,16 @@ pub(super) fn render(kinds: &[Kind]) -> Result<String, String> {
     Ok(text)
 }
 
-/// `kinds` are all those of one group.
+/// Renders the items of one group; `kinds` are all its kinds.
 fn group_items(kinds: &[Kind]) -> Result<Vec<Code>, String> {
     let group = &kinds[0].resource.group;
     let title = if group.is_empty() { "core API group".to_owned() } else { format!("API group `{group}`") };
-    let (method, range) = (group_method(group), range_of(kinds, &title)?);
-    let name = capitalised(method);
-    let doc = format!("The {title}{}.", limit(range));
-    let way_in = step(&doc, range, method, &format!("{name}<'_>"), &format!("{name}(self)"));
-    let mut items = impls("", FACTORY, &[way_in]);
-    items.push(handle(&name, &format!("What the {title} has"), range));
+    let (group_method, range) = (group_method(group), range_of(kinds, &title)?);
+    let name = capitalised(group_method);
+    let doc = format!("Accesses the {title}{}.", limit(range));
+    let entry = method(&doc, range, group_method, &format!("{name}<'_>"), &format!("{name}(self)"));
+    let mut items = impls("", FACTORY, &[entry]);
+    items.push(handle(&name, &format!("Accessors of the {title}"), range));
 
     let (mut versions, mut below) = (Vec::new(), Vec::new());
     for kinds in kinds.chunk_by(|one, next| one.resource.version == next.resource.version) {
@@ -63,46 +65,46 @@ fn group_items(kinds: &[Kind]) -> Result<Vec<Code>, String> {
         let version_name = format!("{name}{}", capitalised(version));
         let title = format!("version `{version}` of the {title}");
         let range = range_of(kinds, &title)?;
-        let doc = format!("{}{}.", capitalised(&title), limit(range));
+        let doc = format!("Accesses {title}{}.", limit(range));
         let (returns, body) = (format!("{version_name}<'a>"), format!("{version_name}(self.0)"));
-        versions.push(step(&doc, range, version, &returns, &body));
-        below.push(handle(&version_name, &format!("What {title} has"), range));
-        let steps: Vec<Code> = kinds.iter().map(kind_step).collect();
-        below.extend(impls("<'a>", &format!("{version_name}<'a>"), &steps));
+        versions.push(method(&doc, range, version, &returns, &body));
+        below.push(handle(&version_name, &format!("Accessors of {title}"), range));
+        let methods: Vec<Code> = kinds.iter().map(kind_method).collect();
+        below.extend(impls("<'a>", &format!("{version_name}<'a>"), &methods));
     }
     items.extend(impls("<'a>", &format!("{name}<'a>"), &versions));
     items.extend(below);
     Ok(items)
 }
 
-fn kind_step(kind: &Kind) -> Code {
-    let Kind { resource, range, method } = kind;
+fn kind_method(kind: &Kind) -> Code {
+    let Kind { resource, range, method: name } = kind;
     let scope = if resource.namespaced { "namespaced" } else { "cluster-scoped" };
-    let doc = format!("The {scope} kind `{}`{}.", resource.kind, limit(*range));
+    let doc = format!("Accesses the {scope} kind `{}`{}.", resource.kind, limit(*range));
     let returns = format!("Accessor<'a, {}::{}>", resource.module, resource.type_name);
-    step(&doc, *range, method, &returns, "Accessor::new(self.0)")
+    method(&doc, *range, name, &returns, "Accessor::new(self.0)")
 }
 
-/// The versions in which any of these kinds exists.
+/// Returns the versions in which at least one of these kinds exists.
 fn range_of(kinds: &[Kind], what: &str) -> Result<Range, String> {
     let versions: BTreeSet<u8> = kinds.iter().flat_map(|kind| kind.range.versions()).collect();
     Range::of(&versions).map_err(|reason| format!("the {what} {reason}"))
 }
 
-/// For documentation: nothing for what is everywhere.
+/// Returns the versions for a doc line; empty if the item exists in all of them.
 fn limit(range: Range) -> String {
     if range == ALL { String::new() } else { format!(", in Kubernetes {range}") }
 }
 
-fn step(doc: &str, range: Range, method: &str, returns: &str, body: &str) -> Code {
-    let mut head = format!("    pub fn {method}(&self) -> {returns} {{");
+fn method(doc: &str, range: Range, name: &str, returns: &str, body: &str) -> Code {
+    let mut head = format!("    pub fn {name}(&self) -> {returns} {{");
     if head.len() > MAX_WIDTH {
-        head = format!("    pub fn {method}(\n        &self,\n    ) -> {returns} {{");
+        head = format!("    pub fn {name}(\n        &self,\n    ) -> {returns} {{");
     }
     Code { range, text: format!("    /// {doc}\n{head}\n        {body}\n    }}\n") }
 }
 
-/// The type that stands for a group or a version.
+/// Renders the type of a group or a version.
 fn handle(name: &str, doc: &str, range: Range) -> Code {
     let text = format!(
         "/// {doc}{}.\n#[derive(Debug, Clone, Copy)]\npub struct {name}<'a>(&'a {FACTORY});\n",
@@ -111,20 +113,23 @@ fn handle(name: &str, doc: &str, range: Range) -> Code {
     Code { range, text }
 }
 
-/// An `impl` per range of versions; what is everywhere comes first.
-fn impls(generics: &str, name: &str, steps: &[Code]) -> Vec<Code> {
-    let mut ranges: Vec<Range> = steps.iter().map(|step| step.range).collect();
+/// Renders one `impl` per range of versions; methods that exist in all versions come first.
+fn impls(generics: &str, name: &str, methods: &[Code]) -> Vec<Code> {
+    let mut ranges: Vec<Range> = methods.iter().map(|method| method.range).collect();
     ranges.sort_by_key(|range| (*range != ALL, *range));
     ranges.dedup();
     let item = |range: Range| {
-        let same: Vec<&str> =
-            steps.iter().filter(|step| step.range == range).map(|step| step.text.as_str()).collect();
+        let same: Vec<&str> = methods
+            .iter()
+            .filter(|method| method.range == range)
+            .map(|method| method.text.as_str())
+            .collect();
         Code { range, text: format!("impl{generics} {name} {{\n{}}}\n", same.join("\n")) }
     };
     ranges.into_iter().map(item).collect()
 }
 
-/// `body` inside the guards that its versions need.
+/// Puts `body` inside the macros for its versions.
 fn guarded(range: Range, body: &str) -> String {
     range.guards().iter().rev().fold(body.to_owned(), |inner, guard| {
         let mut text = format!("{guard} {{\n");
@@ -152,7 +157,7 @@ mod tests {
         Kind { resource, range, method }
     }
 
-    /// What is rendered, after the opening of the file.
+    /// Renders the kinds and returns the text after the header of the file.
     fn render_items(kinds: &[Kind]) -> String {
         let text = render(kinds).unwrap();
         assert!(text.starts_with("// @generated by cargo xtask codegen\n//! "), "{text}");
@@ -161,32 +166,32 @@ mod tests {
     }
 
     #[test]
-    fn a_path_leads_from_the_factory_to_the_kind() {
+    fn group_version_and_kind_have_accessors() {
         let expected = "\
 impl SharedInformerFactory {
-    /// The core API group.
+    /// Accesses the core API group.
     pub fn core(&self) -> Core<'_> {
         Core(self)
     }
 }
 
-/// What the core API group has.
+/// Accessors of the core API group.
 #[derive(Debug, Clone, Copy)]
 pub struct Core<'a>(&'a SharedInformerFactory);
 
 impl<'a> Core<'a> {
-    /// Version `v1` of the core API group.
+    /// Accesses version `v1` of the core API group.
     pub fn v1(&self) -> CoreV1<'a> {
         CoreV1(self.0)
     }
 }
 
-/// What version `v1` of the core API group has.
+/// Accessors of version `v1` of the core API group.
 #[derive(Debug, Clone, Copy)]
 pub struct CoreV1<'a>(&'a SharedInformerFactory);
 
 impl<'a> CoreV1<'a> {
-    /// The namespaced kind `Pod`.
+    /// Accesses the namespaced kind `Pod`.
     pub fn pods(&self) -> Accessor<'a, api::core::v1::Pod> {
         Accessor::new(self.0)
     }
@@ -196,14 +201,14 @@ impl<'a> CoreV1<'a> {
     }
 
     #[test]
-    fn what_is_not_everywhere_is_guarded() {
+    fn kind_of_some_versions_is_guarded() {
         let middle = Range { first: 34, last: 36 };
         let items = render_items(&[kind("", "v1", "Cow", middle), kind("", "v1", "Pod", ALL)]);
         let expected = "
 k8s_openapi::k8s_if_ge_1_34! {
     k8s_openapi::k8s_if_le_1_36! {
         impl<'a> CoreV1<'a> {
-            /// The namespaced kind `Cow`, in Kubernetes 1.34 to 1.36.
+            /// Accesses the namespaced kind `Cow`, in Kubernetes 1.34 to 1.36.
             pub fn cows(&self) -> Accessor<'a, api::core::v1::Cow> {
                 Accessor::new(self.0)
             }
@@ -216,7 +221,7 @@ k8s_openapi::k8s_if_ge_1_34! {
     }
 
     #[test]
-    fn a_group_that_is_not_everywhere_stands_in_one_guard() {
+    fn group_of_some_versions_is_in_one_guard() {
         let last = Range { first: 37, last: 37 };
         let items = render_items(&[kind("lifecycle.k8s.io", "v1", "Eviction", last)]);
         assert!(
@@ -228,7 +233,7 @@ k8s_openapi::k8s_if_ge_1_34! {
     }
 
     #[test]
-    fn a_version_is_there_as_soon_as_one_of_its_kinds_is() {
+    fn version_exists_if_one_of_its_kinds_exists() {
         let (early, late) = (Range { first: 33, last: 35 }, Range { first: 36, last: 37 });
         let items = render_items(&[kind("apps", "v1", "Cow", early), kind("apps", "v1", "Pod", late)]);
         let (before, after) = items.split_once("k8s_if_le_1_35!").unwrap();
@@ -237,10 +242,10 @@ k8s_openapi::k8s_if_ge_1_34! {
     }
 
     #[test]
-    fn a_version_that_comes_and_goes_is_an_error() {
+    fn group_with_a_version_gap_is_an_error() {
         let (early, late) = (Range { first: 33, last: 34 }, Range { first: 36, last: 37 });
         let kinds = [kind("apps", "v1", "Cow", early), kind("apps", "v1", "Pod", late)];
         let reason = render(&kinds).unwrap_err();
-        assert!(reason.starts_with("the API group `apps` comes and goes"), "{reason}");
+        assert!(reason.starts_with("the API group `apps` exists in the minor versions"), "{reason}");
     }
 }

@@ -1,7 +1,7 @@
-//! The columns in which tables show objects, as text.
+//! Renders the columns of the tables in which Kubernetes shows objects.
 //!
-//! `columns.txt` says which columns a kind has. Where it names a field, the description is that of the documents, word for word; a field that
-//! the documents do not describe is an error. How a cell is filled is not known here.
+//! `columns.txt` lists the columns of each kind. Where it names a field, the description is copied from the `OpenAPI`
+//! documents; a field without a description is an error. This file does not know how cells are filled.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use super::GENERATED;
 use super::layout::Expr;
 use super::types::Types;
 
-/// Which columns there are.
+/// The columns of all kinds.
 const INPUT: &str = include_str!("columns.txt");
 
-/// Columns that nearly every kind has; each is a constant.
+/// Columns that nearly every kind has: name, type and description. Each is rendered as a constant.
 const COMMON_COLUMNS: &[[&str; 3]] = &[
     ["Name", "string name", "= meta.v1.ObjectMeta.name"],
     ["Age", "string", "= meta.v1.ObjectMeta.creationTimestamp"],
@@ -23,12 +23,12 @@ pub(super) fn render(types: &Types, version: &str) -> Result<String, String> {
 }
 
 fn render_input(input: &str, types: &Types, version: &str) -> Result<String, String> {
-    let mut usual = String::new();
+    let mut common = String::new();
     for [name, kind, description] in COMMON_COLUMNS {
         let column = column(name, kind, description, types)?;
         let head = format!("const {}: Column = ", name.to_uppercase());
         let text = column.render(0, head.len(), 1);
-        usual.extend(["/// A column that most tables have.\n", &head, &text, ";\n\n"]);
+        common.extend(["/// A column that nearly every kind has.\n", &head, &text, ";\n\n"]);
     }
     let tables = tables(input, types)?.into_iter().map(|([group, kind], columns)| {
         let columns = columns.into_iter().map(Expr::word).collect();
@@ -45,15 +45,15 @@ fn render_input(input: &str, types: &Types, version: &str) -> Result<String, Str
          \n\
          use crate::shapes::{{COLUMN, Column, Table}};\n\
          \n\
-         {usual}\
-         /// The columns of every kind that has its own, sorted by group and kind. `default` applies to other built-in\n\
-         /// kinds, `custom` to custom kinds whose definition has no columns.\n\
+         {common}\
+         /// The columns of all kinds, sorted by group and kind. `default` applies to built-in kinds without a row,\n\
+         /// `custom` to custom resources whose definition declares no columns.\n\
          pub static TABLES: &[Table] = {};\n",
         Expr::Slice(tables.collect()).render(0, 0, 1)
     ))
 }
 
-/// Group and kind, and its columns as text.
+/// Rendered columns by group and kind.
 type Tables = BTreeMap<[String; 2], Vec<String>>;
 
 fn tables(input: &str, types: &Types) -> Result<Tables, String> {
@@ -65,7 +65,7 @@ fn tables(input: &str, types: &Types) -> Result<Tables, String> {
             kinds = header(line);
             for kind in &kinds {
                 if tables.insert(kind.clone(), Vec::new()).is_some() {
-                    return Err(format!("columns.txt: {line}: is there twice"));
+                    return Err(format!("columns.txt: {line}: duplicate section"));
                 }
             }
             continue;
@@ -78,7 +78,7 @@ fn tables(input: &str, types: &Types) -> Result<Tables, String> {
     Ok(tables)
 }
 
-/// `[apps/Deployment] [Pod]`.
+/// Parses a header such as `[apps/Deployment] [Pod]` to groups and kinds.
 fn header(line: &str) -> Vec<[String; 2]> {
     let names = line.split_whitespace().map(|name| name.trim_matches(['[', ']']));
     names
@@ -93,9 +93,9 @@ fn line_column(line: &str, types: &Types) -> Result<String, String> {
     }
     let mut parts = line.splitn(3, '|').map(str::trim);
     let (Some(name), Some(kind), Some(description)) = (parts.next(), parts.next(), parts.next()) else {
-        return Err("is no column".to_owned());
+        return Err("is not a column".to_owned());
     };
-    // Columns stand in a list in a struct in a list.
+    // Columns are in a list in a struct in a list, hence the indent.
     Ok(column(name, kind, description, types)?.render(12, 12, 1))
 }
 
@@ -108,7 +108,7 @@ fn column(name: &str, kind: &str, description: &str, types: &Types) -> Result<Ex
     let (kind, format) = match words.as_slice() {
         [kind] => (*kind, ""),
         [kind, format] => (*kind, *format),
-        _ => return Err(format!("has the type `{kind}`")),
+        _ => return Err(format!("has the unknown type `{kind}`")),
     };
     let mut parts = vec![("name", Expr::text(name)), ("kind", Expr::text(kind))];
     if !format.is_empty() {
@@ -126,12 +126,12 @@ fn column(name: &str, kind: &str, description: &str, types: &Types) -> Result<Ex
     Ok(Expr::Struct("Column", parts))
 }
 
-/// What the documents say about a field, `core.v1.PodSpec.nodeName`.
+/// Returns the description of a field such as `core.v1.PodSpec.nodeName`.
 fn described(field: &str, types: &Types) -> Result<String, String> {
-    let (name, field) = field.rsplit_once('.').ok_or("names no field")?;
-    let home = if name.starts_with("meta.") { "io.k8s.apimachinery.pkg.apis" } else { "io.k8s.api" };
-    let found = types.description(&format!("{home}.{name}"), field);
-    found.map(str::to_owned).ok_or_else(|| format!("no document describes `{field}` of `{name}`"))
+    let (name, field) = field.rsplit_once('.').ok_or("does not name a field")?;
+    let package = if name.starts_with("meta.") { "io.k8s.apimachinery.pkg.apis" } else { "io.k8s.api" };
+    let found = types.description(&format!("{package}.{name}"), field);
+    found.map(str::to_owned).ok_or_else(|| format!("no description of `{field}` in `{name}`"))
 }
 
 #[cfg(test)]
@@ -152,8 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_rendered_with_the_descriptions_of_the_documents() {
-        let input = "# words\n[Pod] [a/Pod]\nName\nNode | string wide | = core.v1.PodSpec.nodeName\nN | integer | one\\ntwo\n";
+    fn columns_are_rendered_with_descriptions() {
+        let input = "# comment\n[Pod] [a/Pod]\nName\nNode | string wide | = core.v1.PodSpec.nodeName\nN | integer | one\\ntwo\n";
         let text = render_input(input, &types(), "1.36").unwrap();
         let lines = [
             r#"const AGE: Column = Column { name: "Age", kind: "string", description: "its time", ..COLUMN };"#,
@@ -169,16 +169,16 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_an_error() {
-        let wrong = |input: &str| render_input(input, &types(), "1.36").unwrap_err();
-        assert!(wrong("[A]\nB | string").contains("is no column"));
-        assert!(wrong("[A]\nB | a b c | d").contains("has the type"));
-        assert!(wrong("[A]\nB | string | = core.v1.PodSpec.host").contains("no document describes `host`"));
-        assert!(wrong("[A]\n[A]").contains("twice"));
+    fn invalid_input_is_an_error() {
+        let error = |input: &str| render_input(input, &types(), "1.36").unwrap_err();
+        assert!(error("[A]\nB | string").contains("is not a column"));
+        assert!(error("[A]\nB | a b c | d").contains("has the unknown type"));
+        assert!(error("[A]\nB | string | = core.v1.PodSpec.host").contains("no description of `host`"));
+        assert!(error("[A]\n[A]").contains("duplicate section"));
     }
 
     #[test]
-    fn the_input_is_understood() {
+    fn input_contains_most_kinds() {
         let count = INPUT.lines().filter(|line| line.starts_with('[')).count();
         assert!(count > 60, "{count}");
     }

@@ -1,7 +1,6 @@
-//! Where the fields and resources come from: the documents in the sources of Kubernetes itself, as Go's tools fetch them.
+//! Reads the documents in the sources of Kubernetes, which Go downloads.
 //!
-//! The documents are read whole and in the order of their names. What they say is the business of [`super::types`],
-//! [`super::resources`] and [`super::messages`].
+//! The documents are sorted by name. [`super::types`], [`super::resources`] and [`super::messages`] interpret them.
 
 use serde_json::Value;
 
@@ -11,32 +10,32 @@ use super::structs;
 use crate::failure::Failure;
 use crate::repo::{Repo, TextFile};
 
-/// The module with the documents.
+/// The Go module with the documents.
 const MODULE: &str = "k8s.io/kubernetes";
 
-/// The file that says which version of Kubernetes everything here is about.
+/// The file that determines the Kubernetes version.
 const PIN: &str = "xtask/real/go.mod";
 
-/// The version while that file is not there.
+/// The Kubernetes version if [`PIN`] does not exist.
 const VERSION: &str = "v1.36.4";
 
-/// The modules with the types. Their versions are those of Kubernetes, with another beginning.
+/// The Go modules with the types. Their versions are those of Kubernetes with `v0.` instead of `v1.`.
 const TYPE_MODULES: &[&str] =
     &["k8s.io/api", "k8s.io/apiextensions-apiserver", "k8s.io/apimachinery", "k8s.io/kube-aggregator"];
 
 /// The documents of one version of Kubernetes.
 pub(super) struct Documents {
-    /// `1.36`.
+    /// Minor version, such as `1.36`.
     pub(super) version: String,
-    /// One for each group and version, and a few others.
+    /// `OpenAPI` documents: one per group and version, and a few others.
     pub(super) openapi: Vec<Value>,
-    /// Likewise.
+    /// Discovery documents: one per group and version, and the list of groups.
     pub(super) discovery: Vec<Value>,
-    /// The packages with protobuf messages.
+    /// Go packages with protobuf messages.
     pub(super) packages: Vec<Package>,
 }
 
-/// The documents; nothing where Go is not installed.
+/// Downloads and reads the documents; `None` if Go is not installed.
 pub(super) fn read(repo: &Repo) -> Result<Option<Documents>, Failure> {
     let version = if repo.exists(PIN) {
         let pin = repo.read(PIN)?;
@@ -61,7 +60,7 @@ pub(super) fn read(repo: &Repo) -> Result<Option<Documents>, Failure> {
     Ok(Some(documents))
 }
 
-/// The folder of a module; nothing where Go is not installed.
+/// Downloads a module and returns its folder; `None` if Go is not installed.
 fn download(repo: &Repo, module: &str, version: &str) -> Result<Option<String>, Failure> {
     let module = format!("{module}@{version}");
     let Some(output) = repo.go_output(&["mod", "download", "-json", &module])? else {
@@ -70,25 +69,25 @@ fn download(repo: &Repo, module: &str, version: &str) -> Result<Option<String>, 
     locate(&output).map(Some).map_err(|reason| Failure::Failed(format!("{module}: {reason}")))
 }
 
-/// Every folder with a `.proto` file is a package.
+/// Reads the packages of a module: every folder with a `.proto` file is one.
 fn packages_in(repo: &Repo, module: &str) -> Result<Vec<Package>, Failure> {
     let mut packages = Vec::new();
     for file in repo.files_under(module, "proto")? {
-        let wrong = |reason: String| Failure::Failed(format!("{}: {reason}", file.path));
+        let failed = |reason: String| Failure::Failed(format!("{}: {reason}", file.path));
         let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let own = |go: &TextFile| {
+        let is_own_source = |go: &TextFile| {
             let name = go.path.strip_prefix(folder).unwrap_or_default().trim_start_matches('/');
             !name.contains('/') && !name.contains("generated") && !name.ends_with("_test.go")
         };
         let go: Vec<String> =
-            repo.files_under(folder, "go")?.into_iter().filter(own).map(|go| go.text).collect();
-        let proto = Proto::parse(&file.text).map_err(wrong)?;
+            repo.files_under(folder, "go")?.into_iter().filter(is_own_source).map(|go| go.text).collect();
+        let proto = Proto::parse(&file.text).map_err(failed)?;
         packages.push(Package { proto, structs: structs::parse(&go.concat()) });
     }
     Ok(packages)
 }
 
-/// The version that a `go.mod` requires; lines with `=>` replace something.
+/// Returns the version of Kubernetes that a `go.mod` requires. Lines with `=>` are replacements.
 fn pinned(text: &str) -> Option<&str> {
     let mut lines = text.lines().filter(|line| !line.contains("=>"));
     lines.find_map(|line| {
@@ -97,17 +96,20 @@ fn pinned(text: &str) -> Option<&str> {
     })
 }
 
-/// The folder of the module, from what `go mod download -json` prints.
+/// Returns the folder of the module, from the output of `go mod download -json`.
 fn locate(output: &str) -> Result<String, String> {
     let output: Value =
-        serde_json::from_str(output).map_err(|error| format!("go's answer is not readable: {error}"))?;
+        serde_json::from_str(output).map_err(|error| format!("cannot parse the output of go: {error}"))?;
     if let Some(error) = output["Error"].as_str() {
         return Err(error.to_owned());
     }
-    output["Dir"].as_str().map(str::to_owned).ok_or_else(|| "go does not say where the module is".to_owned())
+    output["Dir"]
+        .as_str()
+        .map(str::to_owned)
+        .ok_or_else(|| "the output of go does not contain the folder of the module".to_owned())
 }
 
-/// `v1.36.4` is `1.36`.
+/// Returns the minor version: `1.36` for `v1.36.4`.
 fn minor(version: &str) -> Result<String, String> {
     let mut parts = version.trim_start_matches('v').split('.');
     match (parts.next(), parts.next(), parts.next()) {
@@ -119,7 +121,7 @@ fn minor(version: &str) -> Result<String, String> {
 fn json_files(repo: &Repo, folder: &str) -> Result<Vec<Value>, Failure> {
     let files = repo.files_under(folder, "json")?;
     if files.is_empty() {
-        return Err(Failure::Failed(format!("{folder} has no documents")));
+        return Err(Failure::Failed(format!("{folder} contains no documents")));
     }
     let parse = |text: &str| serde_json::from_str(text);
     files
@@ -133,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_module_is_where_go_says() {
+    fn module_folder_is_parsed() {
         assert_eq!(locate(r#"{"Path":"k8s.io/kubernetes","Dir":"/mod"}"#), Ok("/mod".to_owned()));
         assert_eq!(locate(r#"{"Error":"no network"}"#), Err("no network".to_owned()));
         assert!(locate("{}").is_err());
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_is_the_required_one() {
+    fn required_version_is_parsed() {
         let text = "module x\n\nreplace k8s.io/kubernetes v1 => ./here\nrequire (\n\tk8s.io/kubernetes v1.36.4 // pin\n)\n";
         assert_eq!(pinned(text), Some("v1.36.4"));
         assert_eq!(pinned("require k8s.io/kubernetes v1.36.4"), Some("v1.36.4"));
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_patch_does_not_matter() {
+    fn minor_version_has_no_patch() {
         assert_eq!(minor("v1.36.4"), Ok("1.36".to_owned()));
         assert!(minor("latest").is_err());
     }

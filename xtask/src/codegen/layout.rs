@@ -1,14 +1,14 @@
-//! Rust expressions in rustfmt's form: on one line if they fit, and a line per part otherwise.
+//! Formats Rust expressions like rustfmt: on one line if they fit, otherwise one line per part.
 //!
-//! Only the few forms that the generated tables are made of. That the result is rustfmt's is said by the `fmt` stage of CI.
+//! Supports only the expressions of the generated tables. The `fmt` stage of CI checks that rustfmt agrees.
 
 use super::MAX_WIDTH;
 
-/// An expression.
+/// A Rust expression.
 pub(super) enum Expr {
-    /// Never broken.
+    /// Text that is never broken.
     Word(String),
-    /// `Type { part, part }`. A part is `name: value`, or a word that stands for itself.
+    /// `Type { part, part }`. A part is `name: value`, or only a value if the name is empty.
     Struct(&'static str, Vec<(&'static str, Expr)>),
     /// `&[part, part]`.
     Slice(Vec<Expr>),
@@ -21,7 +21,7 @@ impl Expr {
         Expr::Word(text.into())
     }
 
-    /// Text in quotes.
+    /// Returns a string literal.
     pub(super) fn text(text: &str) -> Self {
         Expr::Word(format!("{text:?}"))
     }
@@ -30,7 +30,7 @@ impl Expr {
         Expr::Slice(texts.iter().map(|text| Expr::text(text)).collect())
     }
 
-    /// The expression where `before` already stands on a line that is indented by `indent` and `after` must follow.
+    /// Formats the expression at column `before` of a line with this indent; `after` more characters follow it.
     pub(super) fn render(&self, indent: usize, before: usize, after: usize) -> String {
         let flat = self.flat();
         if before + flat.len() + after <= MAX_WIDTH || matches!(self, Expr::Word(_)) {
@@ -51,7 +51,7 @@ impl Expr {
         text
     }
 
-    /// The expression on one line, however long.
+    /// Formats the expression on one line of any length.
     pub(super) fn flat(&self) -> String {
         match self {
             Expr::Word(text) => text.clone(),
@@ -65,7 +65,7 @@ impl Expr {
         }
     }
 
-    /// What opens it, its parts at a new indent, and what closes it.
+    /// Returns its opening text, its parts at this indent, and its closing text.
     fn broken(&self, indent: usize) -> (String, Vec<String>, &'static str) {
         match self {
             Expr::Word(text) => (text.clone(), Vec::new(), ""),
@@ -75,7 +75,7 @@ impl Expr {
                 let parts = parts.iter().map(|(name, value)| {
                     let label = label(name);
                     let text = value.render(indent, indent + label.len(), 1);
-                    // The base of a struct takes no comma.
+                    // No comma follows the base of a struct.
                     let comma = if name.is_empty() { "" } else { "," };
                     format!("{label}{text}{comma}")
                 });
@@ -107,12 +107,12 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_on_one_line() {
+    fn short_expression_is_on_one_line() {
         assert_eq!(row("x").render(0, 0, 0), r#"Row { name: "x", list: &["a"], ..ROW }"#);
     }
 
     #[test]
-    fn what_does_not_fit_has_a_line_per_part() {
+    fn long_expression_has_a_line_per_part() {
         let long = "x".repeat(90);
         let text = format!("Row {{\n    name: \"{long}\",\n    list: &[\"a\"],\n    ..ROW\n}}");
         assert_eq!(row(&long).render(0, 0, 0), text);

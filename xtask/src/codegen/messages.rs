@@ -1,7 +1,7 @@
-//! The messages of Kubernetes with their fields, from its packages, as text.
+//! Renders the protobuf messages of Kubernetes with their fields.
 //!
-//! Numbers and types come from `.proto` files, names in JSON and what can be absent from the Go types; where the two do not
-//! have the same fields is an error. Only what a kind reaches is in the table.
+//! Numbers and types come from `.proto` files; JSON names and optionality come from the Go types. It is an error if the
+//! two have different fields. The table contains only messages that are reachable from a kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::layout::Expr;
 use super::proto::{Label, Proto, ProtoField};
 use super::structs::{GoField, Struct};
 
-/// Messages that are a value of their own in JSON.
+/// Messages that are a single value in JSON, and their variants of `Wire`.
 const VALUES: &[(&str, &str)] = &[
     ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON", "Raw"),
     ("io.k8s.apimachinery.pkg.api.resource.Quantity", "Quantity"),
@@ -21,20 +21,21 @@ const VALUES: &[(&str, &str)] = &[
     ("io.k8s.apimachinery.pkg.util.intstr.IntOrString", "IntOrString"),
 ];
 
-/// How messages end that are one thing or another in JSON. One of the two is the message that ends with `Props` instead.
+/// Suffixes of messages with two representations in JSON, and their variants of `Wire`. One representation is the message
+/// with the suffix `Props`.
 const CHOICES: &[(&str, &str)] =
     &[("PropsOrArray", "OrList"), ("PropsOrBool", "OrBoolean"), ("PropsOrStringArray", "OrStrings")];
 
-/// Packages that serve no resource but carry answers, and the version that their kinds say they have.
-const CARRIERS: &[(&str, &str)] = &[
+/// Packages without resources whose kinds occur in responses, and the `apiVersion` of these kinds.
+const RESPONSE_PACKAGES: &[(&str, &str)] = &[
     ("io.k8s.api.apidiscovery.v2", "apidiscovery.k8s.io/v2"),
     ("io.k8s.apimachinery.pkg.apis.meta.v1beta1", "meta.k8s.io/v1beta1"),
 ];
 
-/// The package whose kinds are of every group. Only metadata alone names a group of its own.
+/// The package whose kinds belong to every group, except `PartialObjectMetadata` and its list.
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
-/// What is a struct in Go, which is never taken for empty.
+/// Prefixes of the variants of `Wire` that are structs in Go, which `omitempty` never omits.
 const STRUCTS: &[&str] = &[
     "Wire::Message(",
     "Wire::Or",
@@ -46,7 +47,7 @@ const STRUCTS: &[&str] = &[
     "Wire::Fields",
 ];
 
-/// A package of Kubernetes.
+/// A Go package of Kubernetes.
 pub(super) struct Package {
     pub(super) proto: Proto,
     pub(super) structs: BTreeMap<String, Struct>,
@@ -55,30 +56,32 @@ pub(super) struct Package {
 /// All messages, by name.
 pub(super) struct Messages<'a> {
     all: BTreeMap<String, Message<'a>>,
-    /// Those that a kind reaches.
-    kept: BTreeSet<String>,
-    /// The group and version of the kinds in a package.
+    /// Messages that are reachable from a kind.
+    reachable: BTreeSet<String>,
+    /// `apiVersion` of the kinds in a package.
     api_versions: BTreeMap<String, String>,
 }
 
 struct Message<'a> {
     fields: &'a BTreeMap<u16, ProtoField>,
+    /// Its Go type, if it has one.
     of: Option<&'a Struct>,
 }
 
 impl<'a> Messages<'a> {
-    /// The messages of the packages that some of the named types are in. `api_versions` are those of the kinds in a package.
+    /// Collects the messages of the packages that contain one of `types`. `api_versions` is the `apiVersion` of the kinds
+    /// in each package.
     pub(super) fn read<'n>(
         packages: &'a [Package],
         types: impl Iterator<Item = &'n str>,
         mut api_versions: BTreeMap<String, String>,
     ) -> Self {
-        let carriers =
-            CARRIERS.iter().map(|(package, version)| ((*package).to_owned(), (*version).to_owned()));
-        api_versions.extend(carriers);
-        let mut wanted: BTreeSet<&str> = CARRIERS.iter().map(|(package, _)| *package).collect();
+        let response_packages =
+            RESPONSE_PACKAGES.iter().map(|(package, version)| ((*package).to_owned(), (*version).to_owned()));
+        api_versions.extend(response_packages);
+        let mut wanted: BTreeSet<&str> = RESPONSE_PACKAGES.iter().map(|(package, _)| *package).collect();
         wanted.extend(types.filter_map(|name| Some(name.rsplit_once('.')?.0)));
-        let mut messages = Messages { all: BTreeMap::new(), kept: BTreeSet::new(), api_versions };
+        let mut messages = Messages { all: BTreeMap::new(), reachable: BTreeSet::new(), api_versions };
         let mut kinds = Vec::new();
         for Package { proto, structs } in packages {
             for (name, fields) in &proto.messages {
@@ -90,16 +93,16 @@ impl<'a> Messages<'a> {
                 messages.all.insert(name, Message { fields, of });
             }
         }
-        messages.keep(kinds);
+        messages.mark_reachable(kinds);
         messages
     }
 
-    /// Keeps messages and all that they are made of.
-    fn keep(&mut self, mut names: Vec<String>) {
+    /// Marks messages, and all messages of their fields, as reachable.
+    fn mark_reachable(&mut self, mut names: Vec<String>) {
         while let Some(name) = names.pop() {
             let Some(message) = self.all.get(&name) else { continue };
             if value(&name).is_none() && !message.is_list() && choice(&name).is_none() {
-                if !self.kept.insert(name) {
+                if !self.reachable.insert(name) {
                     continue;
                 }
             } else if let Some((_, of)) = choice(&name) {
@@ -112,16 +115,16 @@ impl<'a> Messages<'a> {
 
     pub(super) fn render(&self, version: &str) -> Result<String, String> {
         let mut rows = Vec::new();
-        for (name, message) in self.all.iter().filter(|(name, _)| self.kept.contains(*name)) {
+        for (name, message) in self.all.iter().filter(|(name, _)| self.reachable.contains(*name)) {
             rows.push(self.row(name, message).map_err(|reason| format!("{name}: {reason}"))?);
         }
         Ok(format!(
             "{GENERATED}\n\
-             //! The messages of Kubernetes {version} with their fields, sorted by name, including lists of objects.\n\
+             //! The protobuf messages of Kubernetes {version} with their fields, sorted by name. Includes lists of objects.\n\
              \n\
              use crate::wire::{{MESSAGE, Message, MessageId, PART, Part, Wire}};\n\
              \n\
-             /// Every message of Kubernetes {version} that is a kind or part of one, sorted by name.\n\
+             /// Every protobuf message of Kubernetes {version} that is a kind or part of one, sorted by name.\n\
              pub static MESSAGES: &[Message] = {};\n",
             Expr::Slice(rows).render(0, "pub static MESSAGES: &[Message] = ".len(), 1)
         ))
@@ -130,9 +133,9 @@ impl<'a> Messages<'a> {
     fn row(&self, name: &str, message: &Message<'_>) -> Result<Expr, String> {
         let (mut parts, mut has_nulls) = (Vec::new(), false);
         for (number, field) in message.fields {
-            let said = match message.of {
+            let go_field = match message.of {
                 Some(of) => of.fields.get(number).cloned(),
-                // A struct of another package under a new name.
+                // A struct of another package under a new name has no tags.
                 None => Some(GoField {
                     json: field.name.clone(),
                     pointer: false,
@@ -140,15 +143,15 @@ impl<'a> Messages<'a> {
                     omitzero: false,
                 }),
             };
-            let said = said.ok_or_else(|| format!("{} has no field in Go", field.name))?;
+            let go_field = go_field.ok_or_else(|| format!("{} has no Go field", field.name))?;
             let part =
-                self.part(*number, field, &said).map_err(|reason| format!("{}: {reason}", field.name))?;
+                self.part(*number, field, &go_field).map_err(|reason| format!("{}: {reason}", field.name))?;
             has_nulls |= part.1;
             parts.push(part.0);
         }
         let extra = message.of.and_then(|of| of.fields.iter().find(|(n, _)| !message.fields.contains_key(n)));
         if let Some((number, GoField { json, .. })) = extra {
-            return Err(format!("{json} ({number}) is in Go only"));
+            return Err(format!("{json} ({number}) exists only in Go"));
         }
         let is_kind = message.of.is_some_and(|of| of.is_kind);
         let mut fields = vec![("name", Expr::text(name))];
@@ -164,7 +167,7 @@ impl<'a> Messages<'a> {
         Ok(Expr::Struct("Message", fields))
     }
 
-    /// What the objects of a kind say in `apiVersion`.
+    /// Returns the `apiVersion` of a kind.
     fn api_version(&self, name: &str) -> Result<&str, String> {
         let found = match name.rsplit_once('.') {
             Some((META, kind)) if kind.starts_with("PartialObjectMetadata") => Some("meta.k8s.io/v1"),
@@ -172,27 +175,27 @@ impl<'a> Messages<'a> {
             Some((package, _)) => self.api_versions.get(package).map(String::as_str),
             None => None,
         };
-        found.ok_or_else(|| "is a kind of no known group".to_owned())
+        found.ok_or_else(|| "has no known group".to_owned())
     }
 
-    /// The part, and whether JSON says `null` for it when it is absent.
-    fn part(&self, number: u16, field: &ProtoField, said: &GoField) -> Result<(Expr, bool), String> {
-        if said.json == "-" {
-            return Err("has no name in JSON".to_owned());
+    /// Renders a field, and returns whether its JSON is `null` if it is absent.
+    fn part(&self, number: u16, field: &ProtoField, go_field: &GoField) -> Result<(Expr, bool), String> {
+        if go_field.json == "-" {
+            return Err("has no JSON name".to_owned());
         }
         let wire = self.wire(&field.of)?;
         let (wire, pointer) = match field.label {
-            // A list in a message of its own is absent when it was never made.
-            Label::Optional => (wire.clone(), said.pointer || wire == "Wire::Strings"),
+            // A list in its own message is absent if it is nil in Go.
+            Label::Optional => (wire.clone(), go_field.pointer || wire == "Wire::Strings"),
             Label::Repeated => (format!("Wire::List(&{wire})"), false),
             Label::Map => (format!("Wire::Map(&{wire})"), false),
         };
-        let is_struct = !said.pointer && STRUCTS.iter().any(|word| wire.starts_with(word));
-        let always = !said.omitzero && (is_struct || !said.omitempty);
+        let is_struct = !go_field.pointer && STRUCTS.iter().any(|prefix| wire.starts_with(prefix));
+        let always = !go_field.omitzero && (is_struct || !go_field.omitempty);
         let is_null = always && (pointer || field.label != Label::Optional || wire == "Wire::Bytes");
         let mut fields = vec![
             ("number", Expr::word(number.to_string())),
-            ("name", Expr::text(&said.json)),
+            ("name", Expr::text(&go_field.json)),
             ("wire", Expr::word(wire)),
         ];
         let flags = [("pointer", pointer), ("always", always)];
@@ -211,11 +214,11 @@ impl<'a> Messages<'a> {
             "string" => Some("String"),
             _ => None,
         };
-        if let Some(word) = scalar.or_else(|| value(of)) {
-            return Ok(format!("Wire::{word}"));
+        if let Some(variant) = scalar.or_else(|| value(of)) {
+            return Ok(format!("Wire::{variant}"));
         }
-        if let Some((word, of)) = choice(of) {
-            return Ok(format!("Wire::{word}({})", self.id(&of)?));
+        if let Some((variant, of)) = choice(of) {
+            return Ok(format!("Wire::{variant}({})", self.id(&of)?));
         }
         match self.all.get(of) {
             Some(message) if message.is_list() => Ok("Wire::Strings".to_owned()),
@@ -224,14 +227,14 @@ impl<'a> Messages<'a> {
     }
 
     fn id(&self, name: &str) -> Result<String, String> {
-        let place = self.kept.iter().position(|known| known == name);
-        let place = place.ok_or_else(|| format!("names `{name}`, which is not there"))?;
-        Ok(format!("MessageId({place})"))
+        let position = self.reachable.iter().position(|known| known == name);
+        let position = position.ok_or_else(|| format!("refers to the unknown message `{name}`"))?;
+        Ok(format!("MessageId({position})"))
     }
 }
 
 impl Message<'_> {
-    /// Whether it is nothing but a list of texts that needed a message, `ExtraValue`.
+    /// Returns whether the message only wraps a list of strings, such as `ExtraValue`.
     fn is_list(&self) -> bool {
         let only = self.fields.values().next().filter(|_| self.fields.len() == 1);
         self.of.is_none()
@@ -242,14 +245,14 @@ impl Message<'_> {
 }
 
 fn value(name: &str) -> Option<&'static str> {
-    VALUES.iter().find(|(known, _)| *known == name).map(|(_, word)| *word)
+    VALUES.iter().find(|(known, _)| *known == name).map(|(_, variant)| *variant)
 }
 
-/// The word for a choice, and the message that is one of its two.
+/// Returns the variant of `Wire` for a message with two representations, and the message that is one of them.
 fn choice(name: &str) -> Option<(&'static str, String)> {
-    CHOICES.iter().find_map(|(ending, word)| {
-        let front = name.strip_suffix(ending)?;
-        Some((*word, format!("{front}Props")))
+    CHOICES.iter().find_map(|(suffix, variant)| {
+        let front = name.strip_suffix(suffix)?;
+        Some((*variant, format!("{front}Props")))
     })
 }
 
@@ -298,7 +301,7 @@ message Verbs {
 ";
 
     #[test]
-    fn messages_are_rendered_with_what_both_say() {
+    fn messages_are_rendered_from_proto_and_go() {
         let text = rendered(PROTO, GO).unwrap();
         let lines = [
             r#"Part { number: 1, name: "spec", wire: Wire::Message(MessageId(1)), pointer: true, ..PART },"#,
@@ -316,10 +319,10 @@ message Verbs {
     }
 
     #[test]
-    fn both_must_have_the_same_fields() {
+    fn different_fields_in_proto_and_go_are_an_error() {
         let less = PROTO.replace("  optional Spec spec = 1;\n", "");
-        assert!(rendered(&less, GO).unwrap_err().contains("spec (1) is in Go only"));
+        assert!(rendered(&less, GO).unwrap_err().contains("spec (1) exists only in Go"));
         let other = GO.replace("bytes,1", "bytes,9");
-        assert!(rendered(PROTO, &other).unwrap_err().contains("spec has no field in Go"));
+        assert!(rendered(PROTO, &other).unwrap_err().contains("spec has no Go field"));
     }
 }

@@ -1,9 +1,9 @@
-//! The names that generated code has, from the names that Kubernetes has.
+//! Names in generated code, derived from the names in Kubernetes.
 //!
-//! Groups are called as in client-go, methods by the words of a kind: `ReplicaSet` and `replicasets` make `replica_sets`. What
-//! cannot be named is an error; nothing here guesses. Rust's keywords are not known: the compiler would say so.
+//! Groups have the names of client-go; methods are made of the words of a kind: `ReplicaSet` and `replicasets` give
+//! `replica_sets`. A name that cannot be derived is an error. Rust keywords are not checked; the compiler reports them.
 
-/// The method for a group: its first label, `core` for the group without a name.
+/// Returns the method name of a group: its first label, or `core` for the core group.
 pub(super) fn group_method(group: &str) -> &str {
     match group.split('.').next() {
         None | Some("") => "core",
@@ -11,28 +11,29 @@ pub(super) fn group_method(group: &str) -> &str {
     }
 }
 
-/// A lower-case name as (a part of) the name of a type: `v1beta1` → `V1beta1`.
+/// Capitalises the first letter, for names of types: `v1beta1` → `V1beta1`.
 pub(super) fn capitalised(name: &str) -> String {
     let mut chars = name.chars();
     chars.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(chars).collect()
 }
 
-/// The method for a kind: all words of the kind but the last, then what the plural has left of it.
+/// Returns the method name of a kind: all words of the kind except the last, then the rest of the plural.
 pub(super) fn kind_method(kind: &str, plural: &str) -> Result<String, String> {
-    let refuse = || format!("cannot name the method for `{kind}`: its plural `{plural}` has other words");
+    let mismatch =
+        || format!("cannot derive a method name for `{kind}`: its plural `{plural}` has different words");
     let words = words(kind);
-    let (last, head) = words.split_last().ok_or_else(refuse)?;
-    let ending = plural.strip_prefix(&head.concat()).ok_or_else(refuse)?;
-    // `policies` and `policy` part before their last letter; less in common means another word.
+    let (last, head) = words.split_last().ok_or_else(mismatch)?;
+    let ending = plural.strip_prefix(&head.concat()).ok_or_else(mismatch)?;
+    // `policies` and `policy` differ only after the last but one letter of `policy`.
     let stem = &last[..last.len() - 1];
     if !ending.starts_with(stem) {
-        return Err(refuse());
+        return Err(mismatch());
     }
     Ok(head.iter().map(String::as_str).chain([ending]).collect::<Vec<_>>().join("_"))
 }
 
-/// The words of a name in camel case, in lower case. A run of capitals is one word, up to the one that begins the next:
-/// `CSIStorageCapacity` → `csi`, `storage`, `capacity`.
+/// Splits a camel-case name into words in lower case. A run of capitals is one word, except its last letter if a
+/// lower-case letter follows: `CSIStorageCapacity` → `csi`, `storage`, `capacity`.
 fn words(name: &str) -> Vec<String> {
     let chars: Vec<char> = name.chars().collect();
     let mut words: Vec<String> = Vec::new();
@@ -58,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_have_the_words_of_the_kind() {
+    fn method_has_the_words_of_the_kind() {
         check("Pod", "pods", "pods");
         check("ReplicaSet", "replicasets", "replica_sets");
         check("ConfigMap", "configmaps", "config_maps");
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn plurals_end_as_kubernetes_has_them() {
+    fn irregular_plurals_are_kept() {
         check("NetworkPolicy", "networkpolicies", "network_policies");
         check("Ingress", "ingresses", "ingresses");
         check("StorageClass", "storageclasses", "storage_classes");
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acronym_is_one_word() {
+    fn acronym_is_one_word() {
         check("CSIDriver", "csidrivers", "csi_drivers");
         check("CSIStorageCapacity", "csistoragecapacities", "csi_storage_capacities");
         check("APIService", "apiservices", "api_services");
@@ -88,22 +89,22 @@ mod tests {
     }
 
     #[test]
-    fn a_digit_begins_no_word() {
+    fn digit_does_not_start_a_word() {
         check("Http2Route", "http2routes", "http2_routes");
     }
 
     #[test]
-    fn a_plural_with_other_words_is_an_error() {
+    fn plural_with_different_words_is_an_error() {
         for (kind, plural) in
             [("PodGroup", "teams"), ("PodGroup", "podteams"), ("PodGroup", "pod"), ("", "pods")]
         {
             let reason = kind_method(kind, plural).unwrap_err();
-            assert!(reason.starts_with(&format!("cannot name the method for `{kind}`")), "{reason}");
+            assert!(reason.starts_with(&format!("cannot derive a method name for `{kind}`")), "{reason}");
         }
     }
 
     #[test]
-    fn groups_are_called_as_in_client_go() {
+    fn groups_have_names_of_client_go() {
         assert_eq!(group_method(""), "core");
         assert_eq!(group_method("apps"), "apps");
         assert_eq!(group_method("rbac.authorization.k8s.io"), "rbac");
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn types_begin_with_a_capital() {
+    fn type_names_are_capitalised() {
         assert_eq!(capitalised("admissionregistration"), "Admissionregistration");
         assert_eq!(capitalised("v1beta1"), "V1beta1");
         assert_eq!(capitalised(""), "");

@@ -1,10 +1,10 @@
-//! One source file of `k8s-openapi` → the resource it defines, if what it defines can be listed.
+//! Parses a source file of `k8s-openapi` to the listable resource that it defines, if any.
 //!
-//! Plain text search, as those files are written by a program and all look alike. Whatever does not look as expected is an
-//! error, never a resource less: a file that mentions the marker of a listable resource gives a resource or a reason.
-//! This file does not know where sources come from, nor for which Kubernetes version they are.
+//! A text search is sufficient, because the files are generated and uniform. Unexpected text is an error, so that no
+//! resource is skipped: a file that mentions the trait of listable resources yields a resource or an error. This file
+//! does not know where the sources come from, nor their Kubernetes version.
 
-/// A resource type as one version of Kubernetes has it.
+/// A resource type in one version of Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Resource {
     /// Empty for the core group.
@@ -13,24 +13,26 @@ pub(super) struct Resource {
     pub(super) plural: String,
     pub(super) kind: String,
     pub(super) namespaced: bool,
-    /// The module its type is in, from the root of `k8s-openapi`: `api::apps::v1`.
+    /// Module of its type, relative to the root of `k8s-openapi`: `api::apps::v1`.
     pub(super) module: String,
-    /// The name of its type.
+    /// Name of its type.
     pub(super) type_name: String,
 }
 
-/// What every resource has that can be listed, and with that watched. Reviews, bindings, evictions and list types do not.
+/// Start of the `impl` that every resource has that can be listed and therefore watched. Reviews, bindings, evictions
+/// and list types do not have it.
 const LISTABLE: &str = "impl crate::ListableResource for ";
+/// Start of the `impl` with the names of a resource.
 const RESOURCE: &str = "impl crate::Resource for ";
 
-/// Reads the text of a file of the module `module`; the error says what was not as expected.
+/// Parses the text of a file of the module `module`; `None` if it defines no listable resource.
 pub(super) fn parse(module: &str, text: &str) -> Result<Option<Resource>, String> {
     let mut listables = headings(text, LISTABLE);
     let Some(listable) = listables.next() else {
-        // Generic impls begin with `impl<T>`; whatever else mentions the trait is news to us.
+        // Generic impls start with `impl<T>`; any other mention of the trait is unexpected.
         return match text.find("ListableResource for ") {
             None => Ok(None),
-            Some(_) => Err(format!("mentions `ListableResource for`, but no line begins with `{LISTABLE}`")),
+            Some(_) => Err(format!("mentions `ListableResource for`, but no line starts with `{LISTABLE}`")),
         };
     };
     if listables.next().is_some() {
@@ -51,7 +53,7 @@ pub(super) fn parse(module: &str, text: &str) -> Result<Option<Resource>, String
     Ok(Some(resource))
 }
 
-/// What follows `start` in the lines that begin with it.
+/// Returns the rest of each line that starts with `start`.
 fn headings<'a>(text: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
     text.lines().filter_map(move |line| line.strip_prefix(start))
 }
@@ -65,7 +67,7 @@ fn is_camel(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_uppercase()) && name.chars().all(|c| c.is_ascii_alphanumeric())
 }
 
-/// The lines between `opening` and the brace that closes it, which stands first in its line.
+/// Returns the lines between `opening` and its closing brace, which is the first character of its line.
 fn block<'a>(text: &'a str, opening: &str) -> Result<&'a str, String> {
     let (_, rest) = text.split_once(opening).ok_or_else(|| format!("no `{}`", opening.trim_end()))?;
     let (block, _) =
@@ -73,7 +75,7 @@ fn block<'a>(text: &'a str, opening: &str) -> Result<&'a str, String> {
     Ok(block)
 }
 
-/// The value of a string constant.
+/// Returns the value of a string constant.
 fn constant(block: &str, name: &str) -> Result<String, String> {
     let start = format!("const {name}: &'static str = \"");
     block
@@ -88,21 +90,21 @@ fn is_namespaced(block: &str) -> Result<bool, String> {
     match scope {
         Some("NamespaceResourceScope;") => Ok(true),
         Some("ClusterResourceScope;") => Ok(false),
-        Some(other) => Err(format!("a listable resource with the scope `{other}`")),
+        Some(other) => Err(format!("unexpected scope `{other}` of a listable resource")),
         None => Err("no `type Scope`".to_owned()),
     }
 }
 
-/// What is generated from a resource goes between quotes and into names, so it must be plain.
+/// Checks that the parts of a resource are consistent, and that they are safe to use in string literals and names.
 fn verify(resource: &Resource, api_version: &str) -> Result<(), String> {
     let Resource { group, version, plural, kind, .. } = resource;
     let expected = if group.is_empty() { version.clone() } else { format!("{group}/{version}") };
     if api_version != expected {
-        return Err(format!("API_VERSION `{api_version}`, but group and version make `{expected}`"));
+        return Err(format!("API_VERSION is `{api_version}`, but group and version give `{expected}`"));
     }
     let is_lower = |text: &str| text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
     if !group.split('.').all(is_lower) {
-        return Err(format!("the group `{group}` is not made of labels"));
+        return Err(format!("`{group}` is not a group"));
     }
     if !version.starts_with('v') || !is_lower(version) {
         return Err(format!("`{version}` is not a version"));
@@ -140,14 +142,14 @@ impl crate::ListableResource for Deployment {
 }
 ";
 
-    /// The deployment with one text in place of another, and what that is an error for.
-    fn refused(old: &str, new: &str) -> String {
+    /// Replaces a text in the deployment and returns the error.
+    fn parse_error(old: &str, new: &str) -> String {
         assert!(DEPLOYMENT.contains(old));
         parse("api::apps::v1", &DEPLOYMENT.replace(old, new)).unwrap_err()
     }
 
     #[test]
-    fn a_resource_is_read() {
+    fn resource_is_parsed() {
         let expected = Resource {
             group: "apps".to_owned(),
             version: "v1".to_owned(),
@@ -163,40 +165,42 @@ impl crate::ListableResource for Deployment {
     }
 
     #[test]
-    fn what_cannot_be_listed_is_passed_over() {
+    fn other_types_are_skipped() {
         let (only_resource, _) = DEPLOYMENT.split_once("impl crate::ListableResource").unwrap();
         assert_eq!(parse("api::apps::v1", only_resource), Ok(None));
         assert_eq!(parse("api::apps::v1", "pub mod v1;\n"), Ok(None));
     }
 
     #[test]
-    fn what_looks_otherwise_is_an_error() {
-        let mention = refused("impl crate::ListableResource for", "impl k8s::ListableResource for");
+    fn unexpected_text_is_an_error() {
+        let mention = parse_error("impl crate::ListableResource for", "impl k8s::ListableResource for");
         assert!(mention.starts_with("mentions `ListableResource for`"), "{mention}");
         assert_eq!(
-            refused("impl crate::Resource for", "impl Resource for"),
+            parse_error("impl crate::Resource for", "impl Resource for"),
             "no `impl crate::Resource for Deployment {`"
         );
         assert!(
-            refused("for Deployment {\n    const LIST", "for List<T> {\n    const LIST")
+            parse_error("for Deployment {\n    const LIST", "for List<T> {\n    const LIST")
                 .starts_with("not a plain type")
         );
-        assert_eq!(refused("const GROUP", "const GRUPPE"), "no string constant `GROUP`");
-        assert_eq!(refused("= \"v1\";", "= V1;"), "no string constant `VERSION`");
-        assert_eq!(refused("Scope = crate::N", "Scope = N"), "no `type Scope`");
-        assert!(refused("NamespaceResourceScope", "SubResourceScope").contains("`SubResourceScope;`"));
+        assert_eq!(parse_error("const GROUP", "const OTHER"), "no string constant `GROUP`");
+        assert_eq!(parse_error("= \"v1\";", "= V1;"), "no string constant `VERSION`");
+        assert_eq!(parse_error("Scope = crate::N", "Scope = N"), "no `type Scope`");
+        assert!(parse_error("NamespaceResourceScope", "SubResourceScope").contains("`SubResourceScope;`"));
     }
 
     #[test]
-    fn what_contradicts_itself_is_an_error() {
-        assert!(refused("\"apps/v1\"", "\"apps/v2\"").starts_with("API_VERSION `apps/v2`"));
-        assert_eq!(refused("\"Deployment\"", "\"déploiement\""), "`déploiement` is not a kind");
-        assert!(refused("\"deployments\"", "\"\"").starts_with("`` is not the plural"));
-        assert!(refused("\"deployments\"", "\"Deployments\"").starts_with("`Deployments` is not the plural"));
+    fn inconsistent_resource_is_an_error() {
+        assert!(parse_error("\"apps/v1\"", "\"apps/v2\"").starts_with("API_VERSION is `apps/v2`"));
+        assert_eq!(parse_error("\"Deployment\"", "\"déploiement\""), "`déploiement` is not a kind");
+        assert!(parse_error("\"deployments\"", "\"\"").starts_with("`` is not the plural"));
+        assert!(
+            parse_error("\"deployments\"", "\"Deployments\"").starts_with("`Deployments` is not the plural")
+        );
     }
 
     #[test]
-    fn two_in_a_file_are_an_error() {
+    fn two_resources_in_a_file_are_an_error() {
         let twice = format!("{DEPLOYMENT}{DEPLOYMENT}");
         assert!(parse("api::apps::v1", &twice).unwrap_err().starts_with("more than one"));
     }

@@ -1,15 +1,15 @@
-//! The `generated.proto` of a package of Kubernetes → its messages.
+//! Parses the messages in the `generated.proto` of a Kubernetes package.
 //!
-//! Plain text search, as those files are written by a program and all look alike. What does not look as expected is an error.
+//! A text search is sufficient, because the files are generated and uniform. Unexpected text is an error.
 
 use std::collections::BTreeMap;
 
 /// The messages of one package.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Proto {
-    /// As in the `OpenAPI` documents, `io.k8s.api.core.v1`.
+    /// Name of the package in the `OpenAPI` documents, such as `io.k8s.api.core.v1`.
     pub(super) package: String,
-    /// By name; their fields by number.
+    /// Fields by number, by message name.
     pub(super) messages: BTreeMap<String, BTreeMap<u16, ProtoField>>,
 }
 
@@ -18,20 +18,20 @@ pub(super) struct Proto {
 pub(super) struct ProtoField {
     pub(super) name: String,
     pub(super) label: Label,
-    /// `string`, or a message with its package.
+    /// A scalar such as `string`, or a message with its package.
     pub(super) of: String,
 }
 
-/// How often a field comes.
+/// The cardinality of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Label {
     Optional,
     Repeated,
-    /// Of text to what it is of.
+    /// A map from strings to values of the field's type.
     Map,
 }
 
-/// The scalars that there are; any other type is a message.
+/// The scalar types in use; every other type is a message.
 pub(super) const SCALARS: &[&str] = &["bool", "bytes", "double", "int32", "int64", "string"];
 
 impl Proto {
@@ -50,17 +50,17 @@ impl Proto {
             } else if let Some(fields) = message.and_then(|name| proto.messages.get_mut(name)) {
                 let line = line.trim_start();
                 if !line.is_empty() && !line.starts_with("//") {
-                    let wrong = || format!("`{line}` is not a field");
-                    let (number, field) = field(&proto.package, line).ok_or_else(wrong)?;
+                    let invalid = || format!("`{line}` is not a field");
+                    let (number, field) = field(&proto.package, line).ok_or_else(invalid)?;
                     fields.insert(number, field);
                 }
             }
         }
-        if proto.package.is_empty() { Err("names no package".to_owned()) } else { Ok(proto) }
+        if proto.package.is_empty() { Err("does not name a package".to_owned()) } else { Ok(proto) }
     }
 }
 
-/// `optional string name = 1;` or `map<string, bytes> data = 2;`.
+/// Parses `optional string name = 1;` or `map<string, bytes> data = 2;`.
 fn field(package: &str, line: &str) -> Option<(u16, ProtoField)> {
     let (front, number) = line.strip_suffix(';')?.split_once(" = ")?;
     let (of, name) = front.rsplit_once(' ')?;
@@ -74,14 +74,14 @@ fn field(package: &str, line: &str) -> Option<(u16, ProtoField)> {
         }
     };
     let of = match of.strip_prefix('.') {
-        Some(elsewhere) => open_api_name(elsewhere),
+        Some(absolute) => open_api_name(absolute),
         None if SCALARS.contains(&of) => of.to_owned(),
         None => format!("{package}.{of}"),
     };
     Some((number.parse().ok()?, ProtoField { name: name.to_owned(), label, of }))
 }
 
-/// `k8s.io.kube_aggregator.X` is `io.k8s.kube-aggregator.X` in the documents.
+/// Converts a name to that of the `OpenAPI` documents: `k8s.io.kube_aggregator.X` to `io.k8s.kube-aggregator.X`.
 fn open_api_name(name: &str) -> String {
     match name.strip_prefix("k8s.io.") {
         Some(rest) => format!("io.k8s.{}", rest.replace('_', "-")),
@@ -94,8 +94,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_have_numbers_and_types() {
-        let text = "package k8s.io.kube_x.v1;\n\nmessage A {\n  // Says = much;\n  optional string name = 1;\n\n  \
+    fn fields_are_parsed() {
+        let text = "package k8s.io.kube_x.v1;\n\nmessage A {\n  // A = comment;\n  optional string name = 1;\n\n  \
                     repeated B bs = 2;\n  map<string, .k8s.io.api.resource.Quantity> limits = 12;\n}\n\nmessage B {\n}\n";
         let proto = Proto::parse(text).unwrap();
         assert_eq!(proto.package, "io.k8s.kube-x.v1");
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_field_is_an_error() {
+    fn invalid_field_is_an_error() {
         let with = |line: &str| Proto::parse(&format!("package p;\nmessage A {{\n  {line}\n}}\n")).is_err();
         assert!(with("oneof x {") && with("optional string a;") && with("required string a = 1;"));
         assert!(Proto::parse("").is_err());

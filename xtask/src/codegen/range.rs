@@ -1,15 +1,15 @@
-//! Ranges of Kubernetes versions, and the macros of `k8s-openapi` that keep code to a range.
+//! Ranges of Kubernetes versions, and the macros of `k8s-openapi` that limit code to a range.
 //!
-//! A range never has a gap: `k8s-openapi` has macros for "from", "up to" and "exactly", and with those a gap would need the
-//! code twice. What is guarded is text to this file.
+//! A range has no gap: `k8s-openapi` has macros for "from", "up to" and "exactly", with which a gap would need the code
+//! twice. This file does not know the guarded code.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// The minor versions of Kubernetes 1 that `k8s-openapi` has, and with it everything that is generated.
+/// The minor versions of Kubernetes 1 that `k8s-openapi` contains and code is generated for.
 pub(super) const ALL: Range = Range { first: 33, last: 37 };
 
-/// Minor versions of Kubernetes 1, both ends included.
+/// An inclusive range of minor versions of Kubernetes 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Range {
     pub(super) first: u8,
@@ -17,16 +17,16 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// The range that has exactly these versions.
+    /// Returns the range of exactly these versions. Fails if there are none or if they have a gap.
     pub(super) fn of(versions: &BTreeSet<u8>) -> Result<Self, String> {
         let (Some(&first), Some(&last)) = (versions.first(), versions.last()) else {
-            return Err("is in no version".to_owned());
+            return Err("exists in no version".to_owned());
         };
         let range = Self { first, last };
         if range.versions().eq(versions.iter().copied()) {
             Ok(range)
         } else {
-            Err(format!("comes and goes, which no guard can say: it is in the minor versions {versions:?}"))
+            Err(format!("exists in the minor versions {versions:?}, a gap that no macro can express"))
         }
     }
 
@@ -34,7 +34,7 @@ impl Range {
         self.first..=self.last
     }
 
-    /// The macros around code that is for this range only, outermost first.
+    /// Returns the macros that limit code to this range, outermost first.
     pub(super) fn guards(self) -> Vec<String> {
         let Self { first, last } = self;
         if first == last {
@@ -46,7 +46,7 @@ impl Range {
     }
 }
 
-/// For documentation: `1.34 to 1.36`.
+/// Formats the range for documentation: `1.34 to 1.36`.
 impl fmt::Display for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { first, last } = self;
@@ -63,13 +63,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_everywhere_needs_no_guard() {
+    fn full_range_needs_no_guard() {
         assert_eq!(of(&[33, 34, 35, 36, 37]), Ok(ALL));
         assert_eq!(ALL.guards(), Vec::<String>::new());
     }
 
     #[test]
-    fn each_range_has_its_guard() {
+    fn partial_range_has_guards() {
         let check = |versions: &[u8], expected: &[&str]| {
             let names: Vec<String> =
                 expected.iter().map(|name| format!("k8s_openapi::k8s_if_{name}!")).collect();
@@ -84,13 +84,13 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_an_error() {
-        assert!(of(&[33, 35]).unwrap_err().starts_with("comes and goes"));
+    fn gap_is_an_error() {
+        assert!(of(&[33, 35]).unwrap_err().starts_with("exists in the minor versions {33, 35}"));
         assert!(of(&[]).is_err());
     }
 
     #[test]
-    fn it_reads_as_one_says_it() {
+    fn range_is_formatted_for_documentation() {
         assert_eq!(ALL.to_string(), "1.33 to 1.37");
         assert_eq!(of(&[35]).unwrap().to_string(), "1.35");
     }

@@ -1,6 +1,7 @@
-//! What Kubernetes serves, from its discovery documents, as text.
+//! Renders the groups and resources that Kubernetes serves, from its discovery documents.
 //!
-//! Rows are sorted by group, version and plural, and groups are as the server prefers them. A subresource belongs to the row of its resource.
+//! Resources are sorted by group, version and plural; groups have the server's order of preference. Subresources are part
+//! of the row of their resource.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +17,19 @@ pub(super) fn render(documents: &[Value], types: &Types, version: &str) -> Resul
         add_rows(document, types, &mut rows)?;
     }
     let groups = documents.iter().find(|document| document["kind"] == "APIGroupList");
-    let groups = groups_of(groups.ok_or("no document lists the groups")?);
+    let groups = groups_of(groups.ok_or("no document with the list of groups")?);
     Ok(format!(
         "{GENERATED}\n\
-         //! The groups (in order of preference) and resources (by group, version, plural) of Kubernetes {version}.\n\
+         //! The groups and resources that Kubernetes {version} serves.\n\
          \n\
          use crate::fields::TypeId;\n\
          use crate::shapes::{{Group, Resource, Subresource}};\n\
          \n\
-         /// Every group of Kubernetes {version}: the core group, then the others in the order of preference.\n\
+         /// Every group of Kubernetes {version}: the core group first, then the others in the server's order of preference.\n\
          pub static GROUPS: &[Group] = {};\n\
          \n\
-         /// Every resource of Kubernetes {version}, including disabled versions, sorted by group, version and plural.\n\
+         /// Every resource of Kubernetes {version}, including versions that are disabled by default. Sorted by group, version and\n\
+         /// plural.\n\
          pub static RESOURCES: &[Resource] = {};\n",
         groups.render(0, "pub static GROUPS: &[Group] = ".len(), 1),
         Expr::Slice(rows.into_values().collect()).render(0, 0, 1)
@@ -57,10 +59,10 @@ fn add_rows(document: &Value, types: &Types, rows: &mut Rows) -> Result<(), Stri
         let plural = text(&entry["name"]);
         let kind = text(&entry["kind"]);
         let of = types.of_kind(group, version, kind);
-        let of = of.ok_or_else(|| format!("{group_version}: {plural} are of no known type"))?;
-        let parts = entries.iter().filter_map(|part| {
-            let (resource, name) = text(&part["name"]).split_once('/')?;
-            (resource == plural).then(|| subresource([group, version], name, part, types))
+        let of = of.ok_or_else(|| format!("{group_version}: the type of {plural} is unknown"))?;
+        let subresources = entries.iter().filter_map(|entry| {
+            let (resource, name) = text(&entry["name"]).split_once('/')?;
+            (resource == plural).then(|| subresource([group, version], name, entry, types))
         });
         let row = Expr::Struct(
             "Resource",
@@ -76,7 +78,7 @@ fn add_rows(document: &Value, types: &Types, rows: &mut Rows) -> Result<(), Stri
                 ("verbs", Expr::texts(&texts(&entry["verbs"]))),
                 ("storage_hash", Expr::text(text(&entry["storageVersionHash"]))),
                 ("of", of),
-                ("subresources", Expr::Slice(parts.collect())),
+                ("subresources", Expr::Slice(subresources.collect())),
             ],
         );
         rows.insert([group, version, plural].map(str::to_owned), row);
@@ -84,10 +86,10 @@ fn add_rows(document: &Value, types: &Types, rows: &mut Rows) -> Result<(), Stri
     Ok(())
 }
 
-/// What is read and written there may be of another group than the resource is.
-fn subresource(own: [&str; 2], name: &str, entry: &Value, types: &Types) -> Expr {
-    let group = entry["group"].as_str().unwrap_or(own[0]);
-    let version = entry["version"].as_str().unwrap_or(own[1]);
+/// Renders a subresource. Its kind may belong to another group or version than its resource.
+fn subresource(resource: [&str; 2], name: &str, entry: &Value, types: &Types) -> Expr {
+    let group = entry["group"].as_str().unwrap_or(resource[0]);
+    let version = entry["version"].as_str().unwrap_or(resource[1]);
     let kind = text(&entry["kind"]);
     Expr::Struct(
         "Subresource",
@@ -121,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn subresources_are_in_the_row_of_their_resource() {
+    fn subresources_are_rendered_with_their_resource() {
         let kind = json!([{"group": "", "version": "v1", "kind": "Pod"}]);
         let schemas = json!({"a.Pod": {"x-kubernetes-group-version-kind": kind}});
         let types = Types::read(&[json!({"components": {"schemas": schemas}})]);

@@ -1,7 +1,6 @@
-//! Where the resources come from: the sources of the `k8s-openapi` that `Cargo.lock` names.
+//! Reads the resources from the sources of the `k8s-openapi` in `Cargo.lock`.
 //!
-//! Every Kubernetes version that crate has is read, and exactly those we generate for must be there. What a source file
-//! says is the business of [`parse`].
+//! Reads all Kubernetes versions of that crate, which must be exactly those of [`ALL`]. [`parse`] interprets each file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,9 +12,9 @@ use super::range::ALL;
 use crate::failure::Failure;
 use crate::repo::Repo;
 
-/// What each minor version of Kubernetes has.
+/// Returns the resources of each minor version of Kubernetes.
 pub(super) fn read(repo: &Repo) -> Result<BTreeMap<u8, Vec<Resource>>, Failure> {
-    // Without the filter cargo would fetch the crates of every platform.
+    // Without the filter, cargo would download the crates of all platforms.
     let metadata = repo.cargo_output(&[
         "metadata",
         "--format-version",
@@ -30,42 +29,44 @@ pub(super) fn read(repo: &Repo) -> Result<BTreeMap<u8, Vec<Resource>>, Failure> 
     ALL.versions().map(|minor| Ok((minor, read_version(repo, &format!("{sources}/v1_{minor}"))?))).collect()
 }
 
-/// The folder with the sources, from the output of `cargo metadata`.
+/// Returns the folder with the sources, from the output of `cargo metadata`.
 fn locate(metadata: &str) -> Result<String, String> {
-    let metadata: Value =
-        serde_json::from_str(metadata).map_err(|error| format!("cargo metadata is not readable: {error}"))?;
+    let metadata: Value = serde_json::from_str(metadata)
+        .map_err(|error| format!("cannot parse the output of cargo metadata: {error}"))?;
     let packages = metadata["packages"].as_array().map_or(&[][..], Vec::as_slice);
     let mut found = packages.iter().filter(|package| package["name"] == "k8s-openapi");
     let (Some(package), None) = (found.next(), found.next()) else {
-        return Err("cargo metadata does not have exactly one package `k8s-openapi`".to_owned());
+        return Err("cargo metadata does not contain exactly one package `k8s-openapi`".to_owned());
     };
     let manifest = package["manifest_path"].as_str().and_then(|path| Path::new(path).parent());
     let root = manifest.ok_or("the package `k8s-openapi` has no manifest path")?;
     Ok(format!("{}/src", root.display()))
 }
 
-/// A version more is a decision: kinds come, and kinds that are no longer everywhere get guards.
+/// Checks that the crate has exactly the expected versions. Supporting another version is a decision: kinds are added, and
+/// kinds that do not exist in all versions get guards.
 fn check_versions(folders: &BTreeSet<String>) -> Result<(), String> {
     let expected: BTreeSet<String> = ALL.versions().map(|minor| format!("v1_{minor}")).collect();
     if *folders == expected {
         return Ok(());
     }
     Err(format!(
-        "has the folders {folders:?} and not Kubernetes {ALL}: adjust `ALL` in xtask/src/codegen/range.rs"
+        "contains the folders {folders:?} instead of Kubernetes {ALL} (adjust `ALL` in xtask/src/codegen/range.rs)"
     ))
 }
 
 fn read_version(repo: &Repo, folder: &str) -> Result<Vec<Resource>, Failure> {
     let mut resources = Vec::new();
     for file in repo.rust_files_under(folder)? {
-        let wrong = |reason: String| Failure::Failed(format!("{}: {reason}", file.path));
-        let module = module(folder, &file.path).map_err(wrong)?;
-        resources.extend(parse::parse(&module, &file.text).map_err(wrong)?);
+        let failed = |reason: String| Failure::Failed(format!("{}: {reason}", file.path));
+        let module = module(folder, &file.path).map_err(failed)?;
+        resources.extend(parse::parse(&module, &file.text).map_err(failed)?);
     }
     Ok(resources)
 }
 
-/// The module whose folder a file is in. Types live in files of their own, and the folder's module exports them.
+/// Returns the module of the folder that contains a file. Each type has its own file, and the module of the folder
+/// re-exports it.
 fn module(root: &str, path: &str) -> Result<String, String> {
     let inside = path.strip_prefix(root).ok_or_else(|| format!("is not in {root}"))?;
     let (folder, _) = inside.rsplit_once('/').ok_or("has no folder")?;
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_crate_is_found_by_its_manifest() {
+    fn crate_is_located_by_its_manifest() {
         let package =
             |name: &str| format!(r#"{{"name":"{name}","manifest_path":"/registry/{name}/Cargo.toml"}}"#);
         let metadata = |names: &[&str]| {
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_more_or_less_is_an_error() {
+    fn unexpected_versions_are_an_error() {
         let folders =
             |minors: std::ops::RangeInclusive<u8>| minors.map(|minor| format!("v1_{minor}")).collect();
         assert_eq!(check_versions(&folders(ALL.first..=ALL.last)), Ok(()));
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_is_in_the_module_of_its_folder() {
+    fn module_is_that_of_the_folder() {
         assert_eq!(module("/src/v1_33", "/src/v1_33/api/apps/v1/a.rs"), Ok("api::apps::v1".to_owned()));
         assert_eq!(module("/src/v1_33", "/src/v1_33/list.rs"), Ok(String::new()));
         assert!(module("/src/v1_33", "/elsewhere/a.rs").is_err());

@@ -1,31 +1,32 @@
-//! The Go types of a package of Kubernetes → what their tags say about protobuf and JSON.
+//! Parses the protobuf and JSON tags of the Go types of a Kubernetes package.
 //!
-//! Plain text search, as every field has a line with its tags. Fields without a number do not travel and are left out.
+//! A text search is sufficient, because every field and its tags are on one line. Fields without a protobuf number are
+//! not transmitted and are skipped.
 
 use std::collections::BTreeMap;
 
-/// A struct.
+/// A Go struct.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Struct {
-    /// Whether its objects have a kind and an apiVersion of their own.
+    /// Whether it embeds `TypeMeta`, so that its objects have a kind and an `apiVersion`.
     pub(super) is_kind: bool,
-    /// By number.
+    /// Fields by protobuf number.
     pub(super) fields: BTreeMap<u16, GoField>,
 }
 
-/// A field of a struct.
+/// A field of a Go struct.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct GoField {
-    /// The name in JSON; empty where its fields are those of the struct.
+    /// JSON name; empty if the field is inlined.
     pub(super) json: String,
     pub(super) pointer: bool,
-    /// Whether JSON leaves it out when it is empty. Go never takes a struct for empty.
+    /// Whether JSON omits the field if it is empty. In Go, a struct is never empty.
     pub(super) omitempty: bool,
-    /// Whether JSON leaves it out when nothing in it is set.
+    /// Whether JSON omits the field if it has its zero value.
     pub(super) omitzero: bool,
 }
 
-/// The structs of a text, by name.
+/// Parses the structs of a text, by name.
 pub(super) fn parse(text: &str) -> BTreeMap<String, Struct> {
     let mut structs = BTreeMap::new();
     let mut current: Option<(&str, Struct)> = None;
@@ -45,7 +46,7 @@ pub(super) fn parse(text: &str) -> BTreeMap<String, Struct> {
     structs
 }
 
-/// `Name Type` and tags in backquotes; an embedded struct has no name.
+/// Parses a field: `Name Type` and tags in backquotes. An embedded struct has no name.
 fn add(found: &mut Struct, line: &str) {
     let mut parts = line.split('`');
     let (Some(front), Some(tags)) = (parts.next(), parts.next()) else { return };
@@ -53,9 +54,9 @@ fn add(found: &mut Struct, line: &str) {
         return;
     }
     let of = front.split_whitespace().next_back().unwrap_or_default();
-    let mut words = tag(tags, "json").unwrap_or("-").split(',');
-    let json = words.next().unwrap_or_default();
-    let words: Vec<&str> = words.collect();
+    let mut options = tag(tags, "json").unwrap_or("-").split(',');
+    let json = options.next().unwrap_or_default();
+    let options: Vec<&str> = options.collect();
     let number =
         tag(tags, "protobuf").and_then(|tag| tag.split(',').nth(1)).and_then(|text| text.parse().ok());
     match number {
@@ -63,8 +64,8 @@ fn add(found: &mut Struct, line: &str) {
             let field = GoField {
                 json: json.to_owned(),
                 pointer: of.starts_with('*'),
-                omitempty: words.contains(&"omitempty"),
-                omitzero: words.contains(&"omitzero"),
+                omitempty: options.contains(&"omitempty"),
+                omitzero: options.contains(&"omitzero"),
             };
             found.fields.insert(number, field);
         }
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_say_numbers_and_names() {
+    fn tags_are_parsed() {
         let text = "\
 type Pod struct {
 \tmetav1.TypeMeta `json:\",inline\"`

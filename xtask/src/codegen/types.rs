@@ -1,7 +1,7 @@
-//! The types of Kubernetes with their fields, from its `OpenAPI` documents, as text.
+//! Renders the types of Kubernetes with their fields, from its `OpenAPI` documents.
 //!
-//! Types that are one value in JSON (quantities, times) become shapes; lists of objects are left out, as are descriptions.
-//! What a document says and we have no word for is an error: a table that says less than the documents would mislead.
+//! Types that are a single value in JSON (quantities, times) become shapes. Lists of objects and descriptions are
+//! omitted. An unsupported schema keyword is an error, so that the table is never less precise than the documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::GENERATED;
 use super::layout::Expr;
 
-/// Types that are a shape of their own.
+/// Types that are rendered as a shape.
 const SHAPES: &[(&str, &str)] = &[
     ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON", "Any"),
     ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrArray", "Any"),
@@ -25,8 +25,8 @@ const SHAPES: &[(&str, &str)] = &[
     ("io.k8s.apimachinery.pkg.util.intstr.IntOrString", "IntOrString"),
 ];
 
-/// What a place may say besides its type; anything else is an error.
-const KNOWN: &[&str] = &[
+/// Supported keywords of a field's schema.
+const KEYWORDS: &[&str] = &[
     "$ref",
     "additionalProperties",
     "allOf",
@@ -64,7 +64,7 @@ impl Types {
         if SHAPES.iter().any(|(shape, _)| *shape == name) || is_list(schema) {
             return;
         }
-        // Documents repeat the types they share; those that are of every group differ only in which groups they name.
+        // Documents repeat shared types; types of every group differ only in the list of their groups.
         self.schemas.entry(name.to_owned()).or_insert_with(|| schema.clone());
         let kinds = schema["x-kubernetes-group-version-kind"].as_array();
         if let Some([kind]) = kinds.map(Vec::as_slice) {
@@ -77,7 +77,7 @@ impl Types {
         self.schemas.keys().map(String::as_str)
     }
 
-    /// What the kinds of a package say in `apiVersion`, by package.
+    /// Returns the `apiVersion` of the kinds in each package.
     pub(super) fn api_versions(&self) -> BTreeMap<String, String> {
         let row = |([group, version, _], name): (&[String; 3], &String)| {
             let package = name.rsplit_once('.')?.0.to_owned();
@@ -87,13 +87,13 @@ impl Types {
         self.kinds.iter().filter_map(row).collect()
     }
 
-    /// The type of a kind, as an expression: `Some(TypeId(7))`.
+    /// Returns the type of a kind as an expression: `Some(TypeId(7))`.
     pub(super) fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<Expr> {
         let name = self.kinds.get(&[group.to_owned(), version.to_owned(), kind.to_owned()])?;
         self.id(name).ok().map(|id| Expr::word(format!("Some({id})")))
     }
 
-    /// What the documents say about a field.
+    /// Returns the description of a field.
     pub(super) fn description(&self, name: &str, field: &str) -> Option<&str> {
         self.schemas.get(name)?["properties"][field]["description"].as_str()
     }
@@ -105,7 +105,7 @@ impl Types {
         }
         Ok(format!(
             "{GENERATED}\n\
-             //! The types of Kubernetes {version} with their fields, sorted by name, without lists of objects.\n\
+             //! The types of Kubernetes {version} with their fields, sorted by name. Lists of objects are omitted.\n\
              \n\
              use crate::fields::{{FIELD, Field, ListType, MapType, Patch, Shape, TYPE, Type, TypeId}};\n\
              \n\
@@ -119,8 +119,8 @@ impl Types {
         let required: BTreeSet<&str> =
             schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let mut fields = Vec::new();
-        for (field, place) in schema["properties"].as_object().into_iter().flatten() {
-            let row = self.field(field, place, required.contains(field.as_str()));
+        for (field, property) in schema["properties"].as_object().into_iter().flatten() {
+            let row = self.field(field, property, required.contains(field.as_str()));
             fields.push(row.map_err(|reason| format!("{field}: {reason}"))?);
         }
         let mut parts = vec![("name", Expr::text(name)), ("fields", Expr::Slice(fields))];
@@ -131,38 +131,38 @@ impl Types {
         Ok(Expr::Struct("Type", parts))
     }
 
-    fn field(&self, name: &str, place: &Value, required: bool) -> Result<Expr, String> {
-        let mut parts = vec![("name", Expr::text(name)), ("shape", self.shape(place)?)];
+    fn field(&self, name: &str, schema: &Value, required: bool) -> Result<Expr, String> {
+        let mut parts = vec![("name", Expr::text(name)), ("shape", self.shape(schema)?)];
         if required {
             parts.push(("required", Expr::word("true")));
         }
-        if let Some(default) = place.get("default") {
+        if let Some(default) = schema.get("default") {
             parts.push(("default", Expr::word(format!("Some({:?})", default.to_string()))));
         }
-        let patch = patch(place)?;
+        let patch = patch(schema)?;
         if let Some(patch) = patch {
             parts.push(("patch", patch));
         }
-        if reference(place).is_some() && place.get("x-kubernetes-map-type").is_some() {
-            parts.push(("owned", Expr::word(format!("Some({})", map_type(place)?))));
+        if reference(schema).is_some() && schema.get("x-kubernetes-map-type").is_some() {
+            parts.push(("owned", Expr::word(format!("Some({})", map_type(schema)?))));
         }
         parts.push(("", Expr::word("..FIELD")));
         Ok(Expr::Struct("Field", parts))
     }
 
-    fn shape(&self, place: &Value) -> Result<Expr, String> {
-        let said = place.as_object().ok_or("is no schema")?;
-        if let Some(unknown) = said.keys().find(|key| !KNOWN.contains(&key.as_str())) {
-            return Err(format!("says `{unknown}`"));
+    fn shape(&self, schema: &Value) -> Result<Expr, String> {
+        let keywords = schema.as_object().ok_or("is not a schema")?;
+        if let Some(unknown) = keywords.keys().find(|key| !KEYWORDS.contains(&key.as_str())) {
+            return Err(format!("unsupported keyword `{unknown}`"));
         }
-        if let Some(name) = reference(place) {
+        if let Some(name) = reference(schema) {
             return Ok(Expr::word(match SHAPES.iter().find(|(shape, _)| *shape == name) {
                 Some((_, shape)) => format!("Shape::{shape}"),
                 None => format!("Shape::Object({})", self.id(name)?),
             }));
         }
-        let format = place["format"].as_str();
-        let shape = match (place["type"].as_str(), format) {
+        let format = schema["format"].as_str();
+        let shape = match (schema["type"].as_str(), format) {
             (Some("string"), None) => "Shape::String",
             (Some("string"), Some("byte")) => "Shape::Bytes",
             (Some("boolean"), None) => "Shape::Boolean",
@@ -170,79 +170,79 @@ impl Types {
             (Some("integer"), Some("int64")) => "Shape::Int64",
             (Some("number"), Some("double")) => "Shape::Number",
             (Some("array"), None) => {
-                let items = Expr::word(format!("&{}", self.shape(&place["items"])?.flat()));
-                return Ok(Expr::Call("Shape::List", vec![items, Expr::word(list_type(place)?)]));
+                let items = Expr::word(format!("&{}", self.shape(&schema["items"])?.flat()));
+                return Ok(Expr::Call("Shape::List", vec![items, Expr::word(list_type(schema)?)]));
             }
             (Some("object"), None) => {
-                let values = Expr::word(format!("&{}", self.shape(&place["additionalProperties"])?.flat()));
-                return Ok(Expr::Call("Shape::Map", vec![values, Expr::word(map_type(place)?)]));
+                let values = Expr::word(format!("&{}", self.shape(&schema["additionalProperties"])?.flat()));
+                return Ok(Expr::Call("Shape::Map", vec![values, Expr::word(map_type(schema)?)]));
             }
-            (shape, format) => return Err(format!("has the type {shape:?} in the format {format:?}")),
+            (shape, format) => return Err(format!("unsupported type {shape:?} with format {format:?}")),
         };
         Ok(Expr::word(shape))
     }
 
     fn id(&self, name: &str) -> Result<String, String> {
-        let place = self.schemas.keys().position(|known| known == name);
-        place
-            .map(|place| format!("TypeId({place})"))
-            .ok_or_else(|| format!("names `{name}`, which is not there"))
+        let position = self.schemas.keys().position(|known| known == name);
+        position
+            .map(|position| format!("TypeId({position})"))
+            .ok_or_else(|| format!("refers to the unknown type `{name}`"))
     }
 }
 
-/// A list of objects has metadata of its own and items.
+/// Returns whether a schema is a list of objects: a kind that ends with `List` and has items.
 fn is_list(schema: &Value) -> bool {
     let kinds = schema["x-kubernetes-group-version-kind"].as_array();
     let ends = |kind: &Value| kind["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
     kinds.is_some_and(|kinds| kinds.iter().all(ends)) && schema["properties"].get("items").is_some()
 }
 
-/// The type that a place names.
-fn reference(place: &Value) -> Option<&str> {
-    let named = match place["allOf"].as_array().map(Vec::as_slice) {
+/// Returns the type that a schema refers to.
+fn reference(schema: &Value) -> Option<&str> {
+    let named = match schema["allOf"].as_array().map(Vec::as_slice) {
         Some([only]) => &only["$ref"],
-        _ => &place["$ref"],
+        _ => &schema["$ref"],
     };
     named.as_str()?.strip_prefix("#/components/schemas/")
 }
 
-fn list_type(place: &Value) -> Result<String, String> {
-    match place["x-kubernetes-list-type"].as_str() {
+fn list_type(schema: &Value) -> Result<String, String> {
+    match schema["x-kubernetes-list-type"].as_str() {
         None | Some("atomic") => Ok("ListType::Atomic".to_owned()),
         Some("set") => Ok("ListType::Set".to_owned()),
         Some("map") => {
-            let keys = place["x-kubernetes-list-map-keys"].as_array().ok_or("is a map without keys")?;
+            let keys = schema["x-kubernetes-list-map-keys"].as_array().ok_or("is a list map without keys")?;
             let keys: Vec<String> = keys.iter().map(ToString::to_string).collect();
             Ok(format!("ListType::Map(&[{}])", keys.join(", ")))
         }
-        Some(other) => Err(format!("is a list of the type `{other}`")),
+        Some(other) => Err(format!("unsupported list type `{other}`")),
     }
 }
 
-fn map_type(place: &Value) -> Result<&'static str, String> {
-    match place["x-kubernetes-map-type"].as_str() {
+fn map_type(schema: &Value) -> Result<&'static str, String> {
+    match schema["x-kubernetes-map-type"].as_str() {
         None | Some("granular") => Ok("MapType::Granular"),
         Some("atomic") => Ok("MapType::Atomic"),
-        Some(other) => Err(format!("is a map of the type `{other}`")),
+        Some(other) => Err(format!("unsupported map type `{other}`")),
     }
 }
 
-/// How a patch treats a place; nothing where it says nothing or what goes without saying.
-fn patch(place: &Value) -> Result<Option<Expr>, String> {
-    let strategy = place["x-kubernetes-patch-strategy"].as_str().unwrap_or_default();
+/// Renders the patch strategy of a field; `None` if it has none.
+fn patch(schema: &Value) -> Result<Option<Expr>, String> {
+    let strategy = schema["x-kubernetes-patch-strategy"].as_str().unwrap_or_default();
     let [mut merge, mut retain_keys, mut replace] = [false; 3];
-    for word in strategy.split(',').filter(|word| !word.is_empty()) {
-        match word {
+    for part in strategy.split(',').filter(|part| !part.is_empty()) {
+        match part {
             "merge" => merge = true,
             "retainKeys" => retain_keys = true,
             "replace" => replace = true,
-            other => return Err(format!("is patched by `{other}`")),
+            other => return Err(format!("unsupported patch strategy `{other}`")),
         }
     }
     if !(merge || retain_keys || replace) {
         return Ok(None);
     }
-    let key = place["x-kubernetes-patch-merge-key"].as_str().unwrap_or_default();
+    let key = schema["x-kubernetes-patch-merge-key"].as_str().unwrap_or_default();
     Ok(Some(Expr::Struct(
         "Patch",
         vec![
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_rendered_with_what_they_say() {
+    fn fields_are_rendered() {
         let text = types().render("1.36").unwrap();
         let lines = [
             r#"Field { name: "limits", shape: Shape::Map(&Shape::Quantity, MapType::Granular), ..FIELD },"#,
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_has_a_type() {
+    fn kind_has_a_type() {
         assert_eq!(
             types().of_kind("", "v1", "Thing").map(|id| id.flat()),
             Some("Some(TypeId(1))".to_owned())
@@ -314,15 +314,17 @@ mod tests {
     }
 
     #[test]
-    fn what_we_have_no_word_for_is_an_error() {
-        let with = |place: Value| {
-            let schemas = json!({"a.A": {"properties": {"b": place}}});
+    fn unsupported_schema_is_an_error() {
+        let error = |schema: Value| {
+            let schemas = json!({"a.A": {"properties": {"b": schema}}});
             Types::read(&[json!({"components": {"schemas": schemas}})]).render("1.36").unwrap_err()
         };
-        assert!(with(json!({"type": "string", "enum": ["a"]})).contains("a.A: b: says `enum`"));
-        assert!(with(json!({"type": "string", "format": "uuid"})).contains("uuid"));
         assert!(
-            with(json!({"$ref": "#/components/schemas/a.B"})).contains("names `a.B`, which is not there")
+            error(json!({"type": "string", "enum": ["a"]})).contains("a.A: b: unsupported keyword `enum`")
+        );
+        assert!(error(json!({"type": "string", "format": "uuid"})).contains("uuid"));
+        assert!(
+            error(json!({"$ref": "#/components/schemas/a.B"})).contains("refers to the unknown type `a.B`")
         );
     }
 }

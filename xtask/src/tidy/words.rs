@@ -69,7 +69,7 @@ fn check_words(path: &str, text: &str) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (line, text) in (1..).zip(text.lines()) {
         if let Some((word, instead)) = parts(text).iter().find_map(|part| banned(part)) {
-            problems.push(Problem::at(path, line, format!("`{word}` is not used here: write {instead}")));
+            problems.push(Problem::at(path, line, format!("banned word `{word}`: write {instead}")));
         }
     }
     problems
@@ -183,17 +183,29 @@ mod tests {
 
     #[test]
     fn banned_word_fails_in_code_and_prose() {
-        check("a.rs", "let told = 1;\n", &["1: `told` is not used here: write `delivered`"]);
-        check("a.rs", "fn was_told() {}\nstruct ToldTwice;\n", &["1: `told`", "2: `told`"]);
-        check("a.rs", "// In trouble.\n\"Whoever asks\"\n", &["1: `trouble`", "2: `whoever`"]);
-        check("a.md", "Planted, without lessons.\n", &["1: `planted`"]);
-        check("a.go", "func plantPod() {}\nconst BELLS = 2\n", &["1: `plant`", "2: `bells`"]);
+        check("a.rs", "let told = 1;\n", &["1: banned word `told`: write `delivered`"]);
+        check(
+            "a.rs",
+            "fn was_told() {}\nstruct ToldTwice;\n",
+            &["1: banned word `told`", "2: banned word `told`"],
+        );
+        check(
+            "a.rs",
+            "// In trouble.\n\"Whoever asks\"\n",
+            &["1: banned word `trouble`", "2: banned word `whoever`"],
+        );
+        check("a.md", "Planted, without lessons.\n", &["1: banned word `planted`"]);
+        check(
+            "a.go",
+            "func plantPod() {}\nconst BELLS = 2\n",
+            &["1: banned word `plant`", "2: banned word `bells`"],
+        );
     }
 
     #[test]
     fn banned_prefix_fails() {
-        check("a.rs", "// Spoilt frames, meddling\nfn unspoiled() {}\n", &["1: `spoil`"]);
-        check("a.md", "A meddler.\n", &["1: `meddl`"]);
+        check("a.rs", "// Spoilt frames, meddling\nfn unspoiled() {}\n", &["1: banned word `spoil`"]);
+        check("a.md", "A meddler.\n", &["1: banned word `meddl`"]);
     }
 
     #[test]
