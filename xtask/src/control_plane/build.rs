@@ -1,7 +1,7 @@
-//! The programs: found in the user's cache folder, or built into it by the Go on the PATH.
+//! The programs of the control plane: taken from the user's cache folder, or built into it with Go.
 //!
-//! A folder of the cache bears the name of what was built and appears whole, by renaming; so what is found needs no
-//! check of its contents, and no Go.
+//! A folder of the cache is named after its build and is created by renaming a finished one. A folder that exists is
+//! therefore complete and needs neither a check of its contents nor Go.
 
 use std::collections::VecDeque;
 use std::env;
@@ -23,26 +23,26 @@ use super::{failed, info};
 use crate::failure::Failure;
 use crate::repo::Repo;
 
-/// How often a build says that it goes on.
-const PROGRESS: Duration = Duration::from_secs(15);
+/// Period of progress messages during a build.
+const PROGRESS_PERIOD: Duration = Duration::from_secs(15);
 
-/// How many lines of Go's complaint are shown.
-const COMPLAINT: usize = 20;
+/// Number of lines of Go's errors that are shown.
+const ERROR_LINES: usize = 20;
 
-/// `informer/real` in the user's cache folder.
+/// Returns `informer/real` in the user's cache folder.
 pub(super) fn cache_folder() -> Result<PathBuf, Failure> {
     cache_folder_of(env::var_os("XDG_CACHE_HOME"), env::var_os("HOME"))
         .ok_or_else(|| Failure::Failed("no cache folder: set XDG_CACHE_HOME or HOME".to_owned()))
 }
 
 fn cache_folder_of(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
-    // The XDG specification has relative paths ignored.
+    // The XDG specification requires relative paths to be ignored.
     let absolute = |path: Option<OsString>| path.map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute(xdg).or_else(|| absolute(home).map(|home| home.join(".cache")))?;
     Some(cache.join("informer/real"))
 }
 
-/// The folder of one build.
+/// The programs of one build.
 pub(super) struct Programs {
     folder: PathBuf,
     build: String,
@@ -50,7 +50,7 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// The programs of the module, built if they are not there yet.
+    /// Returns all programs of the module, built if necessary.
     pub(super) fn ready(
         repo: &Repo,
         module: &Module,
@@ -62,7 +62,8 @@ impl Programs {
         programs.built(repo, module, cache, interrupt)
     }
 
-    /// `kubectl` alone, which takes a fraction of the time; from the build of all programs if there is one.
+    /// Returns the path of `kubectl`, from the build of all programs if there is one. Otherwise only `kubectl` is built,
+    /// which takes a fraction of the time.
     pub(super) fn kubectl(
         repo: &Repo,
         module: &Module,
@@ -70,13 +71,13 @@ impl Programs {
         interrupt: &Interrupt,
     ) -> Result<PathBuf, Failure> {
         let build = module.build_name.clone();
-        let whole = Self { folder: cache.join(&build), build, names: PROGRAMS };
-        if whole.are_there() {
-            return Ok(whole.path("kubectl"));
+        let all = Self { folder: cache.join(&build), build, names: PROGRAMS };
+        if all.exist() {
+            return Ok(all.path("kubectl"));
         }
         let build = format!("{}-kubectl", module.build_name);
-        let alone = Self { folder: cache.join(&build), build, names: &["kubectl"] };
-        Ok(alone.built(repo, module, cache, interrupt)?.path("kubectl"))
+        let only_kubectl = Self { folder: cache.join(&build), build, names: &["kubectl"] };
+        Ok(only_kubectl.built(repo, module, cache, interrupt)?.path("kubectl"))
     }
 
     fn built(
@@ -87,23 +88,23 @@ impl Programs {
         interrupt: &Interrupt,
     ) -> Result<Self, Failure> {
         let programs = self;
-        if !programs.are_there() {
-            // One build at a time; whoever waited for it finds it done.
+        if !programs.exist() {
+            // One build at a time; another process may have finished it meanwhile.
             let _lock = Lock::acquire(cache, "build", interrupt)?;
-            if !programs.are_there() {
+            if !programs.exist() {
                 programs.build(&repo.path(module::FOLDER), module, cache, interrupt)?;
             }
         }
         Ok(programs)
     }
 
-    /// Programs that are there already.
+    /// Returns existing programs.
     #[cfg(test)]
     pub(super) fn at(folder: &Path, build: &str) -> Self {
         Self { folder: folder.to_owned(), build: build.to_owned(), names: PROGRAMS }
     }
 
-    /// The name of the build.
+    /// Returns the name of the build.
     pub(super) fn build_name(&self) -> &str {
         &self.build
     }
@@ -112,7 +113,7 @@ impl Programs {
         self.folder.join(program)
     }
 
-    fn are_there(&self) -> bool {
+    fn exist(&self) -> bool {
         self.names.iter().all(|program| self.path(program).is_file())
     }
 
@@ -125,13 +126,13 @@ impl Programs {
     ) -> Result<(), Failure> {
         check_go(sources, module)?;
         info(&format!(
-            "building Kubernetes {} into {} (once; it takes minutes)",
+            "building Kubernetes {} into {} (only once; takes several minutes)",
             module.kubernetes,
             self.folder.display()
         ));
-        // Under the lock nobody else builds: a folder of that name is the rest of a build that was killed.
+        // The lock is held, so an existing folder of this name is left from a killed build.
         let partial = cache.join("partial");
-        let begun = Instant::now();
+        let started = Instant::now();
         let outcome = remove(&partial)
             .and_then(|()| go_build(sources, module, self.names, &partial, interrupt))
             .and_then(|()| remove(&self.folder))
@@ -140,23 +141,23 @@ impl Programs {
                 fs::rename(&partial, &self.folder).map_err(|error| failed(&what, &error))
             });
         match outcome {
-            Ok(()) => info(&format!("built in {}", clock(begun.elapsed()))),
-            // The first failure is the one to tell.
+            Ok(()) => info(&format!("built in {}", minutes(started.elapsed()))),
+            // The first failure is reported, not one of the cleanup.
             Err(_) => drop(remove(&partial)),
         }
         outcome
     }
 }
 
-/// Fails with one line if Go is missing or too old.
+/// Fails if Go is missing or too old.
 fn check_go(sources: &Path, module: &Module) -> Result<(), Failure> {
-    let needed = format!("Go {} or later is needed to build Kubernetes {}", module.go, module.kubernetes);
-    // Asked in the module's folder, where an older Go may fetch and become the one that is needed.
+    let needed = format!("building Kubernetes {} needs Go {} or later", module.kubernetes, module.go);
+    // In the module's folder, where an older Go may download and run the required version.
     let output = match go(sources).args(["env", "GOVERSION"]).output() {
         Ok(output) => output,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(Failure::Failed(format!(
-                "{needed}: there is no `go` on the PATH (see https://go.dev/dl)"
+                "{needed}: `go` is not on the PATH (see https://go.dev/dl)"
             )));
         }
         Err(error) => return Err(failed(&needed, &error)),
@@ -165,14 +166,14 @@ fn check_go(sources: &Path, module: &Module) -> Result<(), Failure> {
     if output.status.success() && module.is_built_by(&found) {
         return Ok(());
     }
-    let complaint = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    let found = if complaint.is_empty() { found } else { complaint };
-    Err(Failure::Failed(format!("{needed}: the `go` on the PATH says `{found}`")))
+    let error = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let found = if error.is_empty() { found } else { error };
+    Err(Failure::Failed(format!("{needed}: `go env GOVERSION` printed `{found}`")))
 }
 
 fn go(sources: &Path) -> Command {
     let mut command = Command::new("go");
-    // The module stands alone, whatever workspace lies around it, and needs no C.
+    // The module is independent of any Go workspace around it and needs no C compiler.
     command.current_dir(sources).env("GOWORK", "off").env("CGO_ENABLED", "0").stdin(Stdio::null());
     command
 }
@@ -185,104 +186,105 @@ fn go_build(
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     let mut child = go(sources)
-        // With the slash it is a folder, also before it exists.
+        // The slash marks a folder that does not exist yet.
         .args(module.build_args(programs, &format!("{}/", into.display())))
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        // In a group of its own, Go and its compilers can be ended together.
+        // In its own process group, Go and its compilers can be killed together.
         .process_group(0)
         .spawn()
         .map_err(|error| failed("cannot run `go build`", &error))?;
-    let followed = follow(&lines_of(&mut child), interrupt);
-    if followed.is_err() {
-        end(&child);
+    let result = follow(&lines_of(&mut child), interrupt);
+    if result.is_err() {
+        kill_group(&child);
     }
     let status = child.wait().map_err(|error| failed("cannot wait for `go build`", &error))?;
-    let complaint = followed?;
+    let errors = result?;
     if status.success() {
         return Ok(());
     }
-    Err(Failure::Failed(format!("`go build` gave {status}; it said last:\n{complaint}")))
+    Err(Failure::Failed(format!("`go build` failed: {status}; last lines:\n{errors}")))
 }
 
-/// The lines the child says on stderr, as they come.
+/// Returns the lines that the child writes to stderr.
 fn lines_of(child: &mut Child) -> Receiver<String> {
     let (sender, lines) = mpsc::channel();
     if let Some(stderr) = child.stderr.take() {
         thread::spawn(move || {
             let lines = BufReader::new(stderr).lines().map_while(Result::ok);
-            // Fails when nobody listens any more, and then there is nothing to do.
+            // Sending fails if the receiver was dropped; the remaining lines are not needed then.
             lines.map(|line| sender.send(line)).take_while(Result::is_ok).for_each(drop);
         });
     }
     lines
 }
 
-/// Tells the progress until the lines end; gives back the last of them.
+/// Prints the progress until the lines end; returns the last error lines.
 fn follow(lines: &Receiver<String>, interrupt: &Interrupt) -> Result<String, Failure> {
-    let begun = Instant::now();
-    let (mut progress, mut told) = (Progress::default(), begun);
+    let started = Instant::now();
+    let (mut progress, mut printed) = (Progress::default(), started);
     loop {
         interrupt.check()?;
         match lines.recv_timeout(Duration::from_millis(100)) {
-            Ok(line) => progress.take(line),
+            Ok(line) => progress.add(line),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Ok(progress.complaint()),
+            Err(RecvTimeoutError::Disconnected) => return Ok(progress.last_lines()),
         }
-        if told.elapsed() >= PROGRESS {
-            told = Instant::now();
-            info(&format!("… {} {}", clock(begun.elapsed()), progress.sentence()));
+        if printed.elapsed() >= PROGRESS_PERIOD {
+            printed = Instant::now();
+            info(&format!("… {} {}", minutes(started.elapsed()), progress.summary()));
         }
     }
 }
 
-/// Ends a group with everything it started. The child was not waited for, so the number is still its own.
-pub(super) fn end(child: &Child) {
+/// Kills the process group of a child. The child must not have been waited for, so that its pid is still valid.
+pub(super) fn kill_group(child: &Child) {
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        // It may have ended by itself.
+        // The group may have ended already.
         let _ = rustix::process::kill_process_group(group, Signal::KILL);
     }
 }
 
-/// What `go build -v` has said so far: packages by name, downloads, and complaints.
+/// The output of `go build -v` so far: downloads, compiled packages and errors.
 #[derive(Default)]
 struct Progress {
     downloads: usize,
     packages: usize,
+    /// Last error lines, newest first.
     last: VecDeque<String>,
 }
 
 impl Progress {
-    fn take(&mut self, line: String) {
+    fn add(&mut self, line: String) {
         if line.starts_with("go: downloading ") {
             self.downloads += 1;
         } else if !line.contains([' ', '\t']) {
             self.packages += 1;
         } else {
-            self.last.truncate(COMPLAINT - 1);
+            self.last.truncate(ERROR_LINES - 1);
             self.last.push_front(line);
         }
     }
 
-    fn sentence(&self) -> String {
+    fn summary(&self) -> String {
         let Self { downloads, packages, .. } = self;
         match (downloads, packages) {
             (0, _) => format!("{packages} packages compiled"),
-            (_, 0) => format!("{downloads} modules fetched"),
-            _ => format!("{downloads} modules fetched, {packages} packages compiled"),
+            (_, 0) => format!("{downloads} modules downloaded"),
+            _ => format!("{downloads} modules downloaded, {packages} packages compiled"),
         }
     }
 
-    fn complaint(self) -> String {
+    fn last_lines(self) -> String {
         self.last.into_iter().rev().collect::<Vec<_>>().join("\n")
     }
 }
 
-fn clock(time: Duration) -> String {
+fn minutes(time: Duration) -> String {
     format!("{}:{:02} min", time.as_secs() / 60, time.as_secs() % 60)
 }
 
-/// Removes a folder if it is there.
+/// Removes a folder if it exists.
 fn remove(folder: &Path) -> Result<(), Failure> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -297,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cache_is_where_the_user_wants_it() {
+    fn cache_folder_follows_the_environment() {
         let folder = |xdg: Option<&str>, home: Option<&str>| {
             cache_folder_of(xdg.map(OsString::from), home.map(OsString::from))
                 .map(|path| path.display().to_string())
@@ -310,23 +312,23 @@ mod tests {
     }
 
     #[test]
-    fn progress_counts_and_keeps_the_complaint() {
+    fn progress_counts_lines_and_keeps_errors() {
         let mut progress = Progress::default();
-        assert_eq!(progress.sentence(), "0 packages compiled");
-        progress.take("go: downloading k8s.io/api v0.36.4".to_owned());
-        assert_eq!(progress.sentence(), "1 modules fetched");
-        progress.take("k8s.io/api/core/v1".to_owned());
-        assert_eq!(progress.sentence(), "1 modules fetched, 1 packages compiled");
+        assert_eq!(progress.summary(), "0 packages compiled");
+        progress.add("go: downloading k8s.io/api v0.36.4".to_owned());
+        assert_eq!(progress.summary(), "1 modules downloaded");
+        progress.add("k8s.io/api/core/v1".to_owned());
+        assert_eq!(progress.summary(), "1 modules downloaded, 1 packages compiled");
         for line in 0..30 {
-            progress.take(format!("main.go:{line}: undefined"));
+            progress.add(format!("main.go:{line}: undefined"));
         }
-        let complaint = progress.complaint();
-        assert_eq!(complaint.lines().count(), COMPLAINT);
-        assert!(complaint.starts_with("main.go:10: ") && complaint.ends_with("main.go:29: undefined"));
+        let errors = progress.last_lines();
+        assert_eq!(errors.lines().count(), ERROR_LINES);
+        assert!(errors.starts_with("main.go:10: ") && errors.ends_with("main.go:29: undefined"));
     }
 
     #[test]
-    fn times_are_told_in_minutes() {
-        assert_eq!(clock(Duration::from_secs(367)), "6:07 min");
+    fn times_are_printed_in_minutes() {
+        assert_eq!(minutes(Duration::from_secs(367)), "6:07 min");
     }
 }

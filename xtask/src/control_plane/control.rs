@@ -1,7 +1,7 @@
-//! What a suite may ask for while it runs: that the API server is killed and started again, and that etcd goes back to an older state.
+//! The control socket: lets a test suite kill and restart the API server, and restore etcd to an older state.
 //!
-//! It asks through a socket in the state folder, one line and one answer at a time, and only for servers that were started for this run.
-//! Whatever is started is recorded like everything that `up` starts, so that `down` ends it.
+//! The socket is in the state folder and exists only if the servers were started for this run. A connection carries one
+//! command line and one response line. Started processes are recorded as in `up`, so that `down` ends them.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -16,27 +16,27 @@ use super::state::{DATA, StateFolder};
 use super::up::Start;
 use crate::failure::Failure;
 
-/// Where a copy of etcd's data is kept, below the state folder.
+/// Folder with the copy of etcd's data, in the state folder.
 const COPY: &str = "etcd.saved";
 
-/// How long whoever has connected may take to say what for.
-const QUESTION: Duration = Duration::from_secs(5);
+/// Time limit for reading a command.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// One thing to do with the control plane.
+/// A command of a suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
-    /// Ends the API server without asking it.
+enum Command {
+    /// Kills the API server.
     Kill,
-    /// Starts the API server again, where it was.
+    /// Starts the API server again at its old address.
     Start,
-    /// Keeps a copy of etcd's data. Both servers are away meanwhile.
+    /// Copies etcd's data; both servers are stopped meanwhile.
     Save,
-    /// Goes back to that copy.
+    /// Restores that copy.
     Restore,
 }
 
-impl Order {
-    fn read(line: &str) -> Option<Self> {
+impl Command {
+    fn parse(line: &str) -> Option<Self> {
         match line.trim_end() {
             "kill" => Some(Self::Kill),
             "start" => Some(Self::Start),
@@ -47,7 +47,7 @@ impl Order {
     }
 }
 
-/// The socket, and what is done for those who ask.
+/// The socket and the control plane that its commands affect.
 pub(super) struct Control<'a> {
     listener: UnixListener,
     path: PathBuf,
@@ -73,27 +73,27 @@ impl<'a> Control<'a> {
         Ok(Self { listener, path, folder, programs, interrupt })
     }
 
-    /// Where it listens.
+    /// Returns the path of the socket.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Does what was asked for since the last call. What fails is the asker's business.
+    /// Executes the commands that arrived since the last call. Errors are sent to the client.
     pub(super) fn serve(&self) {
         while let Ok((stream, _)) = self.listener.accept() {
-            // Whoever has hung up wants no answer.
-            let _ = self.answer(stream);
+            // A client that disconnected does not need a response.
+            let _ = self.respond(stream);
         }
     }
 
-    fn answer(&self, mut stream: UnixStream) -> io::Result<()> {
+    fn respond(&self, mut stream: UnixStream) -> io::Result<()> {
         stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(QUESTION))?;
+        stream.set_read_timeout(Some(COMMAND_TIMEOUT))?;
         let mut line = String::new();
         BufReader::new(&stream).read_line(&mut line)?;
-        let outcome = match Order::read(&line) {
-            Some(order) => self.obey(order).map_err(Failure::message),
-            None => Err(format!("no such order: {line:?}")),
+        let outcome = match Command::parse(&line) {
+            Some(command) => self.execute(command).map_err(Failure::message),
+            None => Err(format!("unknown command: {line:?}")),
         };
         match outcome {
             Ok(()) => writeln!(stream, "done"),
@@ -101,19 +101,19 @@ impl<'a> Control<'a> {
         }
     }
 
-    fn obey(&self, order: Order) -> Result<(), Failure> {
+    fn execute(&self, command: Command) -> Result<(), Failure> {
         let state = self.folder.load()?.unwrap_or_default();
         let mut start = Start::resumed(self.folder, self.programs, self.interrupt, state);
-        match order {
-            Order::Kill => start.kill_apiserver(),
-            Order::Start => start.restart_apiserver(),
-            Order::Save => self.away(&mut start, DATA, COPY),
-            Order::Restore => self.away(&mut start, COPY, DATA),
+        match command {
+            Command::Kill => start.kill_apiserver(),
+            Command::Start => start.restart_apiserver(),
+            Command::Save => self.copy_stopped(&mut start, DATA, COPY),
+            Command::Restore => self.copy_stopped(&mut start, COPY, DATA),
         }
     }
 
-    /// Copies one folder over the other while nobody uses them.
-    fn away(&self, start: &mut Start<'_>, from: &str, to: &str) -> Result<(), Failure> {
+    /// Replaces a folder by a copy of another while both servers are stopped.
+    fn copy_stopped(&self, start: &mut Start<'_>, from: &str, to: &str) -> Result<(), Failure> {
         start.kill_apiserver()?;
         start.stop_etcd()?;
         let (from, to) = (self.folder.file(from), self.folder.file(to));
@@ -132,7 +132,7 @@ impl<'a> Control<'a> {
 
 fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir(to)?;
-    // etcd looks at who may read its folder.
+    // etcd checks the permissions of its folder.
     fs::set_permissions(to, fs::metadata(from)?.permissions())?;
     for entry in fs::read_dir(from)? {
         let (path, to) = {
@@ -153,16 +153,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_is_one_word() {
-        assert_eq!(Order::read("kill\n"), Some(Order::Kill));
-        assert_eq!(Order::read("restore"), Some(Order::Restore));
+    fn command_is_one_word() {
+        assert_eq!(Command::parse("kill\n"), Some(Command::Kill));
+        assert_eq!(Command::parse("restore"), Some(Command::Restore));
         for line in ["", "\n", "kill start", "stop\n"] {
-            assert_eq!(Order::read(line), None, "{line}");
+            assert_eq!(Command::parse(line), None, "{line}");
         }
     }
 
     #[test]
-    fn a_folder_is_copied_with_what_is_below_it() {
+    fn folder_is_copied_recursively() {
         let root = std::env::temp_dir().join(format!("informer-control-test-{}", std::process::id()));
         fs::create_dir_all(root.join("a/b")).unwrap();
         fs::write(root.join("a/b/file"), "text").unwrap();

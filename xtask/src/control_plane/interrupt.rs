@@ -1,7 +1,7 @@
-//! Waiting that a signal ends: for a condition, and for a lock that another `cargo xtask control-plane` may hold.
+//! Waits that a signal interrupts: for a condition, and for a lock that another `cargo xtask control-plane` may hold.
 //!
-//! Ctrl-C and its like are remembered instead of obeyed, so that whoever waits can clean up first. All waiting of
-//! this command goes through [`Interrupt::wait_for`].
+//! SIGINT, SIGTERM and SIGHUP set a flag instead of ending the process, so that the command can clean up first. All waits
+//! of the command use [`Interrupt::wait_for`].
 
 use std::fs::{self, File, TryLockError};
 use std::path::Path;
@@ -15,62 +15,62 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::{failed, info};
 use crate::failure::Failure;
 
-const PAUSE: Duration = Duration::from_millis(50);
+const POLL_PERIOD: Duration = Duration::from_millis(50);
 
-/// Whether somebody asked this program to end.
+/// A flag that a signal sets.
 pub(super) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens from now on. Call it before anything is begun that would have to be cleaned up.
+    /// Registers the signal handlers. Must be called before anything is started that needs cleanup.
     pub(super) fn listen() -> Result<Self, Failure> {
-        let asked = Arc::new(AtomicBool::new(false));
+        let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register(signal, Arc::clone(&asked))
+            signal_hook::flag::register(signal, Arc::clone(&interrupted))
                 .map_err(|error| failed("cannot listen for signals", &error))?;
         }
-        Ok(Self(asked))
+        Ok(Self(interrupted))
     }
 
-    /// Asked by a test instead of a signal.
+    /// Returns an interrupt that a test sets instead of a signal.
     #[cfg(test)]
-    pub(super) fn by(asked: Arc<AtomicBool>) -> Self {
-        Self(asked)
+    pub(super) fn by(interrupted: Arc<AtomicBool>) -> Self {
+        Self(interrupted)
     }
 
-    /// Fails once somebody has asked.
+    /// Fails after a signal was received.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        let asked = self.0.load(Ordering::Relaxed);
-        if asked { Err(Failure::Failed("interrupted".to_owned())) } else { Ok(()) }
+        let interrupted = self.0.load(Ordering::Relaxed);
+        if interrupted { Err(Failure::Failed("interrupted".to_owned())) } else { Ok(()) }
     }
 
-    /// Asks `ready` again and again until it has an answer or fails; `None` when the time is over.
+    /// Polls `ready` until it returns a value or fails; returns `None` after `timeout`.
     pub(super) fn wait_for<T>(
         &self,
-        time: Duration,
+        timeout: Duration,
         mut ready: impl FnMut() -> Result<Option<T>, Failure>,
     ) -> Result<Option<T>, Failure> {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             self.check()?;
-            if let Some(answer) = ready()? {
-                return Ok(Some(answer));
+            if let Some(value) = ready()? {
+                return Ok(Some(value));
             }
-            if begun.elapsed() >= time {
+            if started.elapsed() >= timeout {
                 return Ok(None);
             }
-            thread::sleep(PAUSE);
+            thread::sleep(POLL_PERIOD);
         }
     }
 }
 
-/// Held while it lives; the kernel lets go of it when the process ends, however it ends.
+/// A file lock, held until it is dropped. The kernel releases it when the process ends in any way.
 #[must_use]
 pub(super) struct Lock {
     _file: File,
 }
 
 impl Lock {
-    /// Waits, for as long as it takes, until no other process holds the lock of that name.
+    /// Waits without a timeout until no other process holds the lock of this name.
     pub(super) fn acquire(cache: &Path, name: &str, interrupt: &Interrupt) -> Result<Self, Failure> {
         let path = cache.join(format!("{name}.lock"));
         let cannot =
@@ -78,13 +78,13 @@ impl Lock {
         let file = fs::create_dir_all(cache)
             .and_then(|()| File::options().create(true).truncate(false).write(true).open(&path))
             .map_err(|error| cannot(&error))?;
-        let mut told = false;
+        let mut printed = false;
         let mut attempt = || match file.try_lock() {
             Ok(()) => Ok(Some(())),
             Err(TryLockError::WouldBlock) => {
-                if !told {
+                if !printed {
                     info("waiting for another `cargo xtask control-plane` to finish");
-                    told = true;
+                    printed = true;
                 }
                 Ok(None)
             }
@@ -99,7 +99,7 @@ impl Lock {
 mod tests {
     use super::*;
 
-    fn quiet() -> Interrupt {
+    fn not_interrupted() -> Interrupt {
         Interrupt::by(Arc::default())
     }
 
@@ -108,30 +108,30 @@ mod tests {
     }
 
     #[test]
-    fn waiting_ends_with_the_answer() {
+    fn wait_ends_when_ready() {
         let mut calls = 0;
-        let answer = quiet().wait_for(Duration::from_mins(1), || {
+        let result = not_interrupted().wait_for(Duration::from_mins(1), || {
             calls += 1;
             Ok((calls == 2).then_some("ready"))
         });
-        assert_eq!(outcome(answer), Ok(Some("ready")));
+        assert_eq!(outcome(result), Ok(Some("ready")));
     }
 
     #[test]
-    fn waiting_ends_with_the_time() {
-        assert_eq!(outcome(quiet().wait_for(Duration::ZERO, || Ok(None::<()>))), Ok(None));
+    fn wait_ends_at_timeout() {
+        assert_eq!(outcome(not_interrupted().wait_for(Duration::ZERO, || Ok(None::<()>))), Ok(None));
     }
 
     #[test]
-    fn a_signal_ends_waiting_before_the_next_question() {
-        let interrupt = quiet();
+    fn signal_ends_wait_before_the_next_poll() {
+        let interrupt = not_interrupted();
         let mut calls = 0;
-        let answer = interrupt.wait_for(Duration::from_mins(1), || {
+        let result = interrupt.wait_for(Duration::from_mins(1), || {
             calls += 1;
             interrupt.0.store(true, Ordering::Relaxed);
             Ok(None::<()>)
         });
-        assert_eq!(outcome(answer), Err("interrupted".to_owned()));
+        assert_eq!(outcome(result), Err("interrupted".to_owned()));
         assert_eq!(calls, 1);
     }
 }

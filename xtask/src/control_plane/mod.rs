@@ -1,9 +1,9 @@
-//! `cargo xtask control-plane`: a real Kubernetes control plane (etcd and kube-apiserver) to compare the embedded server with.
+//! `cargo xtask control-plane`: a Kubernetes control plane (etcd and kube-apiserver) to compare the embedded server with.
 //!
-//! The programs are built once from the Go module in `xtask/real` and kept in the user's cache folder; what runs is
-//! recorded in one state folder per checkout, so that `down` ends exactly what `up` began. Texts, flags and records
-//! are made by pure functions ([`module`], [`config`], [`state`]); the rest acts on them. Paths for scripts go to
-//! stdout, everything else to stderr.
+//! The programs are built once from the Go module in `xtask/real` and cached in the user's cache folder. Running
+//! processes are recorded in one state folder per checkout, so that `down` ends exactly the processes that `up` started.
+//! Texts, flags and records come from pure functions ([`module`], [`config`], [`state`]); the other files act on them.
+//! Paths for scripts are printed to stdout, everything else to stderr.
 
 mod build;
 mod config;
@@ -28,17 +28,17 @@ use module::Module;
 use state::StateFolder;
 pub(crate) use test::ARM;
 
-/// What can be asked for.
+/// A subcommand.
 #[derive(Debug, PartialEq, Eq)]
 enum Action {
     Up,
     Down,
     Kubectl,
-    /// With names that statements must have in theirs.
+    /// Filters: only tests whose names contain one of them run.
     Test(Vec<String>),
 }
 
-/// Builds the programs if they are not there yet. Gives back why not, if what they are built from cannot be fetched.
+/// Builds the programs if they are not in the cache. Returns the error if their sources cannot be downloaded.
 pub(crate) fn build(repo: &Repo) -> Result<Option<String>, Failure> {
     let interrupt = Interrupt::listen()?;
     let cache = build::cache_folder()?;
@@ -80,29 +80,29 @@ fn action(args: &[String]) -> Result<Action, Failure> {
         ["test", ref filters @ ..] if filters.iter().all(|filter| !filter.starts_with('-')) => {
             Ok(Action::Test(filters.iter().map(ToString::to_string).collect()))
         }
-        [] => Err(Failure::Usage("`real` takes one of `up`, `down`, `kubectl`, `test`".to_owned())),
-        _ => Err(Failure::Usage(format!("`real` does not take `{}`", args.join(" ")))),
+        [] => Err(Failure::Usage("`control-plane` needs `up`, `down`, `kubectl` or `test`".to_owned())),
+        _ => Err(Failure::Usage(format!("`control-plane` does not accept `{}`", args.join(" ")))),
     }
 }
 
-/// Ends what is recorded and forgets it. Nothing to end is no failure.
+/// Ends the recorded processes and removes the state folder. Succeeds if nothing is recorded.
 fn down(folder: &StateFolder) -> Result<(), Failure> {
     match folder.load()? {
-        None => info("nothing is up"),
+        None => info("no control plane is running"),
         Some(state) => {
             folder.clear(&state)?;
-            info(&format!("down: {} is removed", folder.path().display()));
+            info(&format!("down: removed {}", folder.path().display()));
         }
     }
     Ok(())
 }
 
-/// A line for the person. A closed stderr must not stop the work half-way, as `eprintln!` would.
+/// Prints a line to stderr. Unlike `eprintln!`, it does not panic if stderr is closed.
 fn info(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// A path for the script.
+/// Prints a path to stdout.
 fn print(path: &Path) -> Result<(), Failure> {
     writeln!(io::stdout(), "{}", path.display()).map_err(|error| failed("cannot write to stdout", &error))
 }

@@ -1,7 +1,7 @@
-//! The Go module in `xtask/real`: which Kubernetes it names, which Go it needs, and how it is built.
+//! The Go module in `xtask/real`: its versions of Kubernetes and Go, and the arguments of its build.
 //!
-//! Its `go.mod` is the only place that says a version; everything else asks here. This file reads texts and makes
-//! texts: it starts nothing.
+//! Its `go.mod` is the only file with the Kubernetes version. This file only parses and renders texts; it starts no
+//! process.
 
 use std::env::consts::{ARCH, OS};
 
@@ -9,20 +9,20 @@ use super::failed;
 use crate::failure::Failure;
 use crate::repo::Repo;
 
-/// Where the module lies in the repository.
+/// The folder of the module in the repository.
 pub(super) const FOLDER: &str = "xtask/real";
 
-/// Its main packages, each in the folder of its name.
+/// Its main packages; each has a folder of the same name.
 pub(super) const PROGRAMS: &[&str] = &["etcd", "keygen", "kube-apiserver", "kubectl"];
 
-/// What `go.mod` says, and what tells one state of the sources from another.
+/// The versions in `go.mod`, and a name that identifies the sources.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Module {
-    /// Of Kubernetes, such as `1.36.4`.
+    /// Version of Kubernetes, such as `1.36.4`.
     pub(super) kubernetes: String,
-    /// The oldest Go that builds it, such as `1.26.0`.
+    /// Minimum version of Go, such as `1.26.0`.
     pub(super) go: String,
-    /// Version and hash: equal builds have equal names.
+    /// Kubernetes version and hash of the sources: equal builds have equal names.
     pub(super) build_name: String,
 }
 
@@ -38,53 +38,54 @@ impl Module {
         Self::of(&sources).map_err(|reason| failed(&format!("{FOLDER}/go.mod"), &reason))
     }
 
-    /// From the sources by name, `go.mod` first.
+    /// Creates it from the sources, by name; `go.mod` is the first.
     fn of(sources: &[(String, String)]) -> Result<Self, String> {
         let go_mod = sources.first().map_or("", |(_, text)| text.as_str());
         let kubernetes =
             version_of(go_mod, "k8s.io/kubernetes v").ok_or("no version of k8s.io/kubernetes")?;
         let go = version_of(go_mod, "go ").ok_or("no version of Go")?;
         if numbers(kubernetes).len() != 3 {
-            return Err(format!("`{kubernetes}` is no release of Kubernetes"));
+            return Err(format!("`{kubernetes}` is not a release of Kubernetes"));
         }
-        // The platform too: a home folder may be shared between machines.
+        // Includes the platform, because machines may share a home folder.
         let mut parts = vec![OS, ARCH];
         parts.extend(sources.iter().flat_map(|(name, text)| [name.as_str(), text.as_str()]));
         let build_name = format!("{kubernetes}-{:016x}", hash(&parts));
         Ok(Self { kubernetes: kubernetes.to_owned(), go: go.to_owned(), build_name })
     }
 
-    /// Whether the Go that calls itself `found` (`go1.26.8`) can build the module.
+    /// Returns whether Go of the version `found`, such as `go1.26.8`, can build the module.
     pub(super) fn is_built_by(&self, found: &str) -> bool {
         found.strip_prefix("go").is_some_and(|found| numbers(found) >= numbers(&self.go))
     }
 
-    /// The arguments of `go` that build programs into a folder.
+    /// Returns the arguments of `go` that build programs into a folder.
     pub(super) fn build_args(&self, programs: &[&str], into: &str) -> Vec<String> {
         let flags = ["build", "-v", "-trimpath", "-ldflags", &self.link_flags(), "-o", into];
         let packages = programs.iter().map(|program| format!("./{program}"));
         flags.map(ToOwned::to_owned).into_iter().chain(packages).collect()
     }
 
-    /// A released version is stamped when linking; unstamped, the server would call itself `v0.0.0-master`.
+    /// Returns linker flags that set the version; without them, the server would report `v0.0.0-master`.
     fn link_flags(&self) -> String {
         let mut numbers = self.kubernetes.split('.');
         let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
         let mut flags = "-s -w".to_owned();
         for package in ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"] {
-            let stamps = [
+            let variables = [
                 format!("gitVersion=v{}", self.kubernetes),
                 format!("gitMajor={major}"),
                 format!("gitMinor={minor}"),
                 "gitCommit=".to_owned(),
             ];
-            flags.extend(stamps.iter().map(|stamp| format!(" -X {package}.{stamp}")));
+            flags.extend(variables.iter().map(|variable| format!(" -X {package}.{variable}")));
         }
         flags
     }
 }
 
-/// What follows `key` on its line of a `go.mod`, required in a block or alone. Lines with `=>` replace something.
+/// Returns the text after `key` in a line of a `go.mod`, inside or outside of a `require` block. Lines with `=>` are
+/// replacements.
 fn version_of<'a>(go_mod: &'a str, key: &str) -> Option<&'a str> {
     go_mod
         .lines()
@@ -94,14 +95,14 @@ fn version_of<'a>(go_mod: &'a str, key: &str) -> Option<&'a str> {
         .map(str::trim)
 }
 
-/// `1.26.0` as numbers to compare; it ends where they end (`1.27rc1` counts as `1.27`).
+/// Parses a version for comparisons; parsing stops at other text, so that `1.27rc1` equals `1.27`.
 fn numbers(version: &str) -> Vec<u64> {
     let digits =
         |part: &str| part.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default().parse().ok();
     version.split('.').map_while(digits).collect()
 }
 
-/// FNV-1a over the parts and their lengths: the same in every release of Rust, which std's hasher does not promise.
+/// Returns the FNV-1a hash of the parts and their lengths. Unlike std's hasher, it is equal in every release of Rust.
 fn hash(parts: &[&str]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut feed = |bytes: &[u8]| {
@@ -116,15 +117,16 @@ fn hash(parts: &[&str]) -> u64 {
     hash
 }
 
-/// A short name for a text, such as a path, that differs where the texts differ.
+/// Returns a short name that identifies a text, such as a path.
 pub(super) fn short_name(text: &str) -> String {
     format!("{:016x}", hash(&[text]))
 }
 
-/// Whether these words of Go, or of ours about it, say that a module could not be reached. A wrong version or sum is not that.
-pub(super) fn is_network_error(words: &str) -> bool {
-    // So begins whatever Go's HTTP client says of a request that came to no answer.
-    words.contains(": Get \"http") || words.contains("lookup disabled by GOPROXY=off")
+/// Returns whether an error message of Go reports that a module could not be downloaded. A wrong version or checksum is
+/// another error.
+pub(super) fn is_network_error(message: &str) -> bool {
+    // Go's HTTP client prefixes the error of a request without a response with this text.
+    message.contains(": Get \"http") || message.contains("lookup disabled by GOPROXY=off")
 }
 
 #[cfg(test)]
@@ -138,7 +140,7 @@ mod tests {
     const SMALL: &str = "module a\n\ngo 1.26.0\n\nrequire k8s.io/kubernetes v1.36.4\n";
 
     #[test]
-    fn go_mod_says_the_versions() {
+    fn versions_are_parsed_from_go_mod() {
         let small = module(SMALL).unwrap();
         assert_eq!((small.kubernetes.as_str(), small.go.as_str()), ("1.36.4", "1.26.0"));
         assert!(small.build_name.starts_with("1.36.4-"));
@@ -147,17 +149,17 @@ mod tests {
     }
 
     #[test]
-    fn what_go_mod_does_not_say_is_named() {
+    fn missing_versions_are_errors() {
         assert_eq!(module("go 1.26.0\n").unwrap_err(), "no version of k8s.io/kubernetes");
         assert_eq!(module("require k8s.io/kubernetes v1.36.4\n").unwrap_err(), "no version of Go");
         let replaced = "go 1.26.0\nreplace k8s.io/kubernetes v1.36.4 => ../kubernetes\n";
         assert_eq!(module(replaced).unwrap_err(), "no version of k8s.io/kubernetes");
         let odd = "go 1.26.0\nrequire k8s.io/kubernetes v1.x\n";
-        assert_eq!(module(odd).unwrap_err(), "`1.x` is no release of Kubernetes");
+        assert_eq!(module(odd).unwrap_err(), "`1.x` is not a release of Kubernetes");
     }
 
     #[test]
-    fn another_source_is_another_build() {
+    fn different_sources_have_different_build_names() {
         let name = |main: &str| {
             let sources = [("go.mod", SMALL), ("etcd/main.go", main)];
             Module::of(&sources.map(|(name, text)| (name.to_owned(), text.to_owned()))).unwrap().build_name
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_go_is_told_from_a_newer_one() {
+    fn go_versions_are_compared() {
         let small = module(SMALL).unwrap();
         for (found, expected) in [
             ("go1.26.0", true),
@@ -185,8 +187,8 @@ mod tests {
     }
 
     #[test]
-    fn a_network_that_is_away_is_told_from_a_mistake() {
-        for (words, expected) in [
+    fn network_errors_are_distinguished_from_other_errors() {
+        for (message, expected) in [
             (
                 "a@v1: Get \"https://proxy.golang.org/a/@v/v1.zip\": dial tcp: lookup proxy.golang.org: no such host",
                 true,
@@ -196,12 +198,12 @@ mod tests {
             ("verifying a@v1: checksum mismatch", false),
             ("main.go:3:8: undefined: a", false),
         ] {
-            assert_eq!(is_network_error(words), expected, "{words}");
+            assert_eq!(is_network_error(message), expected, "{message}");
         }
     }
 
     #[test]
-    fn both_version_packages_are_stamped() {
+    fn both_version_packages_are_set() {
         let args = module(SMALL).unwrap().build_args(&["kubectl"], "out/");
         assert_eq!(args[5..], ["-o", "out/", "./kubectl"]);
         for package in ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"] {
@@ -209,13 +211,14 @@ mod tests {
         }
     }
 
-    /// The modules of Kubernetes' own tree are replaced one by one, and one left behind would build, but not be it.
+    /// The staging modules of Kubernetes are replaced one by one; a forgotten one would still build, but with another
+    /// version.
     #[test]
-    fn the_modules_of_kubernetes_are_of_one_release() {
+    fn modules_of_kubernetes_have_one_release() {
         let repo = Repo::locate();
-        let Ok(real) = Module::read(&repo) else { panic!("{FOLDER} cannot be read") };
-        let go_mod = repo.read("xtask/real/go.mod").unwrap_or_default();
-        let staged = format!("v0.{}", real.kubernetes.split_once('.').unwrap().1);
+        let Ok(module) = Module::read(&repo) else { panic!("cannot read {FOLDER}") };
+        let go_mod = repo.read(&format!("{FOLDER}/go.mod")).unwrap_or_default();
+        let staged = format!("v0.{}", module.kubernetes.split_once('.').unwrap().1);
         let replaced: Vec<&str> =
             go_mod.lines().filter_map(|line| Some(line.split_once("=>")?.1.trim())).collect();
         assert!(replaced.len() > 25, "{replaced:?}");
@@ -225,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn every_program_has_its_folder() {
+    fn every_program_has_a_folder() {
         let folders = Repo::locate().folders(FOLDER).unwrap_or_default();
         assert_eq!(folders.iter().map(String::as_str).collect::<Vec<_>>(), PROGRAMS);
     }

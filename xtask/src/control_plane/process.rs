@@ -1,7 +1,7 @@
-//! Processes that outlive this program: started in the background, recognised later, and ended.
+//! Background processes that outlive this program: they are started, recognized later, and ended.
 //!
-//! A process is its number and its start time together: numbers are given again, and a signal must never reach whoever
-//! got the number next. Nothing here knows what the processes are for.
+//! A process is identified by its pid and its start time, because pids are reused and a signal must never reach another
+//! process. This file does not know the purpose of the processes.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,22 +16,22 @@ use rustix::process::{Pid, Signal};
 use super::failed;
 use crate::failure::Failure;
 
-/// How long a process may take to end when asked to, and how long when made to.
+/// Time limit for the end of a process after SIGTERM, and again after SIGKILL.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A process as it is recorded.
+/// A recorded process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Process {
-    /// What it is, for people.
+    /// Name for messages.
     pub(super) name: String,
     pub(super) pid: u32,
-    /// When it was started, in whatever way this system tells; empty if it had ended before anybody could look.
+    /// Start time in the format of the system; empty if the process ended before it was read.
     pub(super) started: String,
 }
 
 impl Process {
-    /// Starts a program in a process group of its own, so that a terminal's Ctrl-C does not reach it, with everything it
-    /// says in `log`, behind what is there.
+    /// Starts a program in its own process group, so that Ctrl-C in a terminal does not reach it. Its output is appended
+    /// to `log`.
     pub(super) fn start(name: &str, mut command: Command, log: &Path) -> Result<(Self, Child), Failure> {
         let open = || -> io::Result<(File, File)> {
             let log = File::options().create(true).append(true).open(log)?;
@@ -50,17 +50,17 @@ impl Process {
         Ok((Self { name: name.to_owned(), pid: child.id(), started }, child))
     }
 
-    /// Whether this very process still runs.
+    /// Returns whether this process is still running.
     pub(super) fn is_alive(&self) -> bool {
         start_time(self.pid).is_some_and(|started| started == self.started)
     }
 
-    /// Ends it with its group: asks first, then makes it. One that is gone already is no failure.
+    /// Ends the process group with SIGTERM, then with SIGKILL. Succeeds if the process has already ended.
     pub(super) fn stop(&self) -> Result<(), Failure> {
         self.end(&[Signal::TERM, Signal::KILL])
     }
 
-    /// Ends it with its group without asking.
+    /// Ends the process group with SIGKILL.
     pub(super) fn kill(&self) -> Result<(), Failure> {
         self.end(&[Signal::KILL])
     }
@@ -71,13 +71,13 @@ impl Process {
                 return Ok(());
             }
             self.signal(signal)?;
-            let begun = Instant::now();
-            while self.is_alive() && begun.elapsed() < STOP_TIMEOUT {
+            let sent = Instant::now();
+            while self.is_alive() && sent.elapsed() < STOP_TIMEOUT {
                 thread::sleep(Duration::from_millis(20));
             }
         }
         if self.is_alive() {
-            return Err(Failure::Failed(format!("{} (pid {}) does not end", self.name, self.pid)));
+            return Err(Failure::Failed(format!("{} (pid {}) did not end", self.name, self.pid)));
         }
         Ok(())
     }
@@ -86,7 +86,7 @@ impl Process {
         let group = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         let Some(group) = group else {
             return Err(Failure::Failed(format!(
-                "{} is recorded with the impossible pid {}",
+                "{} is recorded with the invalid pid {}",
                 self.name, self.pid
             )));
         };
@@ -97,7 +97,7 @@ impl Process {
     }
 }
 
-/// When the process of that number was started; `None` if there is none, or only its remains that nobody collected.
+/// Returns the start time of a process; `None` if it does not exist or is a zombie.
 fn start_time(pid: u32) -> Option<String> {
     if Path::new("/proc/self/stat").exists() {
         return start_in_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?);
@@ -107,7 +107,7 @@ fn start_time(pid: u32) -> Option<String> {
     start_in_ps(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// From `/proc/PID/stat`: `pid (name) state …`, the start time being field 22. The name may hold blanks and brackets.
+/// Parses `/proc/PID/stat`: `pid (name) state …`; the start time is field 22. The name may contain spaces and brackets.
 fn start_in_stat(stat: &str) -> Option<String> {
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
     let state = fields.next()?;
@@ -115,7 +115,7 @@ fn start_in_stat(stat: &str) -> Option<String> {
     (!matches!(state, "Z" | "X")).then(|| started.to_owned())
 }
 
-/// From `ps -o stat= -o lstart=`: `Ss   Thu Jan  1 00:00:00 1970`.
+/// Parses the output of `ps -o stat= -o lstart=`: `Ss   Thu Jan  1 00:00:00 1970`.
 fn start_in_ps(line: &str) -> Option<String> {
     let (state, started) = line.trim().split_once(' ')?;
     (!state.starts_with('Z')).then(|| started.trim().to_owned())
@@ -126,20 +126,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_start_time_is_found_behind_any_name() {
+    fn start_time_is_parsed_after_any_name() {
         let stat = |name: &str, state: &str| {
             format!("7 ({name}) {state} 1 7 7 0 -1 4 5 6 7 8 9 10 11 12 20 0 1 0 4711 99 100\n")
         };
         assert_eq!(start_in_stat(&stat("etcd", "S")).as_deref(), Some("4711"));
         assert_eq!(start_in_stat(&stat("a) Z (b", "R")).as_deref(), Some("4711"));
         assert_eq!(start_in_stat(&stat("etcd", "Z")), None);
-        for broken in ["", ")", "7 (etcd", "7 (etcd) S 1 2"] {
-            assert_eq!(start_in_stat(broken), None, "{broken}");
+        for malformed in ["", ")", "7 (etcd", "7 (etcd) S 1 2"] {
+            assert_eq!(start_in_stat(malformed), None, "{malformed}");
         }
     }
 
     #[test]
-    fn the_start_time_is_found_in_the_words_of_ps() {
+    fn start_time_is_parsed_from_ps() {
         let line = "Ss   Thu Jan  1 00:00:00 1970\n";
         assert_eq!(start_in_ps(line).as_deref(), Some("Thu Jan  1 00:00:00 1970"));
         assert_eq!(start_in_ps("Z    Thu Jan  1 00:00:00 1970\n"), None);
@@ -147,23 +147,23 @@ mod tests {
     }
 
     #[test]
-    fn a_number_given_again_is_another_process() {
+    fn reused_pid_is_another_process() {
         let pid = std::process::id();
         let process = |started: String| Process { name: "self".to_owned(), pid, started };
         assert!(process(start_time(pid).unwrap()).is_alive());
         let other = process("long ago".to_owned());
         assert!(!other.is_alive());
-        // It ends nobody: this test is still here to say so.
+        // Stopping it must not end this process.
         assert!(other.stop().is_ok());
         assert!(!process(String::new()).is_alive());
     }
 
     #[test]
-    fn what_was_started_is_ended() {
+    fn started_process_is_stopped() {
         let log = std::env::temp_dir().join(format!("informer-process-test-{}", std::process::id()));
         let mut command = Command::new("sh");
-        command.args(["-c", "echo begun; exec sleep 600"]);
-        let Ok((process, mut child)) = Process::start("sleep", command, &log) else { panic!("not started") };
+        command.args(["-c", "echo started; exec sleep 600"]);
+        let Ok((process, mut child)) = Process::start("sleep", command, &log) else { panic!("cannot start") };
         assert!(process.is_alive());
         assert!(process.stop().is_ok());
         assert!(!process.is_alive());

@@ -1,8 +1,8 @@
-//! What `up` leaves for later: one folder per checkout that holds the record of the processes, their data and logs, and
-//! the kubeconfig.
+//! The state folder of a running control plane: one per checkout, with the record of the processes, their data and logs,
+//! and the kubeconfig.
 //!
-//! A process is recorded as soon as it is started, and the record is replaced in one step, so that at any moment
-//! whatever runs can be found and ended. Only the holder of the folder's [`super::Lock`] touches it.
+//! A process is recorded immediately after its start, and the record is replaced atomically, so that every running
+//! process can be found and ended at any time. Only the holder of the folder's [`super::Lock`] accesses it.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -15,43 +15,44 @@ use super::process::Process;
 use super::{failed, info, module};
 use crate::failure::Failure;
 
-/// The names of files in the folder.
+/// File with the kubeconfig, in the state folder.
 pub(super) const KUBECONFIG: &str = "kubeconfig";
+/// File with the record, in the state folder.
 const RECORD: &str = "state.json";
 
-/// The folder of etcd's data, below the state folder.
+/// Folder with etcd's data, in the state folder.
 pub(super) const DATA: &str = "etcd";
 
-/// What runs, in the order in which it was started.
+/// The record of a control plane; processes are in the order of their start.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
-    /// The name of the build that it is.
+    /// Name of the build.
     pub(super) build: String,
-    /// Whether the server has answered; before that, `up` is at work or was killed at it.
+    /// Whether the server became ready. If not, `up` is still running or was killed.
     pub(super) ready: bool,
     pub(super) processes: Vec<Process>,
 }
 
-/// What a state amounts to.
+/// The condition of a recorded control plane.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Condition {
     Up,
-    /// With the reason.
+    /// Not usable, with the reason.
     Stale(String),
 }
 
 impl State {
     pub(super) fn condition(&self, is_alive: impl Fn(&Process) -> bool) -> Condition {
         if !self.ready {
-            return Condition::Stale("it was never ready".to_owned());
+            return Condition::Stale("the server never became ready".to_owned());
         }
-        let gone: Vec<String> = self
+        let ended: Vec<String> = self
             .processes
             .iter()
             .filter(|process| !is_alive(process))
-            .map(|process| format!("{} (pid {}) is gone", process.name, process.pid))
+            .map(|process| format!("{} (pid {}) has ended", process.name, process.pid))
             .collect();
-        if gone.is_empty() { Condition::Up } else { Condition::Stale(gone.join(", ")) }
+        if ended.is_empty() { Condition::Up } else { Condition::Stale(ended.join(", ")) }
     }
 
     fn render(&self) -> String {
@@ -80,7 +81,7 @@ impl State {
     }
 }
 
-/// The folder of this checkout; it exists from `up` to `down`.
+/// The state folder of a checkout; it exists from `up` to `down`.
 pub(super) struct StateFolder {
     name: String,
     path: PathBuf,
@@ -88,11 +89,11 @@ pub(super) struct StateFolder {
 
 impl StateFolder {
     pub(super) fn of(checkout: &Path) -> Self {
-        let name = format!("informer-real-{}", module::short_name(&checkout.to_string_lossy()));
+        let name = format!("informer-control-plane-{}", module::short_name(&checkout.to_string_lossy()));
         Self { path: std::env::temp_dir().join(&name), name }
     }
 
-    /// Also the name of its lock.
+    /// Returns the name of the folder, which is also the name of its lock.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -101,7 +102,7 @@ impl StateFolder {
         &self.path
     }
 
-    /// Where a file of that name lies in it.
+    /// Returns the path of a file in the folder.
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -110,31 +111,31 @@ impl StateFolder {
         self.file(KUBECONFIG)
     }
 
-    /// Makes it, for this user only. It must not be there yet.
+    /// Creates the folder, accessible only to this user. Fails if it exists.
     pub(super) fn create(&self) -> Result<(), Failure> {
         fs::DirBuilder::new()
             .mode(0o700)
             .create(&self.path)
-            .map_err(|error| self.failed("cannot make", &error))
+            .map_err(|error| self.failed("cannot create", &error))
     }
 
-    /// The state in it; `None` without a folder.
+    /// Reads the record; `None` if the folder does not exist.
     pub(super) fn load(&self) -> Result<Option<State>, Failure> {
         let metadata = match fs::symlink_metadata(&self.path) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.failed("cannot read", &error)),
         };
-        // Anybody may make folders and links in the folder for temporary files; the pids in theirs are not for us.
+        // Other users can create folders and links among temporary files; pids recorded there must not be used.
         if !metadata.is_dir() || metadata.uid() != rustix::process::geteuid().as_raw() {
-            return Err(self.failed("cannot use", &"it is not a folder of yours"));
+            return Err(self.failed("cannot use", &"not a folder owned by this user"));
         }
         match fs::read_to_string(self.file(RECORD)) {
             Ok(text) => match State::parse(&text) {
                 Some(state) => Ok(Some(state)),
-                None => Err(self.failed("cannot use", &"its record is not one of ours")),
+                None => Err(self.failed("cannot use", &"the record is invalid")),
             },
-            // The folder comes first, then the record, then the processes.
+            // The folder is created first, then the record, then the processes.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(State::default())),
             Err(error) => Err(self.failed("cannot read", &error)),
         }
@@ -144,7 +145,7 @@ impl StateFolder {
         self.write(RECORD, &state.render())
     }
 
-    /// Ends what is recorded, what was started last first, and removes the folder.
+    /// Ends the recorded processes in reverse order and removes the folder.
     pub(super) fn clear(&self, state: &State) -> Result<(), Failure> {
         for process in state.processes.iter().rev().filter(|process| process.is_alive()) {
             info(&format!("stopping {} (pid {})", process.name, process.pid));
@@ -153,7 +154,7 @@ impl StateFolder {
         fs::remove_dir_all(&self.path).map_err(|error| self.failed("cannot remove", &error))
     }
 
-    /// Writes a file that only this user can read, in one step: it is there whole or not at all.
+    /// Writes a file atomically; only this user can read it.
     pub(super) fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
         let (path, new) = (self.file(name), self.file(&format!("{name}.new")));
         let write = || -> io::Result<()> {
@@ -187,14 +188,14 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_read_as_it_was_written() {
+    fn record_is_parsed_as_rendered() {
         for state in [State::default(), state(false), state(true)] {
             assert_eq!(State::parse(&state.render()), Some(state));
         }
     }
 
     #[test]
-    fn what_is_not_a_record_is_not_read() {
+    fn invalid_record_is_rejected() {
         for text in [
             "",
             "[]",
@@ -208,15 +209,15 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_up_while_all_of_it_lives() {
+    fn state_is_up_while_all_processes_run() {
         let stale = |reason: &str| Condition::Stale(reason.to_owned());
         assert_eq!(state(true).condition(|_| true), Condition::Up);
-        assert_eq!(state(false).condition(|_| true), stale("it was never ready"));
+        assert_eq!(state(false).condition(|_| true), stale("the server never became ready"));
         assert_eq!(
             state(true).condition(|process| process.pid == 1),
-            stale("kube-apiserver (pid 2) is gone")
+            stale("kube-apiserver (pid 2) has ended")
         );
-        let both = "etcd (pid 1) is gone, kube-apiserver (pid 2) is gone";
+        let both = "etcd (pid 1) has ended, kube-apiserver (pid 2) has ended";
         assert_eq!(state(true).condition(|_| false), stale(both));
     }
 
@@ -228,13 +229,13 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_lives_from_create_to_clear_and_is_private() {
+    fn folder_is_private_and_removed_by_clear() {
         let folder = StateFolder::of(Path::new(&format!("/test/{}", std::process::id())));
         assert!(matches!(folder.load(), Ok(None)));
         assert!(folder.create().is_ok());
         assert!(folder.create().is_err());
         assert!(matches!(folder.load(), Ok(Some(state)) if state == State::default()));
-        // Replaced, not added to.
+        // Saving replaces the record.
         let record = State { processes: Vec::new(), ..state(true) };
         for ready in [false, true] {
             assert!(

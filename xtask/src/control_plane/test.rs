@@ -1,7 +1,7 @@
-//! `test`: the suites that want a real server: the conformance suite of the embedded one, the examples, and the library.
+//! `test`: runs the test suites that need kube-apiserver: conformance of the embedded server, examples, and the library.
 //!
-//! The server is the one that `INFORMER_CONTROL_PLANE_KUBECONFIG` names, or the one that is up, or one that is up for this run only.
-//! Only the last is a suite given control of. However the run ends, a server that it started ends with it.
+//! The control plane is the one in `INFORMER_CONTROL_PLANE_KUBECONFIG`, or the one that is already up, or one that is
+//! started for this run. Only the last may be damaged by a suite, and it always ends with the run.
 
 use std::env;
 use std::fs;
@@ -19,22 +19,22 @@ use super::{down, failed, info, up};
 use crate::failure::Failure;
 use crate::repo::Repo;
 
-/// Names the kubeconfig; the suite reads it.
+/// Environment variable with the path of the kubeconfig.
 const KUBECONFIG: &str = "INFORMER_CONTROL_PLANE_KUBECONFIG";
 
-/// Says where etcd is; the suite reads it.
+/// Environment variable with the address of etcd.
 const ETCD: &str = "INFORMER_CONTROL_PLANE_ETCD";
 
-/// Says where to ask for what harms the server; a suite that does not read it harms nothing.
+/// Environment variable with the path of the control socket; without it, a suite must not damage the control plane.
 const CONTROL: &str = "INFORMER_CONTROL_PLANE_CONTROL";
 
-/// Names everything that is held against a real server. Every suite has some.
+/// Prefix of the names of all tests that run against kube-apiserver. Every suite has such tests.
 pub(crate) const ARM: &str = "real::";
 
-/// The code of a suite in which nothing has a wanted name.
-const NOTHING: u8 = 4;
+/// Exit code of a suite without a matching test.
+const NO_MATCH: u8 = 4;
 
-/// In this order: the last one may leave a server that is not what it was.
+/// The suites in the order of execution. The last one may leave a damaged control plane.
 const SUITES: &[&str] = &["conformance", "programs", "control_plane"];
 
 pub(super) fn test(
@@ -55,24 +55,25 @@ pub(super) fn test(
     with_server(folder, &programs, interrupt, suites).and_then(|ran| check_ran(ran, filters))
 }
 
-/// Fails if nothing has the wanted names. What asks for one statement is not in every suite.
+/// Fails if too few suites have matching tests: all must if the filter is [`ARM`], at least one otherwise.
 pub(super) fn check_ran(ran: usize, filters: &[String]) -> Result<(), Failure> {
     let needed = if filters == [ARM] { SUITES.len() } else { 1 };
     if ran >= needed {
         return Ok(());
     }
-    let wanted = filters.join(", ");
-    Err(Failure::Failed(format!("only {ran} of {} suites have something named {wanted}", SUITES.len())))
+    let filters = filters.join(", ");
+    Err(Failure::Failed(format!("only {ran} of {} suites have a test named {filters}", SUITES.len())))
 }
 
-/// With all of the workspace in view, so that nothing is built again for the sake of other features.
+/// Returns the command that runs a suite. With `--workspace`, it has the features of other stages and is not built again.
 fn suite(repo: &Repo, name: &str, filters: &[String]) -> Command {
     let mut suite = repo.cargo(&["test", "--workspace", "--locked", "--test", name, "--"]);
     suite.args(filters);
     suite
 }
 
-/// Runs them with a server, which is stopped again if it was not up before. Gives back how many had something to do.
+/// Runs the suites with a control plane, which is stopped afterwards if it was not up before. Returns the number of
+/// suites with matching tests.
 pub(super) fn with_server(
     folder: &StateFolder,
     programs: &Programs,
@@ -97,7 +98,7 @@ pub(super) fn with_server(
         }
         run_all(suites, Some(&control), interrupt)
     });
-    // What the suite found is more to the point than a server that does not end.
+    // A failure of a suite is more important than one of `down`.
     match (outcome, down(folder)) {
         (Err(failure), Err(also)) => {
             info(&format!("error: {}", also.message()));
@@ -107,7 +108,7 @@ pub(super) fn with_server(
     }
 }
 
-/// Runs them one after the other until one fails. Gives back how many had something to do.
+/// Runs the suites one after the other until one fails. Returns the number of suites with matching tests.
 fn run_all(
     suites: Vec<Command>,
     control: Option<&Control<'_>>,
@@ -117,7 +118,7 @@ fn run_all(
     for suite in suites {
         match run(suite, control, interrupt) {
             Ok(()) => ran += 1,
-            Err(Failure::Ended(NOTHING, _)) => info("that is no failure, if another suite has some"),
+            Err(Failure::Ended(NO_MATCH, _)) => info("not a failure if another suite has matching tests"),
             Err(failure) => return Err(failure),
         }
     }
@@ -125,7 +126,7 @@ fn run_all(
 }
 
 fn run(mut suite: Command, control: Option<&Control<'_>>, interrupt: &Interrupt) -> Result<(), Failure> {
-    // In a group of its own, cargo and the suite can be ended together.
+    // In its own process group, cargo and the suite can be killed together.
     let mut child = suite.process_group(0).spawn().map_err(|error| failed("cannot run the suite", &error))?;
     let ended = interrupt.wait_for(Duration::MAX, || {
         if let Some(control) = control {
@@ -134,17 +135,17 @@ fn run(mut suite: Command, control: Option<&Control<'_>>, interrupt: &Interrupt)
         child.try_wait().map_err(|error| failed("cannot wait for the suite", &error))
     });
     if ended.is_err() {
-        build::end(&child);
-        // It was told to end; how it did is of no interest.
+        build::kill_group(&child);
+        // The exit status of a killed suite does not matter.
         let _ = child.wait();
     }
     match ended? {
         Some(status) if status.success() => Ok(()),
         Some(status) => {
-            // Whatever a signal ended has no code.
+            // A process that was ended by a signal has no exit code.
             let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
-            Err(Failure::Ended(code, format!("the suite gave {status}")))
+            Err(Failure::Ended(code, format!("the suite failed: {status}")))
         }
-        None => Err(Failure::Failed("the suite does not end".to_owned())),
+        None => Err(Failure::Failed("the suite did not end".to_owned())),
     }
 }

@@ -1,7 +1,7 @@
-//! `up`: starts etcd and kube-apiserver in the background, and waits until the server answers.
+//! `up`: starts etcd and kube-apiserver in the background and waits until the server is ready.
 //!
-//! Either everything runs in the end, or nothing does and the state folder is gone: every failure on the way, a signal
-//! too, takes back what was begun.
+//! In the end, either everything is running, or nothing is and the state folder is removed: every failure, including a
+//! signal, ends the processes that were started.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -18,38 +18,38 @@ use super::state::{Condition, DATA, KUBECONFIG, State, StateFolder};
 use super::{failed, info};
 use crate::failure::Failure;
 
-/// The name of the file in which etcd says where it listens.
+/// File to which etcd writes its address, in the state folder.
 pub(super) const ETCD_ADDRESS: &str = "etcd.address";
 
 const ETCD: &str = "etcd";
 const APISERVER: &str = "kube-apiserver";
 
-/// How long a server may take to be ready, on a machine that has other work.
-const READY: Duration = Duration::from_mins(3);
+/// Time limit until a server is ready, on a busy machine.
+const READY_TIMEOUT: Duration = Duration::from_mins(3);
 
-/// How many ports are tried when others take them first.
-const PORTS: usize = 5;
+/// Number of ports that are tried if other processes take them.
+const MAX_PORTS: usize = 5;
 
-/// How often a server is started again at a port that others have for a moment.
-const RESTARTS: usize = 10;
+/// Number of restarts at a port that another process uses for a short time.
+const MAX_RESTARTS: usize = 10;
 
-/// What to do about something that is up and of no use.
-const ADVICE: &str = "run `cargo xtask control-plane down` first";
+/// Advice for a control plane that is up and not usable.
+const HINT: &str = "run `cargo xtask control-plane down` first";
 
-/// How many lines of a log are shown.
+/// Number of lines of a log that are shown.
 const LOG_LINES: usize = 15;
 
-/// Fails if something else than that build is up: asked before a build that could not be used anyway.
+/// Fails if a control plane of another build is up. Checked before the build, which would be useless then.
 pub(super) fn check_build(folder: &StateFolder, wanted: &str) -> Result<(), Failure> {
     match folder.load()? {
         Some(state) if state.build != wanted && state.condition(Process::is_alive) == Condition::Up => {
-            Err(Failure::Failed(format!("{} is up and {wanted} is wanted: {ADVICE}", state.build)))
+            Err(Failure::Failed(format!("{} is running, but {wanted} is needed ({HINT})", state.build)))
         }
         _ => Ok(()),
     }
 }
 
-/// Makes sure that it is up; gives back the kubeconfig.
+/// Starts the control plane unless it is up; returns the path of the kubeconfig.
 pub(super) fn up(
     folder: &StateFolder,
     programs: &Programs,
@@ -59,7 +59,7 @@ pub(super) fn up(
         match state.condition(Process::is_alive) {
             Condition::Up => return found_up(folder, programs),
             Condition::Stale(reason) => {
-                info(&format!("{} is stale: {reason}; starting anew", folder.path().display()));
+                info(&format!("{} is stale: {reason}; starting again", folder.path().display()));
                 folder.clear(&state)?;
             }
         }
@@ -78,24 +78,24 @@ pub(super) fn up(
 }
 
 fn found_up(folder: &StateFolder, programs: &Programs) -> Result<PathBuf, Failure> {
-    if !answers(folder, programs) {
+    if !is_ready(folder, programs) {
         let log = folder.file("kube-apiserver.log");
         return Err(Failure::Failed(format!(
-            "it is up and does not answer (see {}): {ADVICE}",
+            "the control plane is up but not ready, see {} ({HINT})",
             log.display()
         )));
     }
-    info("it is up already");
+    info("the control plane is already up");
     Ok(folder.kubeconfig())
 }
 
-/// Whether the server says to the admin that it is ready. kubectl asks, so the kubeconfig is tried with it.
-fn answers(folder: &StateFolder, programs: &Programs) -> bool {
+/// Returns whether the server reports that it is ready. Uses kubectl, so that the kubeconfig is tested too.
+fn is_ready(folder: &StateFolder, programs: &Programs) -> bool {
     let status = Command::new(programs.path("kubectl"))
         .arg("--kubeconfig")
         .arg(folder.kubeconfig())
         .args(["--request-timeout=10s", "get", "--raw=/readyz"])
-        // The preferences of the person are for the person.
+        // The preferences of the user must not affect the call.
         .env("KUBERC", "off")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -104,7 +104,7 @@ fn answers(folder: &StateFolder, programs: &Programs) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// A start under way. `state` names everything that was started, and is recorded each time it changes.
+/// The start of a control plane. `state` contains every started process and is saved after each change.
 pub(super) struct Start<'a> {
     folder: &'a StateFolder,
     programs: &'a Programs,
@@ -115,19 +115,19 @@ pub(super) struct Start<'a> {
 /// A program that was just started.
 struct Started {
     child: Child,
-    /// Where its words begin in the log.
+    /// Length of its log before the start.
     log_offset: usize,
 }
 
-/// How waiting for a server ended.
+/// The result of waiting for a server.
 enum Outcome<T> {
     Ready(T),
-    /// It ended by itself, with these words.
+    /// The server ended; contains its log.
     Ended(String),
 }
 
 impl<'a> Start<'a> {
-    /// One for servers of which some or all run already.
+    /// Continues with servers of which some or all are running.
     pub(super) fn resumed(
         folder: &'a StateFolder,
         programs: &'a Programs,
@@ -137,36 +137,36 @@ impl<'a> Start<'a> {
         Self { folder, programs, interrupt, state }
     }
 
-    /// Ends the API server without asking it, as a machine that fails does. One that is gone is no failure.
+    /// Kills the API server, as in a machine failure. Succeeds if it has already ended.
     pub(super) fn kill_apiserver(&self) -> Result<(), Failure> {
         self.recorded(APISERVER).try_for_each(Process::kill)
     }
 
-    /// Asks etcd to end.
+    /// Stops etcd.
     pub(super) fn stop_etcd(&self) -> Result<(), Failure> {
         self.recorded(ETCD).try_for_each(Process::stop)
     }
 
-    /// Starts etcd with the data that it finds.
+    /// Starts etcd with its existing data.
     pub(super) fn restart_etcd(&mut self) -> Result<(), Failure> {
         self.start_etcd().map(drop)
     }
 
-    /// Starts the API server again: at its old address, which clients know, and with the etcd that runs now.
+    /// Starts the API server again, at its old address and with the current etcd.
     pub(super) fn restart_apiserver(&mut self) -> Result<(), Failure> {
         let kubeconfig = read_lossy(&self.folder.kubeconfig());
         let port = config::port(&kubeconfig)
-            .ok_or_else(|| Failure::Failed("the kubeconfig names no port".to_owned()))?;
+            .ok_or_else(|| Failure::Failed("the kubeconfig contains no port".to_owned()))?;
         let etcd = read_lossy(&self.folder.file(ETCD_ADDRESS));
         let (folder, programs) = (self.folder, self.programs);
         let mut log = String::new();
-        // Somebody who calls from this very port has it for a moment: a client that tried to reach the server may be given it.
-        for _ in 0..RESTARTS {
+        // The port may be in use for a short time, for example as the source port of a client that tried to connect.
+        for _ in 0..MAX_RESTARTS {
             let started = self.start(APISERVER, self.apiserver(etcd.trim(), port))?;
-            match self.wait(APISERVER, started, || answers(folder, programs).then_some(()))? {
+            match self.wait(APISERVER, started, || is_ready(folder, programs).then_some(()))? {
                 Outcome::Ready(()) => return Ok(()),
-                Outcome::Ended(said) if config::is_port_taken(&said) => log = said,
-                Outcome::Ended(said) => return Err(ended(APISERVER, &said)),
+                Outcome::Ended(output) if config::is_port_taken(&output) => log = output,
+                Outcome::Ended(output) => return Err(ended(APISERVER, &output)),
             }
         }
         Err(ended(APISERVER, &log))
@@ -190,7 +190,7 @@ impl<'a> Start<'a> {
             "kube-apiserver at https://127.0.0.1:{port}, etcd at {etcd}; contexts: admin, limited"
         ));
         info(&format!(
-            "logs and data are in {}; end it with `cargo xtask control-plane down`",
+            "logs and data are in {}; stop it with `cargo xtask control-plane down`",
             self.folder.path().display()
         ));
         Ok(())
@@ -205,10 +205,10 @@ impl<'a> Start<'a> {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Gives back where etcd listens.
+    /// Starts etcd and returns its address.
     fn start_etcd(&mut self) -> Result<String, Failure> {
         let address = self.folder.file(ETCD_ADDRESS);
-        // What an earlier one has said is true no more.
+        // The address of an earlier etcd is no longer valid.
         match fs::remove_file(&address) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(failed(&format!("cannot remove {}", address.display()), &error));
@@ -225,13 +225,13 @@ impl<'a> Start<'a> {
         }
     }
 
-    /// Gives back the port.
+    /// Starts the API server and returns its port.
     ///
-    /// The server must be told its port, so one that is free is looked for; another program may take it before the
-    /// server does. That race is worth another try, any other end is not.
+    /// The server needs a fixed port, so a free one is chosen before the start; another process may take it first. Only
+    /// this conflict is retried.
     fn start_apiserver(&mut self, etcd: &str, tokens: &Tokens) -> Result<u16, Failure> {
         let mut log = String::new();
-        for _ in 0..PORTS {
+        for _ in 0..MAX_PORTS {
             let port = free_port()?;
             let started = self.start(APISERVER, self.apiserver(etcd, port))?;
             let chain = self.folder.file(config::CERTIFICATES).join("apiserver.crt");
@@ -245,15 +245,15 @@ impl<'a> Start<'a> {
                 if !written {
                     written = folder.write(KUBECONFIG, &kubeconfig()?).is_ok();
                 }
-                answers(folder, programs).then_some(())
+                is_ready(folder, programs).then_some(())
             })?;
             match outcome {
                 Outcome::Ready(()) => return Ok(port),
-                Outcome::Ended(said) if config::is_port_taken(&said) => {
-                    info(&format!("port {port} was taken meanwhile; trying another"));
-                    log = said;
+                Outcome::Ended(output) if config::is_port_taken(&output) => {
+                    info(&format!("port {port} was taken by another process; trying another port"));
+                    log = output;
                 }
-                Outcome::Ended(said) => return Err(ended(APISERVER, &said)),
+                Outcome::Ended(output) => return Err(ended(APISERVER, &output)),
             }
         }
         Err(ended(APISERVER, &log))
@@ -265,42 +265,45 @@ impl<'a> Start<'a> {
         command
     }
 
-    /// Starts a program in the background, and records it at once, in place of one of its name that has ended.
+    /// Starts a program in the background and records it, replacing an ended process of the same name.
     fn start(&mut self, name: &str, mut command: Command) -> Result<Started, Failure> {
         info(&format!("starting {name}"));
         command.current_dir(self.folder.path());
-        let said_from = fs::metadata(self.log(name)).map_or(0, |log| usize::try_from(log.len()).unwrap_or(0));
+        let log_offset =
+            fs::metadata(self.log(name)).map_or(0, |log| usize::try_from(log.len()).unwrap_or(0));
         let (process, child) = Process::start(name, command, &self.log(name))?;
         self.state.processes.retain(|process| process.name != name || process.is_alive());
         self.state.processes.push(process);
         if let Err(failure) = self.folder.save(&self.state) {
-            // Nobody could find it later.
-            build::end(&child);
+            // `down` could not find it.
+            build::kill_group(&child);
             return Err(failure);
         }
-        Ok(Started { child, log_offset: said_from })
+        Ok(Started { child, log_offset })
     }
 
-    /// Waits until `ready` has an answer or the process ends.
+    /// Waits until `ready` returns a value or the process ends.
     fn wait<T>(
         &self,
         name: &str,
         started: Started,
         mut ready: impl FnMut() -> Option<T>,
     ) -> Result<Outcome<T>, Failure> {
-        let Started { mut child, log_offset: said_from } = started;
-        let outcome = self.interrupt.wait_for(READY, || {
-            // Looked at first: whatever answers when it has ended is somebody else.
+        let Started { mut child, log_offset } = started;
+        let outcome = self.interrupt.wait_for(READY_TIMEOUT, || {
+            // Checked first: if the process has ended, another one may be ready at its address.
             match child.try_wait() {
                 Ok(None) => Ok(ready().map(Outcome::Ready)),
-                Ok(Some(_)) => Ok(Some(Outcome::Ended(self.log_since(name, said_from)))),
+                Ok(Some(_)) => Ok(Some(Outcome::Ended(self.log_since(name, log_offset)))),
                 Err(error) => Err(failed(&format!("cannot wait for {name}"), &error)),
             }
         })?;
         outcome.ok_or_else(|| {
-            let said = last_lines(&self.log_since(name, said_from));
-            let seconds = READY.as_secs();
-            Failure::Failed(format!("{name} is not ready after {seconds} seconds; it said last:\n{said}"))
+            let log = last_lines(&self.log_since(name, log_offset));
+            let seconds = READY_TIMEOUT.as_secs();
+            Failure::Failed(format!(
+                "{name} is not ready after {seconds} seconds; last lines of its log:\n{log}"
+            ))
         })
     }
 
@@ -308,10 +311,10 @@ impl<'a> Start<'a> {
         self.folder.file(&format!("{name}.log"))
     }
 
-    /// What is in its log from there on.
-    fn log_since(&self, name: &str, from: usize) -> String {
+    /// Returns the log of a program from this offset.
+    fn log_since(&self, name: &str, offset: usize) -> String {
         let log = fs::read(self.log(name)).unwrap_or_default();
-        String::from_utf8_lossy(log.get(from..).unwrap_or_default()).into_owned()
+        String::from_utf8_lossy(log.get(offset..).unwrap_or_default()).into_owned()
     }
 }
 
@@ -320,7 +323,7 @@ fn read_lossy(file: &Path) -> String {
 }
 
 fn ended(name: &str, log: &str) -> Failure {
-    Failure::Failed(format!("{name} ended before it was ready; it said last:\n{}", last_lines(log)))
+    Failure::Failed(format!("{name} ended before it was ready; last lines of its log:\n{}", last_lines(log)))
 }
 
 fn last_lines(log: &str) -> String {
@@ -348,10 +351,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_shows_the_end_of_the_log() {
+    fn failure_contains_the_end_of_the_log() {
         let log: Vec<String> = (0..100).map(|line| format!("line {line}")).collect();
-        let Failure::Failed(reason) = ended("etcd", &log.join("\n")) else { panic!("a usage error") };
-        assert!(reason.starts_with("etcd ended before it was ready; it said last:\nline 85\n"), "{reason}");
+        let Failure::Failed(reason) = ended("etcd", &log.join("\n")) else { panic!("not a failed command") };
+        assert!(
+            reason.starts_with("etcd ended before it was ready; last lines of its log:\nline 85\n"),
+            "{reason}"
+        );
         assert!(reason.ends_with("\nline 99"));
         assert_eq!(last_lines(""), "");
     }
