@@ -1,6 +1,7 @@
-//! As much of HTTP/1.1 as servers of benchmarks need: the head of a request, and bodies in chunks. It knows nothing of pods.
+//! A minimal HTTP/1.1 server side for benchmarks: parses the head of a request and writes chunked bodies.
 //!
-//! For the server of the memory benchmark and the replay server of `cargo xtask bench`.
+//! Used by the server of the memory benchmark and by the replay server of `cargo xtask bench`. It knows nothing about
+//! pods.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
@@ -9,7 +10,7 @@ use std::ops::Range;
 /// The relevant parts of the head of a request.
 #[derive(Debug)]
 pub struct Request {
-    /// Without the query.
+    /// Path without the query.
     pub path: String,
     query: Vec<(String, String)>,
     /// Whether the client accepts protobuf.
@@ -36,47 +37,47 @@ impl Request {
         Ok(Some(Self { path: path.to_owned(), query, protobuf }))
     }
 
-    /// Whether a parameter is present and not `false`.
+    /// Returns whether a parameter is present and neither `false` nor `0`.
     pub fn has(&self, name: &str) -> bool {
         self.query.iter().any(|(known, value)| known == name && value != "false" && value != "0")
     }
 
-    /// The parameter of this name, if it is a number.
+    /// Returns the parameter of this name if it is a number.
     pub fn number(&self, name: &str) -> Option<usize> {
         self.query.iter().find(|(known, _)| known == name)?.1.parse().ok()
     }
 
-    /// The requested range of `all` objects, for pages of `limit`.
+    /// Returns the requested range of `all` objects, for pages of `limit`.
     pub fn page(&self, limit: Option<usize>, all: usize) -> Range<usize> {
         let start = self.number("continue").unwrap_or(0).min(all);
         start..limit.filter(|limit| *limit > 0).map_or(all, |limit| (start + limit).min(all))
     }
 }
 
-/// A body in chunks.
+/// A chunked response body.
 #[derive(Debug)]
 pub struct Chunked {
     stream: TcpStream,
-    /// Bytes of the next chunk.
+    /// Bytes that are not sent yet.
     pub buffer: Vec<u8>,
 }
 
 impl Chunked {
-    /// An empty body; nothing is sent.
+    /// Creates an empty body; sends nothing.
     pub fn new(stream: TcpStream) -> Self {
         Self { stream, buffer: Vec::new() }
     }
 
-    /// Sends the head of the answer.
+    /// Sends the head of the response.
     pub fn begin(&mut self, content_type: &str) -> io::Result<()> {
         let head =
             format!("HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ntransfer-encoding: chunked\r\n\r\n");
         self.stream.write_all(head.as_bytes())
     }
 
-    /// Sends the buffer as one chunk if it has at least this size.
-    pub fn send_from(&mut self, least: usize) -> io::Result<()> {
-        if self.buffer.len() < least.max(1) {
+    /// Sends the buffer as one chunk if it has at least this many bytes and is not empty.
+    pub fn send_from(&mut self, min_bytes: usize) -> io::Result<()> {
+        if self.buffer.len() < min_bytes.max(1) {
             return Ok(());
         }
         // One write per chunk, including its size and end.
@@ -88,7 +89,7 @@ impl Chunked {
         Ok(())
     }
 
-    /// Sends what is left, and the end of the body.
+    /// Sends the rest of the buffer and the end of the body.
     pub fn end(mut self) -> io::Result<()> {
         self.send_from(0)?;
         self.stream.write_all(b"0\r\n\r\n")

@@ -1,24 +1,23 @@
-//! Pods as in a production cluster, generated from a seed: about 10 KB of JSON each, half of it
-//! `managedFields`.
+//! Pods as in a production cluster, generated from a seed: about 10 KB of JSON each, half of it `managedFields`.
 //!
-//! Two containers with env, probes, resources and mounts, an owner reference, five labels, a full status and the fields of two
-//! managers. Pods come from 40 templates, which differ in env, images, labels and annotations; values vary from pod to pod. It knows
-//! nothing of who uses it: the benchmarks of core and of the library, and `cargo xtask bench`.
+//! A pod has two containers with env, probes, resources and mounts, an owner reference, five labels, a full status and the
+//! fields of two managers. Pods come from 40 templates, which differ in env, images, labels and annotations; values vary
+//! from pod to pod. Used by the benchmarks of the crates and by `cargo xtask bench`; it does not depend on them.
 
 use std::fmt::Write;
 
-/// A small generator of random numbers (splitmix64): the same seed gives the same pods.
+/// A small random number generator (splitmix64): equal seeds give equal pods.
 #[derive(Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// From a seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
-    #[allow(clippy::should_implement_trait, reason = "it never ends")]
+    /// Returns the next number.
+    #[allow(clippy::should_implement_trait, reason = "an infinite sequence needs no `Option`")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -26,22 +25,22 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.next() % bound as u64).unwrap_or_default()
     }
 }
 
-/// Identity of a pod and the fields that the benchmarks use.
+/// The identity of a pod, and the fields that the benchmarks use.
 #[derive(Debug, Clone, Copy)]
 pub struct Pod {
-    /// Its number; namespace (of 200) and name follow from it. The key is 40 bytes long.
+    /// Number of the pod, which determines its namespace (of 200) and its name. The key is 40 bytes long.
     pub number: usize,
-    /// Its resource version.
+    /// Resource version.
     pub version: u64,
-    /// The number of its node (of 500): `spec.nodeName`.
+    /// Number of its node (of 500): `spec.nodeName`.
     pub node: usize,
-    /// The number of its app (of 400): the label `app`.
+    /// Number of its app (of 400): the label `app`.
     pub app: usize,
 }
 
@@ -65,7 +64,7 @@ const ENV: [&str; 10] = [
     "RATE_LIMITS",
 ];
 
-/// What the pods of one deployment have in common.
+/// The common part of the pods of one deployment.
 #[derive(Debug, Clone, Copy)]
 struct Template(usize);
 
@@ -78,7 +77,7 @@ impl Template {
         TEAMS[self.0 / SERVICES.len() % TEAMS.len()]
     }
 
-    /// Two to six variables, in addition to the pod's name.
+    /// Returns two to six variables; every container also has the pod's name.
     fn env(self) -> impl Iterator<Item = &'static str> {
         ENV.iter().copied().cycle().skip(self.0 * 3 % ENV.len()).take(2 + self.0 % 5)
     }
@@ -109,22 +108,22 @@ impl Pod {
         Template(self.number % TEMPLATES)
     }
 
-    /// The pod of this number; node and app follow from it.
+    /// Creates the pod with this number, which also determines node and app.
     pub fn new(number: usize, version: u64) -> Self {
         Self { number, version, node: number * 7 % 500, app: number * 11 % 400 }
     }
 
-    /// 13 bytes.
+    /// Returns the namespace, which is 13 bytes long.
     pub fn namespace(&self) -> String {
         format!("team-{:03}-prod", self.number % 200)
     }
 
-    /// 26 bytes.
+    /// Returns the name, which is 26 bytes long.
     pub fn name(&self) -> String {
         format!("web-front-{:05}-{:010x}", self.number, self.number * 7919)
     }
 
-    /// The pod as a list carries it: no `apiVersion`, no `kind`.
+    /// Returns the pod as an item of a list: without `apiVersion` and `kind`.
     pub fn item(&self, random: &mut Random) -> String {
         let (metadata, fields) = (self.metadata(random), managed_fields(self.template(), random));
         format!(
@@ -134,7 +133,7 @@ impl Pod {
         )
     }
 
-    /// The pod as the cache would keep it: without `managedFields`.
+    /// Returns the pod as the cache stores it: without `managedFields`.
     pub fn kept(&self, random: &mut Random) -> String {
         let metadata = self.metadata(random);
         format!(
@@ -144,13 +143,13 @@ impl Pod {
         )
     }
 
-    /// The pod as a watch carries it, without a line end.
+    /// Returns the pod as a frame of a watch, without a line end.
     pub fn frame(&self, random: &mut Random) -> String {
         let item = self.item(random);
         format!(r#"{{"type":"MODIFIED","object":{{"apiVersion":"v1","kind":"Pod",{}}}"#, &item[1..])
     }
 
-    /// An object of half a kilobyte with the same key, label and node.
+    /// Returns an object of half a kilobyte with equal key, labels and node.
     pub fn small(&self, random: &mut Random) -> String {
         format!(
             r#"{{"metadata":{{{}}},"spec":{{"nodeName":"node-{:04}"}},"status":{{"phase":"Running"}}}}"#,
@@ -264,7 +263,7 @@ fn container_status(name: &str, template: Template, random: &mut Random) -> Stri
     )
 }
 
-/// Fields owned by two managers: field names, and keys of list elements that contain quotes.
+/// Returns `managedFields` of two managers: field names, and keys of list elements that contain quotes.
 fn managed_fields(template: Template, random: &mut Random) -> String {
     let mut env = String::new();
     for variable in template.env() {

@@ -1,4 +1,4 @@
-//! The pods of a run: made once from a seed, in every encoding that somebody asks for.
+//! The pods of a run, generated once from a seed and encoded as JSON and protobuf.
 
 use std::fs;
 use std::path::Path;
@@ -11,16 +11,16 @@ use crate::failure::Failure;
 
 const SEED: u64 = 6;
 
-/// Pods that lie ready in memory. The pods of a smaller set are the first of a larger one.
+/// Encoded pods in memory. A smaller set is a prefix of a larger one.
 pub(super) struct Data {
     json: Vec<Item>,
-    /// Empty where there is no Go to make them.
+    /// Empty if Go is not installed.
     protobuf: Vec<Item>,
 }
 
 impl Data {
-    /// Makes pods; their protobuf comes from the Go program.
-    pub(super) fn make(count: usize, go_program: Option<&Path>, folder: &Path) -> Result<Self, Failure> {
+    /// Generates pods; the Go program encodes them as protobuf.
+    pub(super) fn generate(count: usize, go_program: Option<&Path>, folder: &Path) -> Result<Self, Failure> {
         let texts = texts(count);
         let protobuf = match go_program {
             Some(program) => encode(&texts, program, folder)?,
@@ -38,7 +38,7 @@ impl Data {
     }
 }
 
-/// The pods as lines of JSON, for a server to be filled with.
+/// Writes pods as JSON lines, for filling a control plane.
 pub(super) fn write_lines(count: usize, file: &Path) -> Result<(), Failure> {
     fs::write(file, texts(count).join("\n"))
         .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", file.display())))
@@ -50,7 +50,7 @@ fn texts(count: usize) -> Vec<String> {
     (0..count).map(text).collect()
 }
 
-/// The version of a pod in the first set.
+/// Returns the version of a pod in the initial list.
 pub(super) fn version(number: usize) -> u64 {
     FIRST_VERSION + number as u64
 }
@@ -65,7 +65,7 @@ fn items(all: impl IntoIterator<Item = Vec<u8>>) -> Result<Vec<Item>, Failure> {
 
 fn encode(texts: &[String], program: &Path, folder: &Path) -> Result<Vec<Vec<u8>>, Failure> {
     let (lines, encoded) = (folder.join("pods.json"), folder.join("pods.pb"));
-    let failed = |what: String| Failure::Failed(format!("cannot make protobuf: {what}"));
+    let failed = |what: String| Failure::Failed(format!("cannot encode pods as protobuf: {what}"));
     fs::write(&lines, texts.join("\n")).map_err(|error| failed(error.to_string()))?;
     let output = Command::new(program).arg("encode").arg(&lines).arg(&encoded).output();
     let output = output.map_err(|error| failed(error.to_string()))?;
@@ -78,7 +78,7 @@ fn encode(texts: &[String], program: &Path, folder: &Path) -> Result<Vec<Vec<u8>
     while let Some((length, after)) = rest.split_first_chunk::<4>() {
         let (item, after) = after
             .split_at_checked(u32::from_be_bytes(*length) as usize)
-            .ok_or_else(|| failed("cut off".to_owned()))?;
+            .ok_or_else(|| failed("truncated output".to_owned()))?;
         items.push(item.to_vec());
         rest = after;
     }

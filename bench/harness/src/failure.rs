@@ -1,17 +1,17 @@
-//! How a run of the harness fails, and with it the exit code of the program.
+//! The error type of the harness; it determines the exit code of the program.
 //!
-//! Only `main` prints one and ends the process. A copy of what xtask has: programs that measure do not depend on the chores.
+//! Only `main` prints it and exits. It is a copy of the type in xtask, because the harness does not depend on xtask.
 
-/// Why the run ended without success.
+/// The reason why a run failed.
 pub(crate) enum Failure {
-    /// It was called wrongly: exit code 2, with the usage.
+    /// Invalid arguments: exit code 2; the usage is printed.
     Usage(String),
-    /// It ran and something failed: exit code 1.
+    /// The run failed: exit code 1.
     Failed(String),
 }
 
 impl Failure {
-    /// The message, whatever the kind of failure.
+    /// Returns the message of any kind of failure.
     pub(crate) fn message(self) -> String {
         match self {
             Self::Usage(reason) | Self::Failed(reason) => reason,

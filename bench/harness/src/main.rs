@@ -1,7 +1,8 @@
-//! `cargo xtask bench`: ours beside client-go, kube-rs and the floor, in one run and one table.
+//! `cargo xtask bench`: compares informer with client-go, kube-rs and the baseline, in one run and one table.
 //!
-//! Each run of a scenario has a process of its own; clients take turns within a round, another first in each, and rounds are repeated, so that a
-//! busy machine disturbs them alike. Programs and the protocol: `bench/peers/README.md`. Method and fairness: `docs/benchmarks.md`.
+//! Each run of a scenario is a new process. A round runs each client once, starting with another client in each round;
+//! rounds are repeated, so that other load on the machine affects all clients equally. `bench/peers/README.md` describes
+//! the programs and the protocol, `docs/benchmarks.md` the method and its limits.
 
 mod data;
 mod failure;
@@ -23,7 +24,7 @@ use failure::Failure;
 use program::{Client, Programs};
 use repo::Repo;
 use report::Rows;
-use scenario::{Scenario, Stage, short};
+use scenario::{RunContext, Scenario, short};
 use wire::Encoding;
 
 const USAGE: &str = "usage: cargo xtask bench [--quick] [--times N] [--control-plane KUBECONFIG] [--name NAME] [WORD]\n       \
@@ -32,20 +33,21 @@ const USAGE: &str = "usage: cargo xtask bench [--quick] [--times N] [--control-p
 /// The result file of a full run.
 const LATEST: &str = "bench/results/latest.json";
 
-/// What was asked for.
+/// The command line options.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
     quick: bool,
-    /// How often each scenario, instead of what is planned.
+    /// Number of rounds of each scenario, instead of the planned number.
     times: Option<usize>,
+    /// Name of the result file. Defaults to `latest`, or to `quick` with `--quick`.
     name: Option<String>,
-    /// The kubeconfig of a real server.
+    /// Path of the kubeconfig of a control plane.
     control_plane: Option<String>,
-    /// Scenarios whose names contain this.
+    /// Text that the names of the scenarios must contain.
     filter: Option<String>,
 }
 
-/// Scenarios, and how often each.
+/// Scenarios and their numbers of rounds.
 struct Plan(Vec<(Scenario, usize)>);
 
 fn main() -> ExitCode {
@@ -72,8 +74,8 @@ fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     let programs = Programs::build(repo)?;
     let folder = Folder::new()?;
     let pods = plan.0.iter().map(|(scenario, _)| pods_of(scenario)).max().unwrap_or(1);
-    eprintln!("making {pods} pods");
-    let data = Arc::new(Data::make(pods, programs.client_go.as_deref(), &folder.0)?);
+    eprintln!("generating {pods} pods");
+    let data = Arc::new(Data::generate(pods, programs.client_go.as_deref(), &folder.0)?);
     let mut rows = Rows::default();
     let mut failures = 0;
     for (scenario, times) in &plan.0 {
@@ -89,14 +91,14 @@ fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     if rows.is_empty() {
         return Err(Failure::Failed("nothing was measured".to_owned()));
     }
-    let (few, many) = if options.quick { (1000, 10_000) } else { (1000, 50_000) };
-    rows.add_growth((few, &short(few)), (many, &short(many)));
-    rows.lend();
+    let (small, large) = if options.quick { (1000, 10_000) } else { (1000, 50_000) };
+    rows.add_growth((small, &short(small)), (large, &short(large)));
+    rows.add_comparisons();
     publish(repo, &options, &rows, is_full(&options, programs.client_go.is_some(), failures))?;
     if failures == 0 { Ok(()) } else { Err(Failure::Failed(format!("{failures} runs failed, see above"))) }
 }
 
-/// Rounds of all clients; gives back how many runs failed.
+/// Runs all rounds of a scenario; returns the number of failed runs.
 fn measure(
     scenario: &Scenario,
     times: usize,
@@ -110,9 +112,9 @@ fn measure(
     for round in 1..=times {
         for client in rotate_clients(scenario.clients(), round) {
             let Some(program) = programs.path(client) else { continue };
-            eprintln!("{}, {round} of {times}: {}", scenario.name(), client.name());
-            let real = options.control_plane.as_deref().map(Path::new);
-            match scenario.run(&Stage { data, program: &program, client, folder, control_plane: real }) {
+            eprintln!("{}, round {round} of {times}: {}", scenario.name(), client.name());
+            let control_plane = options.control_plane.as_deref().map(Path::new);
+            match scenario.run(&RunContext { data, program: &program, client, folder, control_plane }) {
                 Ok(figures) => figures.into_iter().for_each(|figure| rows.add(client, figure)),
                 Err(failure) => {
                     eprintln!("error: {}: {}: {}", scenario.name(), client.name(), failure.message());
@@ -124,7 +126,8 @@ fn measure(
     failures
 }
 
-/// The clients of a round, counted from one: who was first in the last is last in this.
+/// Returns the clients of a round in their order; the first client of a round is the last of the next. Rounds are counted
+/// from one.
 fn rotate_clients(clients: &[Client], round: usize) -> Vec<Client> {
     let mut clients = clients.to_vec();
     let first = (round - 1) % clients.len().max(1);
@@ -132,25 +135,26 @@ fn rotate_clients(clients: &[Client], round: usize) -> Vec<Client> {
     clients
 }
 
-/// Has a real server hold so many pods, all of them ours.
+/// Creates pods in the control plane until it contains this many.
 fn fill(options: &Options, programs: &Programs, pods: usize, folder: &Path) -> Result<(), Failure> {
     let (Some(kubeconfig), Some(program)) = (&options.control_plane, &programs.client_go) else {
-        return Err(Failure::Failed("to fill a real server takes a Go".to_owned()));
+        return Err(Failure::Failed("filling the control plane needs Go".to_owned()));
     };
-    eprintln!("filling the real server up to {pods} pods");
+    eprintln!("filling the control plane up to {pods} pods");
     let lines = folder.join("fill.json");
     data::write_lines(pods, &lines)?;
     let filled = Command::new(program).arg("fill").arg(kubeconfig).arg(&lines).status();
     match filled {
         Ok(status) if status.success() => Ok(()),
-        _ => Err(Failure::Failed("the real server cannot be filled, see above".to_owned())),
+        _ => Err(Failure::Failed("filling the control plane failed, see above".to_owned())),
     }
 }
 
-/// Whether a run has everything that the README's table is to show: all scenarios, as often as planned, with every client, none failed.
+/// Returns whether a run is complete enough for the table in the README: all scenarios and rounds, with every client and
+/// a control plane, without failures.
 fn is_full(options: &Options, client_go: bool, failures: usize) -> bool {
-    let Options { quick, times, name: _, control_plane: real, filter } = options;
-    !quick && times.is_none() && real.is_some() && filter.is_none() && client_go && failures == 0
+    let Options { quick, times, name: _, control_plane, filter } = options;
+    !quick && times.is_none() && control_plane.is_some() && filter.is_none() && client_go && failures == 0
 }
 
 /// Prints the table and writes the result file; after a full run, also the tables in the documents.
@@ -213,14 +217,15 @@ impl Options {
                 "--name" => options.name = Some(value()?),
                 "--times" => {
                     let count = value()?.parse().ok().filter(|count| *count > 0);
-                    options.times =
-                        Some(count.ok_or_else(|| Failure::Usage("`--times` is a count".to_owned()))?);
+                    options.times = Some(
+                        count.ok_or_else(|| Failure::Usage("`--times` needs a number above 0".to_owned()))?,
+                    );
                 }
                 "--control-plane" => options.control_plane = Some(value()?),
-                word if word.starts_with('-') || options.filter.is_some() => {
-                    return Err(Failure::Usage(format!("`bench` does not take `{word}`")));
+                other if other.starts_with('-') || options.filter.is_some() => {
+                    return Err(Failure::Usage(format!("`bench` does not accept `{other}`")));
                 }
-                word => options.filter = Some(word.to_owned()),
+                filter => options.filter = Some(filter.to_owned()),
             }
         }
         Ok(options)
@@ -233,16 +238,16 @@ impl Plan {
         if options.control_plane.is_none() {
             all.retain(|(scenario, _)| !matches!(scenario, Scenario::ControlPlane { .. }));
         }
-        let wanted = options.filter.as_deref().unwrap_or_default();
+        let filter = options.filter.as_deref().unwrap_or_default();
         let names: Vec<String> = all.iter().map(|(scenario, _)| scenario.name()).collect();
-        all.retain(|(scenario, _)| scenario.name().contains(wanted));
+        all.retain(|(scenario, _)| scenario.name().contains(filter));
         if let Some(count) = options.times {
             for (_, times) in &mut all {
                 *times = count;
             }
         }
         if all.is_empty() {
-            let hint = format!("nothing is named `{wanted}`, there is: {}", names.join(", "));
+            let hint = format!("no scenario matches `{filter}` (known: {})", names.join(", "));
             return Err(Failure::Usage(hint));
         }
         Ok(Self(all))
@@ -257,7 +262,7 @@ impl Plan {
         all.push((Scenario::Stripped { pods: 50_000 }, 3));
         all.push((Scenario::Compressed { pods: 50_000 }, 3));
         all.extend(sizes.map(|(pods, times)| (Scenario::ControlPlane { pods }, times)));
-        all.extend(Self::moving(10_000, 50_000, 10, 3.0, 3));
+        all.extend(Self::with_changes(10_000, 50_000, 10, 3.0, 3));
         all.extend(sizes.map(|(pods, _)| (Scenario::Growth { pods, frames: 50_000 }, 3)));
         all.push((Scenario::Queue { keys: 1_000_000 }, 5));
         all
@@ -272,14 +277,20 @@ impl Plan {
         all.push((Scenario::Stripped { pods: 10_000 }, 3));
         all.push((Scenario::Compressed { pods: 10_000 }, 3));
         all.push((Scenario::ControlPlane { pods: 1000 }, 3));
-        all.extend(Self::moving(1000, 5000, 2, 1.0, 1));
+        all.extend(Self::with_changes(1000, 5000, 2, 1.0, 1));
         all.extend(sizes.map(|(pods, _)| (Scenario::Growth { pods, frames: 5000 }, 1)));
         all.push((Scenario::Queue { keys: 100_000 }, 1));
         all
     }
 
-    /// Everything in which pods change.
-    fn moving(pods: usize, frames: usize, seconds: u32, read: f64, times: usize) -> Vec<(Scenario, usize)> {
+    /// Returns the scenarios in which pods change.
+    fn with_changes(
+        pods: usize,
+        frames: usize,
+        seconds: u32,
+        read: f64,
+        times: usize,
+    ) -> Vec<(Scenario, usize)> {
         let watch = |encoding| Scenario::Watch { encoding, pods, frames };
         let mut all = vec![watch(Encoding::Json), watch(Encoding::Protobuf)];
         for encoding in [Encoding::Json, Encoding::Protobuf] {
@@ -291,7 +302,7 @@ impl Plan {
     }
 }
 
-/// How many prepared pods it needs.
+/// Returns the number of prepared pods that a scenario needs.
 fn pods_of(scenario: &Scenario) -> usize {
     match *scenario {
         Scenario::Sync { pods, .. }
@@ -307,38 +318,38 @@ fn pods_of(scenario: &Scenario) -> usize {
     }
 }
 
-/// What the names of these folders begin with; the number of the process follows.
-const FOLDER: &str = "informer-bench-";
+/// Prefix of the name of a temporary folder; the process id follows.
+const FOLDER_PREFIX: &str = "informer-bench-";
 
-/// A folder for the files of a run, gone with it, or with the next run if it was interrupted.
+/// A temporary folder for the files of a run, removed at its end, or by the next run if it was interrupted.
 struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Result<Self, Failure> {
         let all = std::env::temp_dir();
-        remove_left(&all);
-        let path = all.join(format!("{FOLDER}{}", std::process::id()));
+        remove_stale_folders(&all);
+        let path = all.join(format!("{FOLDER_PREFIX}{}", std::process::id()));
         fs::create_dir_all(&path)
-            .map_err(|error| Failure::Failed(format!("cannot make {}: {error}", path.display())))?;
+            .map_err(|error| Failure::Failed(format!("cannot create {}: {error}", path.display())))?;
         Ok(Self(path))
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left lies among temporary files.
+        // If this fails, the next run removes the folder.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Removes what processes left that are gone, as far as the system says so.
-fn remove_left(all: &Path) {
+/// Removes the folders of ended processes. Does nothing without `/proc`.
+fn remove_stale_folders(all: &Path) {
     let alive = |process: &str| Path::new("/proc").join(process).exists();
     for entry in fs::read_dir(all).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let process = name.to_str().and_then(|name| name.strip_prefix(FOLDER));
+        let process = name.to_str().and_then(|name| name.strip_prefix(FOLDER_PREFIX));
         if process.is_some_and(|process| process.parse::<u32>().is_ok() && alive("self") && !alive(process)) {
-            // It may be somebody else's.
+            // The folder may belong to another user.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -354,24 +365,26 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_is_a_word() {
+    fn options_are_parsed() {
         let expected = Options { quick: true, filter: Some("sync".to_owned()), ..Options::default() };
         assert_eq!(parse(&["--quick", "sync"]).unwrap(), expected);
-        assert_eq!(parse(&["--quik"]).unwrap_err(), "`bench` does not take `--quik`");
-        assert_eq!(parse(&["a", "b"]).unwrap_err(), "`bench` does not take `b`");
-        assert_eq!(parse(&["--times", "0"]).unwrap_err(), "`--times` is a count");
+        assert_eq!(parse(&["--quik"]).unwrap_err(), "`bench` does not accept `--quik`");
+        assert_eq!(parse(&["a", "b"]).unwrap_err(), "`bench` does not accept `b`");
+        assert_eq!(parse(&["--times", "0"]).unwrap_err(), "`--times` needs a number above 0");
         assert_eq!(parse(&["--control-plane"]).unwrap_err(), "`--control-plane` needs a value");
     }
 
     #[test]
-    fn a_filter_that_fits_nothing_says_what_there_is() {
-        let Err(Failure::Usage(reason)) = Plan::new(&parse(&["brew"]).unwrap()) else { panic!("it fits") };
+    fn filter_without_match_lists_the_scenarios() {
+        let Err(Failure::Usage(reason)) = Plan::new(&parse(&["unknown"]).unwrap()) else {
+            panic!("it matches")
+        };
         assert!(reason.contains("sync 50k") && reason.contains("latency 5000"), "{reason}");
-        assert!(!reason.contains("real"), "there is no real server: {reason}");
+        assert!(!reason.contains("control-plane"), "no control plane is given: {reason}");
     }
 
     #[test]
-    fn every_scenario_has_a_name_of_its_own() {
+    fn scenario_names_are_unique() {
         for all in [Plan::full(), Plan::quick()] {
             let mut names: Vec<String> = all.iter().map(|(scenario, _)| scenario.name()).collect();
             names.sort_unstable();
@@ -381,29 +394,30 @@ mod tests {
     }
 
     #[test]
-    fn ours_takes_part_wherever_it_can() {
+    fn informer_runs_in_all_scenarios_but_one() {
         for (scenario, _) in Plan::full() {
-            let lent = scenario.name().contains("stripped");
-            assert_eq!(scenario.clients().contains(&Client::Informer), !lent, "{}", scenario.name());
+            // Informer never stores `managedFields`, so its values come from other rows.
+            let is_stripped = scenario.name().contains("stripped");
+            assert_eq!(scenario.clients().contains(&Client::Informer), !is_stripped, "{}", scenario.name());
         }
     }
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn what_an_interrupted_run_left_is_removed() {
-        let all = std::env::temp_dir().join(format!("informer-bench-harness-left-{}", std::process::id()));
-        let [own, gone, other] = [std::process::id().to_string(), u32::MAX.to_string(), "x".to_owned()]
-            .map(|process| all.join(format!("{FOLDER}{process}")));
-        for folder in [&own, &gone, &other] {
+    fn folders_of_ended_processes_are_removed() {
+        let all = std::env::temp_dir().join(format!("informer-bench-harness-stale-{}", std::process::id()));
+        let [own, ended, other] = [std::process::id().to_string(), u32::MAX.to_string(), "x".to_owned()]
+            .map(|process| all.join(format!("{FOLDER_PREFIX}{process}")));
+        for folder in [&own, &ended, &other] {
             fs::create_dir_all(folder).unwrap();
         }
-        remove_left(&all);
-        assert_eq!([own, gone, other].map(|folder| folder.exists()), [true, false, true]);
+        remove_stale_folders(&all);
+        assert_eq!([own, ended, other].map(|folder| folder.exists()), [true, false, true]);
         fs::remove_dir_all(all).unwrap();
     }
 
     #[test]
-    fn clients_take_turns_to_be_first() {
+    fn each_round_starts_with_another_client() {
         let clients = [Client::Informer, Client::Go, Client::KubeRs];
         assert_eq!(rotate_clients(&clients, 1), clients);
         assert_eq!(rotate_clients(&clients, 3), [Client::KubeRs, Client::Informer, Client::Go]);
@@ -434,6 +448,6 @@ mod tests {
                 "{args:?}"
             );
         }
-        assert!(!is_full(&Options::default(), true, 0), "there is no real server");
+        assert!(!is_full(&Options::default(), true, 0), "no control plane is given");
     }
 }

@@ -1,4 +1,5 @@
-//! A client program as a child process: a command per line to it, an answer per line from it (`bench/peers/README.md`).
+//! Client programs as child processes: one command per line of input, one response per line of output
+//! (`bench/peers/README.md`).
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::repo::Repo;
 
-/// Who is measured.
+/// A measured client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Client {
     Informer,
@@ -21,7 +22,7 @@ pub(super) enum Client {
 impl Client {
     pub(super) const ALL: [Self; 4] = [Self::Informer, Self::Go, Self::KubeRs, Self::Baseline];
 
-    /// As results name it.
+    /// Returns the name in result files.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Informer => "informer",
@@ -32,22 +33,23 @@ impl Client {
     }
 }
 
-/// Where the programs are.
+/// The client programs.
 pub(super) struct Programs {
     folder: PathBuf,
-    /// Not there without a Go.
+    /// `None` if Go is not installed.
     pub(super) client_go: Option<PathBuf>,
 }
 
 impl Programs {
-    /// Builds them all; the Go one where there is a Go.
+    /// Builds all programs; the Go program only if Go is installed.
     pub(super) fn build(repo: &Repo) -> Result<Self, Failure> {
         let peers = ["-p", "peer-informer", "-p", "peer-kube-rs", "-p", "peer-baseline"];
         let args: Vec<&str> = ["build", "--release", "--locked"].into_iter().chain(peers).collect();
         repo.cargo_output(&args)?;
         let metadata = repo.cargo_output(&["metadata", "--no-deps", "--format-version=1"])?;
-        let metadata: Value = serde_json::from_str(&metadata)
-            .map_err(|error| Failure::Failed(format!("cargo metadata is not readable: {error}")))?;
+        let metadata: Value = serde_json::from_str(&metadata).map_err(|error| {
+            Failure::Failed(format!("cannot parse the output of cargo metadata: {error}"))
+        })?;
         let target = metadata["target_directory"].as_str().unwrap_or("target");
         let folder = Path::new(target).join("release");
         let client_go = build_go(&repo.path("bench/peers/client-go"), &folder.join("peer-client-go"))?;
@@ -67,22 +69,24 @@ impl Programs {
 fn build_go(module: &Path, program: &Path) -> Result<Option<PathBuf>, Failure> {
     let built = Command::new("go")
         .current_dir(module)
-        // A checkout whose owner is another does not tell Go what it is.
+        // Reading the commit fails in a checkout that belongs to another user.
         .args(["build", "-buildvcs=false", "-o"])
         .arg(program)
         .arg(".")
         .status();
     match built {
         Ok(status) if status.success() => Ok(Some(program.to_owned())),
-        Ok(status) => Err(Failure::Failed(format!("`go build` in {} gave {status}", module.display()))),
+        Ok(status) => Err(Failure::Failed(format!("`go build` in {} failed: {status}", module.display()))),
         Err(_) => {
-            eprintln!("there is no `go` on the PATH: client-go is left out, and protobuf with it");
+            eprintln!(
+                "`go` is not on the PATH: client-go is skipped, and pods cannot be encoded as protobuf"
+            );
             Ok(None)
         }
     }
 }
 
-/// A running program; ended when it is dropped.
+/// A running program, killed on drop.
 pub(super) struct Program {
     child: Child,
     input: ChildStdin,
@@ -103,33 +107,34 @@ impl Program {
         Ok(Self { child, input, output })
     }
 
-    /// A command and its answer. An answer that is an error is one here too.
+    /// Sends a command and returns its response. A response with an error is a failure.
     pub(super) fn request(&mut self, command: &Value) -> Result<Value, Failure> {
         self.send(command)?;
-        self.answer()
+        self.response()
     }
 
     pub(super) fn send(&mut self, command: &Value) -> Result<(), Failure> {
         writeln!(self.input, "{command}")
-            .map_err(|error| Failure::Failed(format!("the program does not listen: {error}")))
+            .map_err(|error| Failure::Failed(format!("cannot send a command to the program: {error}")))
     }
 
-    pub(super) fn answer(&mut self) -> Result<Value, Failure> {
+    /// Waits for the next response.
+    pub(super) fn response(&mut self) -> Result<Value, Failure> {
         let mut line = String::new();
         let read = self.output.read_line(&mut line);
-        read.map_err(|error| Failure::Failed(format!("the program does not answer: {error}")))?;
-        let answer: Value = serde_json::from_str(&line)
-            .map_err(|_| Failure::Failed(format!("the program answered `{}`", line.trim())))?;
-        match answer["error"].as_str() {
+        read.map_err(|error| Failure::Failed(format!("cannot read the response of the program: {error}")))?;
+        let response: Value = serde_json::from_str(&line)
+            .map_err(|_| Failure::Failed(format!("invalid response of the program: `{}`", line.trim())))?;
+        match response["error"].as_str() {
             Some(reason) => Err(Failure::Failed(reason.to_owned())),
-            None => Ok(answer),
+            None => Ok(response),
         }
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The program may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

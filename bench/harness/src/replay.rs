@@ -1,7 +1,8 @@
-//! A server of prepared pods: lists, watch-lists and watches over plain HTTP/1.1 on loopback, a thread for each connection.
+//! The replay server: serves prepared pods in lists, watch-lists and watches, over plain HTTP/1.1 on loopback, with one
+//! thread per connection.
 //!
-//! It answers as an API server does as far as informers can tell, and does nothing but copy bytes. What happens to the pods is a queue of
-//! [`Job`]s, which the one open watch carries out; each ends with a bookmark.
+//! Its responses look like those of an API server to an informer, but it only copies bytes. Changes of the pods are a
+//! queue of [`Job`]s, which the only open watch executes.
 
 use std::collections::VecDeque;
 use std::io::{self, BufReader, Write as _};
@@ -17,11 +18,11 @@ use super::data::{self, Data};
 use super::wire::{self, Encoding, Item};
 use crate::failure::Failure;
 
-/// How much is sent at a time at full speed.
-const CHUNK: usize = 64 * 1024;
+/// Size of a chunk at full speed.
+const CHUNK_BYTES: usize = 64 * 1024;
 
 impl Encoding {
-    /// The best that a client can read.
+    /// Returns the most compact encoding that the client accepts.
     fn of(request: &Request) -> Self {
         if request.protobuf { Self::Protobuf } else { Self::Json }
     }
@@ -35,17 +36,17 @@ impl Encoding {
     }
 }
 
-/// What happens to the pods.
+/// A change of the pods.
 enum Job {
-    /// So many of them change, in turn; at full speed without a rate.
+    /// Changes this many pods one after the other, at this rate per second or at full speed, and sends a bookmark.
     Write { frames: usize, rate: Option<u32> },
-    /// They change at full speed until told to stop.
+    /// Changes pods at full speed until the flag is set.
     Flood(Arc<AtomicBool>),
-    /// The watch ends, its version forgotten.
+    /// Ends the watch with an expired version.
     Expire,
 }
 
-/// Ends when it is dropped.
+/// A running server, stopped on drop.
 pub(super) struct Replay {
     shared: Arc<Shared>,
     port: u16,
@@ -59,18 +60,18 @@ struct Shared {
 }
 
 struct State {
-    /// Of each pod.
+    /// Version of each pod.
     versions: Vec<u64>,
-    /// The highest of them.
+    /// Highest version.
     version: u64,
-    /// The pod that changes next.
+    /// Index of the pod that changes next.
     next: usize,
     jobs: VecDeque<Job>,
     closed: bool,
 }
 
 impl Replay {
-    /// Serves the first so many pods.
+    /// Starts a server with the first `count` pods.
     pub(super) fn start(data: &Arc<Data>, count: usize) -> Result<Self, Failure> {
         let failed = |error: io::Error| Failure::Failed(format!("cannot listen on loopback: {error}"));
         let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
@@ -91,14 +92,14 @@ impl Replay {
                     break;
                 }
                 let shared = Arc::clone(&serving);
-                // A client that hangs up is no trouble of the server.
+                // A client that disconnects is not an error.
                 thread::spawn(move || drop(shared.serve(&stream)));
             }
         });
         Ok(Self { shared, port })
     }
 
-    /// A kubeconfig for it.
+    /// Returns a kubeconfig for the server.
     pub(super) fn kubeconfig(&self) -> String {
         let server = format!("http://127.0.0.1:{}", self.port);
         format!(
@@ -109,24 +110,24 @@ impl Replay {
         )
     }
 
-    /// The version after so many changes more; for what is begun next.
+    /// Returns the version after this many more changes.
     pub(super) fn version_after(&self, changes: usize) -> u64 {
         self.shared.lock().version + changes as u64
     }
 
-    /// Begins to change pods.
+    /// Starts to change pods.
     pub(super) fn write(&self, frames: usize, rate: Option<u32>) {
         self.push(Job::Write { frames, rate });
     }
 
-    /// Begins to change pods at full speed, until the flag is set.
+    /// Starts to change pods at full speed; returns the flag that stops it.
     pub(super) fn flood(&self) -> Arc<AtomicBool> {
         let stop = Arc::new(AtomicBool::new(false));
         self.push(Job::Flood(Arc::clone(&stop)));
         stop
     }
 
-    /// Changes the last so many pods unseen, and has the watch end.
+    /// Changes the last `changed` pods without frames and ends the watch with an expired version.
     pub(super) fn expire(&self, changed: usize) {
         let mut state = self.shared.lock();
         for number in self.shared.count.saturating_sub(changed)..self.shared.count {
@@ -147,7 +148,7 @@ impl Drop for Replay {
     fn drop(&mut self) {
         self.shared.lock().closed = true;
         self.shared.changed.notify_all();
-        // Wakes the listener, which then sees that it is over.
+        // Wakes the listener, which then sees that the server is closed.
         drop(TcpStream::connect(("127.0.0.1", self.port)));
     }
 }
@@ -162,7 +163,7 @@ impl Shared {
         &items[..self.count.min(items.len())]
     }
 
-    /// Answers one request after the other.
+    /// Responds to the requests of a connection one after the other.
     fn serve(&self, stream: &TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let mut input = BufReader::new(stream.try_clone()?);
@@ -182,10 +183,10 @@ impl Shared {
     fn list(&self, request: &Request, mut out: Chunked) -> io::Result<()> {
         let encoding = Encoding::of(request);
         let items = self.items(encoding);
-        // A server with a watch cache answers version 0 from there, whole.
+        // Like a server with a watch cache, it ignores the limit at version 0.
         let limit = request.number("limit").filter(|_| request.number("resourceVersion") != Some(0));
         let page = request.page(limit, items.len());
-        let left = items.len() - page.end;
+        let remaining = items.len() - page.end;
         let (version, versions) = {
             let state = self.lock();
             (state.version, state.versions.clone())
@@ -193,14 +194,14 @@ impl Shared {
         let size: usize =
             items[page.clone()].iter().map(|item| item.len() + wire::item_overhead(encoding, item)).sum();
         out.begin(encoding.content_type(false))?;
-        let rest = (left > 0).then_some((page.end, left));
+        let rest = (remaining > 0).then_some((page.end, remaining));
         out.buffer.extend(wire::list_head(encoding, version, rest, size));
-        for place in page.clone() {
-            if encoding == Encoding::Json && place > page.start {
+        for index in page.clone() {
+            if encoding == Encoding::Json && index > page.start {
                 out.buffer.push(b',');
             }
-            items[place].put_item(encoding, &mut out.buffer, versions[place]);
-            out.send_from(CHUNK)?;
+            items[index].put_item(encoding, &mut out.buffer, versions[index]);
+            out.send_from(CHUNK_BYTES)?;
         }
         if encoding == Encoding::Json {
             out.buffer.extend_from_slice(b"]}\n");
@@ -218,7 +219,7 @@ impl Shared {
             };
             for (item, version) in self.items(encoding).iter().zip(versions) {
                 item.put_frame(encoding, &mut out.buffer, "ADDED", version, None);
-                out.send_from(CHUNK)?;
+                out.send_from(CHUNK_BYTES)?;
             }
             out.buffer.extend(wire::bookmark(encoding, version, true));
             out.send_from(0)?;
@@ -265,14 +266,14 @@ impl Shared {
         frames: usize,
         rate: Option<u32>,
     ) -> io::Result<()> {
-        let mut pace = rate.map(Pace::new);
+        let mut pacer = rate.map(Pacer::new);
         for _ in 0..frames {
-            let sent = pace.as_mut().map(Pace::wait);
+            let sent = pacer.as_mut().map(Pacer::wait);
             let (pod, version) = self.lock().change();
             self.items(encoding)[pod].put_frame(encoding, &mut out.buffer, "MODIFIED", version, sent);
-            out.send_from(if pace.is_some() { 0 } else { CHUNK })?;
-            if let Some(pace) = &mut pace {
-                pace.free = Instant::now();
+            out.send_from(if pacer.is_some() { 0 } else { CHUNK_BYTES })?;
+            if let Some(pacer) = &mut pacer {
+                pacer.idle_since = Instant::now();
             }
         }
         Ok(())
@@ -280,38 +281,40 @@ impl Shared {
 }
 
 impl State {
+    /// Changes the next pod; returns its index and its new version.
     fn change(&mut self) -> (usize, u64) {
-        let place = self.next;
-        self.next = (place + 1) % self.versions.len();
+        let index = self.next;
+        self.next = (index + 1) % self.versions.len();
         self.version += 1;
-        self.versions[place] = self.version;
-        (place, self.version)
+        self.versions[index] = self.version;
+        (index, self.version)
     }
 }
 
-/// When frames are due. One that is late because the client did not take the one before it counts from when it was due.
-struct Pace {
-    every: Duration,
+/// Sends frames at a fixed rate. The send time of a frame that is delayed because the client did not read the frame before
+/// is the time at which it was due.
+struct Pacer {
+    period: Duration,
     due: Instant,
-    /// Since when nothing is being sent.
-    free: Instant,
+    /// Time at which the last frame was sent completely.
+    idle_since: Instant,
 }
 
-impl Pace {
+impl Pacer {
     fn new(rate: u32) -> Self {
         let now = Instant::now();
-        Self { every: Duration::from_secs(1) / rate, due: now, free: now }
+        Self { period: Duration::from_secs(1) / rate, due: now, idle_since: now }
     }
 
-    /// Waits until the next is due; the send time it carries.
+    /// Waits until the next frame is due; returns its send time in nanoseconds since 1970.
     fn wait(&mut self) -> u64 {
         let due = self.due;
-        self.due += self.every;
+        self.due += self.period;
         let now = Instant::now();
         if let Some(early) = due.checked_duration_since(now) {
             thread::sleep(early);
         }
-        let late = if self.free > due { due.elapsed() } else { Duration::ZERO };
+        let late = if self.idle_since > due { due.elapsed() } else { Duration::ZERO };
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.saturating_sub(late).as_nanos()).unwrap_or_default()
     }
@@ -327,11 +330,11 @@ mod tests {
     const PODS: usize = 12;
 
     fn replay() -> Replay {
-        let Ok(data) = Data::make(PODS, None, Path::new("")) else { panic!("no pods") };
-        Replay::start(&Arc::new(data), PODS).unwrap_or_else(|_| panic!("no server"))
+        let Ok(data) = Data::generate(PODS, None, Path::new("")) else { panic!("cannot generate pods") };
+        Replay::start(&Arc::new(data), PODS).unwrap_or_else(|_| panic!("cannot start the server"))
     }
 
-    fn ask(replay: &Replay, query: &str) -> TcpStream {
+    fn get(replay: &Replay, query: &str) -> TcpStream {
         let mut stream = TcpStream::connect(("127.0.0.1", replay.port)).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         write!(
@@ -342,28 +345,28 @@ mod tests {
         stream
     }
 
-    /// What comes until it contains `end`.
+    /// Reads until the text contains `end`.
     fn read_until(stream: &mut TcpStream, end: &str) -> String {
         let (mut text, mut piece) = (String::new(), [0; 4096]);
         while !text.contains(end) {
             let read = stream.read(&mut piece).unwrap();
-            assert_ne!(read, 0, "the end came before `{end}`");
+            assert_ne!(read, 0, "the stream ended before `{end}`");
             text.push_str(std::str::from_utf8(&piece[..read]).unwrap());
         }
         text
     }
 
     #[test]
-    fn a_list_comes_in_pages() {
+    fn list_is_paginated() {
         let replay = replay();
         for (query, items, next) in [
             ("limit=5", 5, Some(5)),
             ("limit=5&continue=10", 2, None),
             ("limit=5&resourceVersion=0", PODS, None),
         ] {
-            let text = read_until(&mut ask(&replay, query), "\r\n0\r\n");
+            let text = read_until(&mut get(&replay, query), "\r\n0\r\n");
             let (_, chunks) = text.split_once("\r\n\r\n").unwrap();
-            // A size, then so much, in turn.
+            // Sizes and contents alternate.
             let body: String = chunks.split("\r\n").skip(1).step_by(2).collect();
             let list: serde_json::Value = serde_json::from_str(&body).unwrap();
             assert_eq!(list["items"].as_array().unwrap().len(), items, "{query}");
@@ -375,9 +378,9 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_is_told_what_is_there_what_changes_and_that_it_is_over() {
+    fn watch_sends_initial_list_changes_and_expiry() {
         let replay = replay();
-        let mut stream = ask(&replay, "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan");
+        let mut stream = get(&replay, "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan");
         let text = read_until(&mut stream, "initial-events-end");
         assert_eq!(text.matches(r#"{"type":"ADDED""#).count(), PODS);
         let last = replay.version_after(3);
@@ -391,7 +394,7 @@ mod tests {
         assert_eq!(text.matches(r#"{"type":"MODIFIED""#).count(), 3);
         replay.expire(1);
         read_until(&mut stream, r#""code":410}}"#);
-        let text = read_until(&mut ask(&replay, "resourceVersion=0"), "\r\n0\r\n");
+        let text = read_until(&mut get(&replay, "resourceVersion=0"), "\r\n0\r\n");
         assert!(text.contains(&format!(r#""resourceVersion":"{}""#, last + 1)));
     }
 }

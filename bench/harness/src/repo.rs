@@ -1,6 +1,6 @@
-//! The repository as the harness sees it: its root, its files, and how cargo is called in it.
+//! The repository: its root, its files, and calls of cargo in it.
 //!
-//! A copy of the few methods of xtask's that are used here: programs that measure do not depend on the chores.
+//! It is a copy of the methods of xtask that are used here, because the harness does not depend on xtask.
 
 use std::env;
 use std::fs;
@@ -16,21 +16,21 @@ pub(crate) struct Repo {
 }
 
 impl Repo {
-    /// The repository this program belongs to, wherever it was called from.
+    /// Returns the repository that this program belongs to, independent of the working directory.
     pub(crate) fn locate() -> Self {
-        // The run-time value wins: with a shared target directory the binary may have been built in another checkout.
+        // The run-time value is preferred: with a shared target directory, another checkout may have built the binary.
         let own = env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").to_owned());
         let own = PathBuf::from(own);
         let root = own.ancestors().nth(2).map_or_else(|| own.clone(), Path::to_path_buf);
         Self { root }
     }
 
-    /// The place of something in it on disk.
+    /// Returns the absolute path of a file or folder.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
 
-    /// What a cargo call prints; its errors go to our stderr.
+    /// Runs cargo and returns its standard output; its standard error is inherited.
     pub(crate) fn cargo_output(&self, args: &[&str]) -> Result<String, Failure> {
         let call = format!("cargo {}", args.join(" "));
         let output = self
@@ -47,7 +47,8 @@ impl Repo {
     fn cargo(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.current_dir(&self.root).args(args);
-        // `cargo run` describes this package in these; build scripts that watch them would otherwise run again each time.
+        // `cargo run` sets these variables for this package. Build scripts that depend on them would otherwise run again
+        // each time.
         for (name, _) in env::vars_os() {
             let text = name.to_string_lossy();
             if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"].iter().any(|prefix| text.starts_with(prefix)) {
@@ -66,7 +67,7 @@ impl Repo {
             .map_err(|error| Failure::Failed(format!("cannot read {path}: {error}")))
     }
 
-    /// Writes a file, into a new folder if there is none.
+    /// Writes a file; creates its folder if necessary.
     pub(crate) fn write(&self, path: &str, text: &str) -> Result<(), Failure> {
         let file = self.path(path);
         file.parent()

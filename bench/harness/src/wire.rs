@@ -1,19 +1,20 @@
-//! Prepared bytes: pods as list items and watch frames, in JSON and in protobuf, with places for a version and a send time.
+//! Prepared pods as list items and watch frames, in JSON and protobuf, with placeholders for a version and a send time.
 //!
-//! Versions and send times have as many digits in every object, so that they can be written over: no length changes, in either
-//! encoding. It knows the envelopes; what is in a pod it leaves to the generator, and its protobuf to the Go program.
+//! All versions and all send times have the same number of digits, so that they can be overwritten in place in both
+//! encodings. This file writes the envelopes; the generator writes the pods, and the Go program encodes them as protobuf.
 
 use std::ops::Range;
 
-/// The annotation with the time at which a frame was sent.
+/// Annotation with the time at which a frame was sent.
 const SENT: &str = "bench.example.com/sent";
 
-/// The version of the first set. All versions have ten digits.
+/// Lowest version of the initial list. All versions have ten digits.
 pub(super) const FIRST_VERSION: u64 = 1_000_000_000;
 
-/// A send time that stands for none. All send times have 19 digits.
+/// Placeholder of the send time. All send times have 19 digits.
 const NOT_SENT: &str = "1000000000000000000";
 
+/// The encoding of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Encoding {
     Json,
@@ -29,21 +30,23 @@ impl Encoding {
     }
 }
 
-/// An object as its encoding has it in a list.
+/// An encoded object, as in a list.
 pub(super) struct Item {
     bytes: Vec<u8>,
+    /// Position of the version.
     version: Range<usize>,
+    /// Position of the send time.
     sent: Range<usize>,
 }
 
-/// The JSON of a generated pod, with an annotation for the send time.
+/// Adds an annotation for the send time to the JSON of a pod.
 pub(super) fn with_send_time(pod: &str) -> String {
-    let place = format!(r#""annotations":{{"{SENT}":"{NOT_SENT}","#);
-    pod.replacen(r#""annotations":{"#, &place, 1)
+    let annotations = format!(r#""annotations":{{"{SENT}":"{NOT_SENT}","#);
+    pod.replacen(r#""annotations":{"#, &annotations, 1)
 }
 
 impl Item {
-    /// From bytes that carry `version` and no send time yet. `None` if they do not.
+    /// Creates an item from bytes that contain `version` and the placeholder of the send time. `None` if one is missing.
     pub(super) fn new(bytes: Vec<u8>, version: u64) -> Option<Self> {
         let version = find(&bytes, version.to_string().as_bytes())?;
         let sent = find(&bytes, NOT_SENT.as_bytes())?;
@@ -54,18 +57,18 @@ impl Item {
         self.bytes.len()
     }
 
-    /// Appends the object with these. It begins at `skip`.
+    /// Appends the object without its first `skip` bytes, with this version and send time.
     fn put(&self, out: &mut Vec<u8>, skip: usize, version: u64, sent: Option<u64>) {
         let start = out.len();
         out.extend_from_slice(&self.bytes[skip..]);
-        let at = |place: &Range<usize>| start + place.start - skip..start + place.end - skip;
+        let at = |range: &Range<usize>| start + range.start - skip..start + range.end - skip;
         out[at(&self.version)].copy_from_slice(version.to_string().as_bytes());
         if let Some(sent) = sent {
             out[at(&self.sent)].copy_from_slice(sent.to_string().as_bytes());
         }
     }
 
-    /// Appends it as one of the items of a list; whoever calls puts commas between those of JSON.
+    /// Appends the object as an item of a list; in JSON, the caller adds the commas.
     pub(super) fn put_item(&self, encoding: Encoding, out: &mut Vec<u8>, version: u64) {
         if encoding == Encoding::Protobuf {
             out.push(field(2));
@@ -74,7 +77,7 @@ impl Item {
         self.put(out, 0, version, None);
     }
 
-    /// Appends it as a frame of a watch.
+    /// Appends the object as a frame of a watch.
     pub(super) fn put_frame(
         &self,
         encoding: Encoding,
@@ -99,7 +102,8 @@ impl Item {
     }
 }
 
-/// Everything of a list before its items. `size` is what the items take.
+/// Returns the bytes of a list before its items. `rest` is the continue token and the number of remaining items; `size` is
+/// the number of bytes of the items.
 pub(super) fn list_head(
     encoding: Encoding,
     version: u64,
@@ -108,14 +112,14 @@ pub(super) fn list_head(
 ) -> Vec<u8> {
     match encoding {
         Encoding::Json => {
-            let next = rest.map_or_else(String::new, |(next, left)| {
-                format!(r#","continue":"{next}","remainingItemCount":{left}"#)
+            let next = rest.map_or_else(String::new, |(next, remaining)| {
+                format!(r#","continue":"{next}","remainingItemCount":{remaining}"#)
             });
             let meta = format!(r#"{{"resourceVersion":"{version}"{next}}}"#);
             format!(r#"{{"kind":"PodList","apiVersion":"v1","metadata":{meta},"items":["#).into_bytes()
         }
         Encoding::Protobuf => {
-            // Metadata of a list: 2 version, 3 continue.
+            // Fields of ListMeta: 2 resourceVersion, 3 continue.
             let mut meta = text(2, &version.to_string());
             if let Some((next, _)) = rest {
                 meta.extend(text(3, &next.to_string()));
@@ -130,7 +134,7 @@ pub(super) fn list_head(
     }
 }
 
-/// What a list takes for one item beside the item.
+/// Returns the number of bytes that a list needs for an item in addition to the item.
 pub(super) fn item_overhead(encoding: Encoding, item: &Item) -> usize {
     match encoding {
         Encoding::Json => 0,
@@ -142,21 +146,21 @@ pub(super) fn item_overhead(encoding: Encoding, item: &Item) -> usize {
     }
 }
 
-/// A bookmark; the one at the end of the initial events says so.
+/// Returns a bookmark. `initial_end` marks the end of the initial list.
 pub(super) fn bookmark(encoding: Encoding, version: u64, initial_end: bool) -> Vec<u8> {
     const END: &str = "k8s.io/initial-events-end";
     match encoding {
         Encoding::Json => {
-            let note =
+            let annotations =
                 if initial_end { format!(r#","annotations":{{"{END}":"true"}}"#) } else { String::new() };
-            let meta = format!(r#"{{"resourceVersion":"{version}","creationTimestamp":null{note}}}"#);
+            let meta = format!(r#"{{"resourceVersion":"{version}","creationTimestamp":null{annotations}}}"#);
             let pod = format!(
                 r#"{{"kind":"Pod","apiVersion":"v1","metadata":{meta},"spec":{{"containers":null}},"status":{{}}}}"#
             );
             format!("{{\"type\":\"BOOKMARK\",\"object\":{pod}}}\n").into_bytes()
         }
         Encoding::Protobuf => {
-            // Metadata of an object: 6 version, 12 annotations, each 1 key, 2 value.
+            // Fields of ObjectMeta: 6 resourceVersion, 12 annotations with 1 key and 2 value.
             let mut meta = text(6, &version.to_string());
             if initial_end {
                 let entry = [text(1, END), text(2, "true")].concat();
@@ -175,18 +179,18 @@ pub(super) fn bookmark(encoding: Encoding, version: u64, initial_end: bool) -> V
     }
 }
 
-/// The frame that ends a watch whose version is forgotten.
+/// Returns the error frame that ends a watch with an expired version.
 pub(super) fn expired(encoding: Encoding) -> Vec<u8> {
-    const WHY: &str = "too old resource version";
+    const MESSAGE: &str = "too old resource version";
     match encoding {
         Encoding::Json => {
-            let status = format!(r#""status":"Failure","message":"{WHY}","reason":"Expired","code":410"#);
+            let status = format!(r#""status":"Failure","message":"{MESSAGE}","reason":"Expired","code":410"#);
             let status = format!(r#"{{"kind":"Status","apiVersion":"v1","metadata":{{}},{status}}}"#);
             format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n").into_bytes()
         }
         Encoding::Protobuf => {
-            // A status: 2 status, 3 message, 4 reason, 6 code.
-            let mut status = [text(2, "Failure"), text(3, WHY), text(4, "Expired")].concat();
+            // Fields of Status: 2 status, 3 message, 4 reason, 6 code.
+            let mut status = [text(2, "Failure"), text(3, MESSAGE), text(4, "Expired")].concat();
             status.push(6 << 3);
             varint(&mut status, 410);
             let mut out = Vec::new();
@@ -197,7 +201,7 @@ pub(super) fn expired(encoding: Encoding) -> Vec<u8> {
     }
 }
 
-/// A protobuf frame until its object, which has so many bytes: length, event {1 type, 2 {1 object in its envelope}}.
+/// Appends a protobuf frame up to its object of `object` bytes: length, event {1 type, 2 {1 object in its envelope}}.
 fn frame_head(out: &mut Vec<u8>, event: &str, kind: &str, object: usize) {
     let envelope = envelope(kind, object);
     let enveloped = envelope.len() + object;
@@ -213,7 +217,8 @@ fn frame_head(out: &mut Vec<u8>, event: &str, kind: &str, object: usize) {
     out.extend(envelope);
 }
 
-/// The magic and the beginning of an `Unknown` {1 {1 apiVersion, 2 kind}, 2 object}, whose object has so many bytes.
+/// Returns the magic number and the start of an `Unknown` {1 {1 apiVersion, 2 kind}, 2 object} with an object of this many
+/// bytes.
 fn envelope(kind: &str, object: usize) -> Vec<u8> {
     let type_meta = [text(1, "v1"), text(2, kind)].concat();
     let mut out = b"k8s\0".to_vec();
@@ -225,7 +230,7 @@ fn envelope(kind: &str, object: usize) -> Vec<u8> {
     out
 }
 
-/// A field of bytes with this number, below 16.
+/// Returns the tag of a length-delimited field; the number must be below 16.
 fn field(number: u8) -> u8 {
     number << 3 | 2
 }
@@ -261,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_and_send_times_are_written_over() {
+    fn versions_and_send_times_are_overwritten() {
         let mut out = Vec::new();
         item().put_frame(
             Encoding::Json,
@@ -279,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn protobuf_frames_say_how_long_they_are() {
+    fn protobuf_frames_start_with_their_length() {
         let mut out = Vec::new();
         item().put_frame(Encoding::Protobuf, &mut out, "ADDED", 1_000_000_042, None);
         out.extend(bookmark(Encoding::Protobuf, 1_000_000_043, true));
@@ -293,25 +298,25 @@ mod tests {
         assert_eq!(rest, b"");
     }
 
-    /// The frame of a 410 was JSON in either form, so a client that read protobuf never heard that it was to list again, and waited.
+    /// Regression: the error frame was JSON in both encodings, so that a client with protobuf never relisted.
     #[test]
-    fn what_is_forgotten_is_said_in_the_form_that_was_asked_for() {
+    fn expired_frame_has_the_requested_encoding() {
         assert!(expired(Encoding::Json).ends_with(b"\"code\":410}}\n"));
         let frame = expired(Encoding::Protobuf);
         let length: [u8; 4] = frame[..4].try_into().unwrap();
         assert_eq!(u32::from_be_bytes(length) as usize, frame.len() - 4);
         assert!(find(&frame, b"Status").is_some() && find(&frame, b"Expired").is_some());
-        // Number 6, a varint: 410.
+        // Field 6 is the varint 410.
         assert!(frame.ends_with(&[0x30, 0x9a, 0x03]), "{frame:?}");
     }
 
     #[test]
-    fn a_list_in_protobuf_is_as_long_as_it_says() {
+    fn protobuf_list_has_the_declared_length() {
         let item = item();
         let size = item.len() + item_overhead(Encoding::Protobuf, &item);
         let mut list = list_head(Encoding::Protobuf, 1_000_000_000, None, size);
         item.put_item(Encoding::Protobuf, &mut list, 1_000_000_001);
-        // The magic, then field 1 of 13 bytes, then field 2 with a length of two bytes.
+        // The magic number, field 1 with 13 bytes, and field 2 with a length of two bytes.
         assert_eq!(list[..6], *b"k8s\0\x0a\x0d");
         let length = usize::from(list[20] & 0x7f) | usize::from(list[21]) << 7;
         assert_eq!(list.len(), 22 + length);
