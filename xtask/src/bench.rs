@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: starts the harness in `bench/harness`, which compares informer with other clients.
 //!
-//! The harness parses the options and prints its own errors; `Cargo.toml` has it optimised in every profile. It does not
-//! depend on xtask, and xtask does not know what it measures.
+//! The harness parses the options and prints its own errors; `Cargo.toml` has it optimised in every profile.
+//! It does not depend on xtask, and xtask does not know what it measures.
 
 use crate::failure::Failure;
 use crate::repo::Repo;

@@ -137,7 +137,8 @@ fn kubectl(repo: &Repo) -> Result<(), Failure> {
         println!("`go` is not on the PATH: tests with kubectl run only if another kubectl is found");
         return Ok(());
     }
-    // A failed download is not an error of the change; an earlier build or a kubectl on the PATH is used instead.
+    // A failed download is not an error of the change; an earlier build or a kubectl on the PATH is used
+    // instead.
     if let Err(failure) = control_plane::run(repo, &["kubectl".to_owned()]) {
         println!(
             "building kubectl failed, its tests run only if another kubectl is found: {}",
@@ -162,8 +163,8 @@ fn control_plane_suites(repo: &Repo) -> Result<(), Failure> {
     control_plane::run(repo, &["test".to_owned(), control_plane::ARM.to_owned()])
 }
 
-/// Downloads the modules of the client-go peer. A failed download is not an error of the change; a test that cannot
-/// build the peer prints that it is skipped.
+/// Downloads the modules of the client-go peer. A failed download is not an error of the change; a test that
+/// cannot build the peer prints that it is skipped.
 fn peers(repo: &Repo) -> Result<(), Failure> {
     match repo.go(&["-C", "bench/peers/client-go", "mod", "download"])? {
         Some(output) if output.status.success() => {}
@@ -181,8 +182,8 @@ fn peers(repo: &Repo) -> Result<(), Failure> {
 
 /// Checks the accessors for one Kubernetes version.
 ///
-/// The version is a feature and not `K8S_OPENAPI_ENABLED_VERSION`: cargo caches a build per set of features, so that
-/// nothing is built again if nothing changed.
+/// The version is a feature and not `K8S_OPENAPI_ENABLED_VERSION`: cargo caches a build per set of features,
+/// so that nothing is built again if nothing changed.
 fn check_accessors(repo: &Repo, minor: u8) -> Result<(), Failure> {
     let features = format!("accessors,k8s-openapi/v1_{minor}");
     run_cargo(repo, &format!("clippy -p informer --lib --features {features} --locked -- -D warnings"), &[])

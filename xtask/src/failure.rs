@@ -10,7 +10,8 @@ pub(crate) enum Failure {
     Failed(String),
     /// A child process failed with this exit code, which becomes the exit code of xtask.
     Ended(u8, String),
-    /// A child process printed its own error and failed with this exit code, which becomes the exit code of xtask.
+    /// A child process printed its own error and failed with this exit code, which becomes the exit code of
+    /// xtask.
     Printed(u8),
 }
 

@@ -1,7 +1,8 @@
 //! `cargo xtask fuzz`: runs the fuzzer, which feeds malformed responses to the readers of the core.
 //!
-//! The fuzzer is `crates/informer-core/fuzz`; it defines the inputs and the rules that must hold. It is built like tests:
-//! optimised, and with debug assertions. This file only starts it and reports an input that crashed it.
+//! The fuzzer is `crates/informer-core/fuzz`; it defines the inputs and the rules that must hold. It is built
+//! like tests: optimised, and with debug assertions. This file only starts it and reports an input that
+//! crashed it.
 
 use std::env;
 use std::fs;
@@ -56,7 +57,8 @@ pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     }))
 }
 
-/// Returns the input that crashed the fuzzer, from the file `at`, which the fuzzer removes when it exits normally.
+/// Returns the input that crashed the fuzzer, from the file `at`, which the fuzzer removes when it exits
+/// normally.
 fn crashing_input(failures: &Path) -> Option<u64> {
     fs::read_to_string(failures.join("at")).ok()?.trim().parse().ok()
 }
@@ -66,7 +68,8 @@ fn seed_from_clock() -> u64 {
 }
 
 impl Options {
-    /// Returns the time limit. There is none if the number of inputs is given, so that every machine runs all of them.
+    /// Returns the time limit. There is none if the number of inputs is given, so that every machine runs all
+    /// of them.
     fn seconds(&self) -> u64 {
         self.seconds.unwrap_or(if self.inputs.is_some() { u64::MAX } else { 60 })
     }

@@ -1,7 +1,7 @@
 //! The project's commands: `cargo xtask <command>`.
 //!
-//! Each command has a file or folder and a row in [`COMMANDS`]. Commands are written in Rust, so that they run wherever
-//! the project builds and are reviewed, linted and tested like the rest of it.
+//! Each command has a file or folder and a row in [`COMMANDS`]. Commands are written in Rust, so that they
+//! run wherever the project builds and are reviewed, linted and tested like the rest of it.
 
 #[cfg(unix)]
 mod bench;

@@ -1,7 +1,7 @@
 //! The repository: its root, its source files, and calls of cargo and Go in it.
 //!
-//! All file access and child processes of checks go through this file, so that the checks themselves are functions from
-//! text to problems.
+//! All file access and child processes of checks go through this file, so that the checks themselves are
+//! functions from text to problems.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -29,7 +29,8 @@ pub(crate) struct TextFile {
 impl Repo {
     /// Returns the repository that this program belongs to, independent of the working directory.
     pub(crate) fn locate() -> Self {
-        // The run-time value is preferred: with a shared target directory, another checkout may have built the binary.
+        // The run-time value is preferred: with a shared target directory, another checkout may have built
+        // the binary.
         let xtask = env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").to_owned());
         let xtask = PathBuf::from(xtask);
         let root = xtask.parent().map_or_else(|| xtask.clone(), Path::to_path_buf);
@@ -45,8 +46,8 @@ impl Repo {
     pub(crate) fn cargo(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.current_dir(&self.root).args(args);
-        // `cargo run` sets these variables for xtask. Build scripts that depend on them would otherwise run again
-        // after every switch between `cargo xtask` and plain cargo.
+        // `cargo run` sets these variables for xtask. Build scripts that depend on them would otherwise run
+        // again after every switch between `cargo xtask` and plain cargo.
         for (name, _) in env::vars_os() {
             if describes_running_package(&name.to_string_lossy()) {
                 command.env_remove(name);
@@ -118,7 +119,8 @@ impl Repo {
         Ok(files)
     }
 
-    /// Reads every `.rs` file below a folder, sorted by path. An absolute path outside the repository is allowed.
+    /// Reads every `.rs` file below a folder, sorted by path. An absolute path outside the repository is
+    /// allowed.
     pub(crate) fn rust_files_under(&self, folder: &str) -> Result<Vec<TextFile>, Failure> {
         self.files_under(folder, "rs")
     }

@@ -1,7 +1,7 @@
 //! A minimal HTTP/1.1 server side for benchmarks: parses the head of a request and writes chunked bodies.
 //!
-//! Used by the server of the memory benchmark and by the replay server of `cargo xtask bench`. It knows nothing about
-//! pods.
+//! Used by the server of the memory benchmark and by the replay server of `cargo xtask bench`. It knows
+//! nothing about pods.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;

@@ -1,8 +1,10 @@
-//! Pods as in a production cluster, generated from a seed: about 10 KB of JSON each, half of it `managedFields`.
+//! Pods as in a production cluster, generated from a seed: about 10 KB of JSON each, half of it
+//! `managedFields`.
 //!
-//! A pod has two containers with env, probes, resources and mounts, an owner reference, five labels, a full status and the
-//! fields of two managers. Pods come from 40 templates, which differ in env, images, labels and annotations; values vary
-//! from pod to pod. Used by the benchmarks of the crates and by `cargo xtask bench`; it does not depend on them.
+//! A pod has two containers with env, probes, resources and mounts, an owner reference, five labels, a full
+//! status and the fields of two managers. Pods come from 40 templates, which differ in env, images, labels
+//! and annotations; values vary from pod to pod. Used by the benchmarks of the crates and by
+//! `cargo xtask bench`; it does not depend on them.
 
 use std::fmt::Write;
 

@@ -1,6 +1,7 @@
 //! The error type of the harness; it determines the exit code of the program.
 //!
-//! Only `main` prints it and exits. It is a copy of the type in xtask, because the harness does not depend on xtask.
+//! Only `main` prints it and exits. It is a copy of the type in xtask, because the harness does not depend on
+//! xtask.
 
 /// The reason why a run failed.
 pub(crate) enum Failure {

@@ -1,8 +1,9 @@
 //! `cargo xtask bench`: compares informer with client-go, kube-rs and the baseline, in one run and one table.
 //!
-//! Each run of a scenario is a new process. A round runs each client once, starting with another client in each round;
-//! rounds are repeated, so that other load on the machine affects all clients equally. `bench/peers/README.md` describes
-//! the programs and the protocol, `docs/benchmarks.md` the method and its limits.
+//! Each run of a scenario is a new process. A round runs each client once, starting with another client in
+//! each round; rounds are repeated, so that other load on the machine affects all clients equally.
+//! `bench/peers/README.md` describes the programs and the protocol, `docs/benchmarks.md` the method and its
+//! limits.
 
 mod data;
 mod failure;
@@ -126,8 +127,8 @@ fn measure(
     failures
 }
 
-/// Returns the clients of a round in their order; the first client of a round is the last of the next. Rounds are counted
-/// from one.
+/// Returns the clients of a round in their order; the first client of a round is the last of the next. Rounds
+/// are counted from one.
 fn rotate_clients(clients: &[Client], round: usize) -> Vec<Client> {
     let mut clients = clients.to_vec();
     let first = (round - 1) % clients.len().max(1);
@@ -150,8 +151,8 @@ fn fill(options: &Options, programs: &Programs, pods: usize, folder: &Path) -> R
     }
 }
 
-/// Returns whether a run is complete enough for the table in the README: all scenarios and rounds, with every client and
-/// a control plane, without failures.
+/// Returns whether a run is complete enough for the table in the README: all scenarios and rounds, with every
+/// client and a control plane, without failures.
 fn is_full(options: &Options, client_go: bool, failures: usize) -> bool {
     let Options { quick, times, name: _, control_plane, filter } = options;
     !quick && times.is_none() && control_plane.is_some() && filter.is_none() && client_go && failures == 0

@@ -1,8 +1,8 @@
-//! The replay server: serves prepared pods in lists, watch-lists and watches, over plain HTTP/1.1 on loopback, with one
-//! thread per connection.
+//! The replay server: serves prepared pods in lists, watch-lists and watches, over plain HTTP/1.1 on
+//! loopback, with one thread per connection.
 //!
-//! Its responses look like those of an API server to an informer, but it only copies bytes. Changes of the pods are a
-//! queue of [`Job`]s, which the only open watch executes.
+//! Its responses look like those of an API server to an informer, but it only copies bytes. Changes of the
+//! pods are a queue of [`Job`]s, which the only open watch executes.
 
 use std::collections::VecDeque;
 use std::io::{self, BufReader, Write as _};
@@ -38,7 +38,8 @@ impl Encoding {
 
 /// A change of the pods.
 enum Job {
-    /// Changes this many pods one after the other, at this rate per second or at full speed, and sends a bookmark.
+    /// Changes this many pods one after the other, at this rate per second or at full speed, and sends a
+    /// bookmark.
     Write { frames: usize, rate: Option<u32> },
     /// Changes pods at full speed until the flag is set.
     Flood(Arc<AtomicBool>),
@@ -291,8 +292,8 @@ impl State {
     }
 }
 
-/// Sends frames at a fixed rate. The send time of a frame that is delayed because the client did not read the frame before
-/// is the time at which it was due.
+/// Sends frames at a fixed rate. The send time of a frame that is delayed because the client did not read the
+/// frame before is the time at which it was due.
 struct Pacer {
     period: Duration,
     due: Instant,

@@ -18,7 +18,8 @@ pub(crate) struct Repo {
 impl Repo {
     /// Returns the repository that this program belongs to, independent of the working directory.
     pub(crate) fn locate() -> Self {
-        // The run-time value is preferred: with a shared target directory, another checkout may have built the binary.
+        // The run-time value is preferred: with a shared target directory, another checkout may have built
+        // the binary.
         let own = env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").to_owned());
         let own = PathBuf::from(own);
         let root = own.ancestors().nth(2).map_or_else(|| own.clone(), Path::to_path_buf);
@@ -47,8 +48,8 @@ impl Repo {
     fn cargo(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.current_dir(&self.root).args(args);
-        // `cargo run` sets these variables for this package. Build scripts that depend on them would otherwise run again
-        // each time.
+        // `cargo run` sets these variables for this package. Build scripts that depend on them would
+        // otherwise run again each time.
         for (name, _) in env::vars_os() {
             let text = name.to_string_lossy();
             if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"].iter().any(|prefix| text.starts_with(prefix)) {

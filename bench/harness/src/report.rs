@@ -1,4 +1,5 @@
-//! The results: medians, the file in `bench/results`, and the table, which is also in the README. Pure: figures to text.
+//! The results: medians, the file in `bench/results`, and the table, which is also in the README. Pure:
+//! figures to text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -53,9 +54,10 @@ impl Rows {
         }
     }
 
-    /// Copies figures into rows that only some clients can measure, from the rows that the others are compared by:
-    /// informer without `managedFields`, because it never stores them; peers of informer's compressed cache with their
-    /// smaller encoding; and peers of informer's decoded cache, because theirs always is.
+    /// Copies figures into rows that only one client can measure, so that it can be compared: those of
+    /// informer to the rows without `managedFields`, which it never stores; those of the peers with their
+    /// smaller encoding to the rows of informer's compressed cache; and those of the peers to the rows of its
+    /// decoded cache, as theirs always are decoded.
     pub(super) fn add_comparisons(&mut self) {
         for index in 0..self.0.len() {
             let name = self.0[index].name.clone();
@@ -378,8 +380,8 @@ mod tests {
         assert_eq!(all["rows"][0]["delivered"], json!({"informer": 0.615, "client_go": 0.999}));
     }
 
-    /// Regression: the rows of client-go without `managedFields` had no values of informer, so that the table did not show
-    /// where client-go is better.
+    /// Regression: the rows of client-go without `managedFields` had no values of informer, so that the table
+    /// did not show where client-go is better.
     #[test]
     fn peer_without_managed_fields_is_compared_with_informer() {
         let (with, without) = ("memory, settled, 1k pods", "memory, settled without managedFields, 1k pods");

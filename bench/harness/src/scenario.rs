@@ -1,7 +1,7 @@
 //! The scenarios: each runs one client in its own process and returns figures.
 //!
-//! A scenario communicates with a program and a server. It does not know the number and order of runs, nor what happens
-//! to the figures.
+//! A scenario communicates with a program and a server. It does not know the number and order of runs, nor
+//! what happens to the figures.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -166,8 +166,8 @@ impl RunContext<'_> {
         Ok(response)
     }
 
-    /// Returns the handler calls per change and handler, after `frames` changes that followed the initial list. `None` for
-    /// the baseline, which has no handlers.
+    /// Returns the handler calls per change and handler, after `frames` changes that followed the initial
+    /// list. `None` for the baseline, which has no handlers.
     #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
     fn delivered_per_change(
         &self,
@@ -290,7 +290,8 @@ fn watch(
     ])
 }
 
-/// Measures changes and then look-ups, which run without concurrent writes and find one in five hundred objects each.
+/// Measures changes and then look-ups, which run without concurrent writes and find one in five hundred
+/// objects each.
 #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
 fn growth(context: &RunContext<'_>, pods: usize, frames: usize) -> Result<Vec<Figure>, Failure> {
     let (replay, mut program) = context.start(pods)?;
@@ -327,8 +328,8 @@ fn latency(
     figures.into_iter().collect()
 }
 
-/// Checks that nearly all delivered changes have a latency. A program may have received the first changes before it
-/// started to measure.
+/// Checks that nearly all delivered changes have a latency. A program may have received the first changes
+/// before it started to measure.
 #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
 fn check_timed(latency: &Value, frames: usize, delivered: Option<f64>) -> Result<(), Failure> {
     let (timed, delivered) = (number(latency, "n")?, delivered.unwrap_or(1.0) * frames as f64);

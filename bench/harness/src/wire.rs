@@ -1,7 +1,9 @@
-//! Prepared pods as list items and watch frames, in JSON and protobuf, with placeholders for a version and a send time.
+//! Prepared pods as list items and watch frames, in JSON and protobuf, with placeholders for a version and a
+//! send time.
 //!
-//! All versions and all send times have the same number of digits, so that they can be overwritten in place in both
-//! encodings. This file writes the envelopes; the generator writes the pods, and the Go program encodes them as protobuf.
+//! All versions and all send times have the same number of digits, so that they can be overwritten in place
+//! in both encodings. This file writes the envelopes; the generator writes the pods, and the Go program
+//! encodes them as protobuf.
 
 use std::ops::Range;
 
@@ -46,7 +48,8 @@ pub(super) fn with_send_time(pod: &str) -> String {
 }
 
 impl Item {
-    /// Creates an item from bytes that contain `version` and the placeholder of the send time. `None` if one is missing.
+    /// Creates an item from bytes that contain `version` and the placeholder of the send time. `None` if one
+    /// is missing.
     pub(super) fn new(bytes: Vec<u8>, version: u64) -> Option<Self> {
         let version = find(&bytes, version.to_string().as_bytes())?;
         let sent = find(&bytes, NOT_SENT.as_bytes())?;
@@ -102,8 +105,8 @@ impl Item {
     }
 }
 
-/// Returns the bytes of a list before its items. `rest` is the continue token and the number of remaining items; `size` is
-/// the number of bytes of the items.
+/// Returns the bytes of a list before its items. `rest` is the continue token and the number of remaining
+/// items; `size` is the number of bytes of the items.
 pub(super) fn list_head(
     encoding: Encoding,
     version: u64,
@@ -201,7 +204,8 @@ pub(super) fn expired(encoding: Encoding) -> Vec<u8> {
     }
 }
 
-/// Appends a protobuf frame up to its object of `object` bytes: length, event {1 type, 2 {1 object in its envelope}}.
+/// Appends a protobuf frame up to its object of `object` bytes: length, event {1 type, 2 {1 object in its
+/// envelope}}.
 fn frame_head(out: &mut Vec<u8>, event: &str, kind: &str, object: usize) {
     let envelope = envelope(kind, object);
     let enveloped = envelope.len() + object;
@@ -217,8 +221,8 @@ fn frame_head(out: &mut Vec<u8>, event: &str, kind: &str, object: usize) {
     out.extend(envelope);
 }
 
-/// Returns the magic number and the start of an `Unknown` {1 {1 apiVersion, 2 kind}, 2 object} with an object of this many
-/// bytes.
+/// Returns the magic number and the start of an `Unknown` {1 {1 apiVersion, 2 kind}, 2 object} with an object
+/// of this many bytes.
 fn envelope(kind: &str, object: usize) -> Vec<u8> {
     let type_meta = [text(1, "v1"), text(2, kind)].concat();
     let mut out = b"k8s\0".to_vec();

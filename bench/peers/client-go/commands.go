@@ -17,11 +17,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Number of concurrent writes.
+// writers is the number of concurrent writes.
 const writers = 32
 
-// encode reads pods, one JSON object per line, and writes each as length-prefixed protobuf (four bytes) without an
-// envelope.
+// encode reads pods, one JSON object per line, and writes each as length-prefixed protobuf (four bytes)
+// without an envelope.
 func encode(in, out string) error {
 	file, err := os.Create(out)
 	if err != nil {
@@ -63,9 +63,9 @@ func fill(kubeconfig, in string) error {
 	}
 	ctx := context.Background()
 	pods, failures := make(chan *corev1.Pod), make(chan error, writers)
-	var working sync.WaitGroup
+	var group sync.WaitGroup
 	for range writers {
-		working.Go(func() {
+		group.Go(func() {
 			for pod := range pods {
 				if err := write(ctx, client, pod); err != nil {
 					failures <- fmt.Errorf("%s/%s: %w", pod.Namespace, pod.Name, err)
@@ -90,7 +90,7 @@ func fill(kubeconfig, in string) error {
 		}
 	})
 	close(pods)
-	working.Wait()
+	group.Wait()
 	select {
 	case failure := <-failures:
 		return failure
@@ -102,33 +102,36 @@ func fill(kubeconfig, in string) error {
 // prepare creates a namespace and the objects that its pods need.
 func prepare(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: pod.Namespace}}
-	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); known(err) != nil {
+	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); ignoreExisting(err) != nil {
 		return err
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: pod.Spec.ServiceAccountName}}
 	_, err := client.CoreV1().ServiceAccounts(pod.Namespace).Create(ctx, account, metav1.CreateOptions{})
-	return known(err)
+	return ignoreExisting(err)
 }
 
+// write creates a pod and then its status, with two field managers.
 func write(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
 	status := pod.Status
 	pod.ResourceVersion, pod.UID, pod.ManagedFields = "", "", nil
 	created, err := client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: "kube-controller-manager"})
 	if err != nil {
-		return known(err)
+		return ignoreExisting(err)
 	}
 	created.Status = status
 	_, err = client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, created, metav1.UpdateOptions{FieldManager: "kubelet"})
 	return err
 }
 
-func known(err error) error {
+// ignoreExisting returns nil if an object already exists, and the error otherwise.
+func ignoreExisting(err error) error {
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
 	return err
 }
 
+// eachPod calls a function for each pod of a file with JSON lines.
 func eachPod(in string, each func(*corev1.Pod) error) error {
 	file, err := os.Open(in)
 	if err != nil {

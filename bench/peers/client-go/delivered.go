@@ -19,18 +19,19 @@ import (
 const (
 	// sent is the annotation with the time at which a frame was sent, in nanoseconds since 1970.
 	sent = "bench.example.com/sent"
-	// Time without any event after which the run fails.
-	stalled = 10 * time.Minute
+	// stallTimeout is the time without any event after which the run fails.
+	stallTimeout = 10 * time.Minute
 )
 
 // deliveries counts the events delivered to all handlers; each handler writes to its own counters.
 type deliveries struct {
 	handlers []counters
 	timed    atomic.Bool
-	// In nanoseconds; written by the first handler, read when it is idle.
+	// latencies are in nanoseconds; written by the first handler, read when it is idle.
 	latencies []int64
 }
 
+// counters are the events and the highest version of one handler, padded to a cache line.
 type counters struct {
 	events  atomic.Uint64
 	highest atomic.Uint64
@@ -41,119 +42,125 @@ func newDeliveries(handlers int) *deliveries {
 	return &deliveries{handlers: make([]counters, handlers)}
 }
 
-func (t *deliveries) handler(number int) cache.ResourceEventHandler {
+func (d *deliveries) handler(number int) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { t.note(number, object) },
-		UpdateFunc: func(_, object any) { t.note(number, object) },
-		DeleteFunc: func(object any) { t.note(number, object) },
+		AddFunc:    func(object any) { d.record(number, object) },
+		UpdateFunc: func(_, object any) { d.record(number, object) },
+		DeleteFunc: func(object any) { d.record(number, object) },
 	}
 }
 
-func (t *deliveries) note(number int, object any) {
-	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = gone.Obj
+// record counts an event of a handler.
+func (d *deliveries) record(number int, object any) {
+	if deleted, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = deleted.Obj
 	}
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
 		return
 	}
-	noted := &t.handlers[number]
-	if number == 0 && t.timed.Load() {
+	handler := &d.handlers[number]
+	if number == 0 && d.timed.Load() {
 		if at, err := strconv.ParseInt(pod.Annotations[sent], 10, 64); err == nil {
-			t.latencies = append(t.latencies, max(time.Now().UnixNano()-at, 0))
+			d.latencies = append(d.latencies, max(time.Now().UnixNano()-at, 0))
 		}
 	}
-	noted.events.Add(1)
+	handler.events.Add(1)
 	// A version that is not a number is never waited for.
-	if version, err := strconv.ParseUint(pod.ResourceVersion, 10, 64); err == nil && version > noted.highest.Load() {
-		noted.highest.Store(version)
+	if version, err := strconv.ParseUint(pod.ResourceVersion, 10, 64); err == nil && version > handler.highest.Load() {
+		handler.highest.Store(version)
 	}
 }
 
-func (t *deliveries) events() (sum uint64) {
-	for number := range t.handlers {
-		sum += t.handlers[number].events.Load()
+// events returns the number of events delivered to all handlers.
+func (d *deliveries) events() (sum uint64) {
+	for number := range d.handlers {
+		sum += d.handlers[number].events.Load()
 	}
 	return sum
 }
 
-func (t *deliveries) reached(until uint64) bool {
-	for number := range t.handlers {
-		if t.handlers[number].highest.Load() < until {
+// reached returns whether every handler has reached this version.
+func (d *deliveries) reached(until uint64) bool {
+	for number := range d.handlers {
+		if d.handlers[number].highest.Load() < until {
 			return false
 		}
 	}
 	return true
 }
 
-func (t *deliveries) follow(until uint64, latency bool) (answer, error) {
-	t.timed.Store(latency)
-	began, before := begin(), t.events()
+// follow waits until every handler has reached this version, and returns the measurements.
+func (d *deliveries) follow(until uint64, latency bool) (response, error) {
+	d.timed.Store(latency)
+	stats, before := startStats(), d.events()
 	last, moved := before, time.Now()
-	for !t.reached(until) {
+	for !d.reached(until) {
 		time.Sleep(time.Millisecond)
-		if events := t.events(); events != last {
+		if events := d.events(); events != last {
 			last, moved = events, time.Now()
-		} else if time.Since(moved) > stalled {
-			return nil, fmt.Errorf("no event for %v while waiting for version %d", stalled, until)
+		} else if time.Since(moved) > stallTimeout {
+			return nil, fmt.Errorf("no event for %v while waiting for version %d", stallTimeout, until)
 		}
 	}
-	a := began.answer(answer{"events": t.events() - before})
+	r := stats.response(response{"events": d.events() - before})
 	if latency {
-		t.timed.Store(false)
-		taken := t.latencies
-		t.latencies = nil
-		a["latency"] = percentiles(taken)
+		d.timed.Store(false)
+		taken := d.latencies
+		d.latencies = nil
+		r["latency"] = percentiles(taken)
 	}
-	return a, nil
+	return r, nil
 }
 
-// percentiles are in microseconds.
-func percentiles(nanos []int64) answer {
+// percentiles returns percentiles in microseconds.
+func percentiles(nanos []int64) response {
 	slices.Sort(nanos)
 	at := func(thousandths int) any {
 		if len(nanos) == 0 {
 			return nil
 		}
-		place := max((len(nanos)*thousandths+999)/1000-1, 0)
-		return float64(nanos[place]) / 1000
+		index := max((len(nanos)*thousandths+999)/1000-1, 0)
+		return float64(nanos[index]) / 1000
 	}
-	return answer{"n": len(nanos), "p50": at(500), "p99": at(990), "p999": at(999), "max": at(1000)}
+	return response{"n": len(nanos), "p50": at(500), "p99": at(990), "p999": at(999), "max": at(1000)}
 }
 
-// gauge is a starting point in wall time and CPU time.
-type gauge struct {
-	begun time.Time
-	cpu   float64
+// processStats is a starting point in wall time and CPU time.
+type processStats struct {
+	started time.Time
+	cpu     float64
 }
 
-func begin() gauge {
-	return gauge{begun: time.Now(), cpu: cpu()}
+func startStats() processStats {
+	return processStats{started: time.Now(), cpu: cpu()}
 }
 
-func (g gauge) seconds() float64 {
-	return time.Since(g.begun).Seconds()
+func (s processStats) seconds() float64 {
+	return time.Since(s.started).Seconds()
 }
 
-func (g gauge) answer(a answer) answer {
-	a["seconds"] = g.seconds()
-	a["cpu"] = cpu() - g.cpu
-	return a
+// response adds the elapsed times to a response.
+func (s processStats) response(r response) response {
+	r["seconds"] = s.seconds()
+	r["cpu"] = cpu() - s.cpu
+	return r
 }
 
 // report returns memory and CPU time of the process, after a garbage collection.
-func report(reset bool) answer {
+func report(reset bool) response {
 	peak := status("VmHWM")
 	runtime.GC()
 	debug.FreeOSMemory()
-	a := answer{"rss": status("VmRSS"), "peak": peak, "cpu": cpu()}
+	r := response{"rss": status("VmRSS"), "peak": peak, "cpu": cpu()}
 	if reset {
 		// A kernel without this file does not report the peak either.
 		_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0o600)
 	}
-	return a
+	return r
 }
 
+// status returns a field of /proc/self/status in bytes, or nil if it is missing.
 func status(name string) any {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -170,6 +177,7 @@ func status(name string) any {
 	return nil
 }
 
+// cpu returns the CPU seconds of the whole process.
 func cpu() float64 {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

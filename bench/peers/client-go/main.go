@@ -1,8 +1,8 @@
 // client-go as a benchmark program: one shared informer of pods, an index by node, and handlers that count.
 //
-// The protocol is described in ../README.md. Two more commands: `encode IN OUT` converts pods from JSON lines to
-// protobuf, and `fill KUBECONFIG IN` writes them to a server. All settings are client-go's defaults, including those
-// of the garbage collector.
+// The protocol is described in ../README.md. Two more commands: `encode IN OUT` converts pods from JSON lines
+// to protobuf, and `fill KUBECONFIG IN` writes them to a server. All settings are client-go's defaults,
+// including those of the garbage collector.
 package main
 
 import (
@@ -31,7 +31,8 @@ type command struct {
 	Revision *string `json:"revision"`
 }
 
-type answer map[string]any
+// response is a line sent to the harness.
+type response map[string]any
 
 func main() {
 	var err error
@@ -46,7 +47,7 @@ func main() {
 		err = errors.New("usage: client-go KUBECONFIG | encode IN OUT | fill KUBECONFIG IN")
 	}
 	if err != nil {
-		say(answer{"error": err.Error()})
+		writeResponse(response{"error": err.Error()})
 		os.Exit(1)
 	}
 }
@@ -57,25 +58,25 @@ func serve(kubeconfig string) error {
 	for lines.Scan() {
 		var c command
 		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
-			say(answer{"error": fmt.Sprintf("not a command: %v", err)})
+			writeResponse(response{"error": fmt.Sprintf("invalid command: %v", err)})
 			continue
 		}
 		if c.Do == "quit" {
 			return nil
 		}
-		a, err := p.answer(c)
+		r, err := p.execute(c)
 		if err != nil {
-			a = answer{"error": err.Error()}
+			r = response{"error": err.Error()}
 		}
-		say(a)
+		writeResponse(r)
 	}
 	return lines.Err()
 }
 
-func say(a answer) {
-	text, err := json.Marshal(a)
+func writeResponse(r response) {
+	text, err := json.Marshal(r)
 	if err != nil {
-		text = []byte(`{"error":"an answer that is no JSON"}`)
+		text = []byte(`{"error":"cannot encode the response as JSON"}`)
 	}
 	fmt.Println(string(text))
 }

@@ -19,17 +19,19 @@ import (
 const (
 	protobuf = "application/vnd.kubernetes.protobuf"
 	byNode   = "node"
-	// Time limit of a sync.
-	patience = 10 * time.Minute
+	// syncTimeout is the time limit of a sync.
+	syncTimeout = 10 * time.Minute
 )
 
+// peer is the state of the program: the informer and its handlers after a sync.
 type peer struct {
 	kubeconfig string
 	pods       cache.SharedIndexInformer
 	deliveries *deliveries
 }
 
-func (p *peer) answer(c command) (answer, error) {
+// execute executes a command and returns its response.
+func (p *peer) execute(c command) (response, error) {
 	switch c.Do {
 	case "sync":
 		return p.sync(c)
@@ -51,12 +53,12 @@ func (p *peer) answer(c command) (answer, error) {
 	case "count":
 		return p.count(c.Revision)
 	}
-	return nil, fmt.Errorf("not a command: `%s`", c.Do)
+	return nil, fmt.Errorf("unknown command `%s`", c.Do)
 }
 
-func (p *peer) sync(c command) (answer, error) {
+func (p *peer) sync(c command) (response, error) {
 	if c.Resource != "pods" {
-		return nil, fmt.Errorf("`%s` is not known here, take `pods`", c.Resource)
+		return nil, fmt.Errorf("unknown resource `%s` (use `pods`)", c.Resource)
 	}
 	if c.Strategy == "list" {
 		// Read once, by the first reflector.
@@ -75,7 +77,7 @@ func (p *peer) sync(c command) (answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	began := begin()
+	stats := startStats()
 	factory := informers.NewSharedInformerFactory(client, 0)
 	p.pods = factory.Core().V1().Pods().Informer()
 	if c.Strip {
@@ -96,19 +98,19 @@ func (p *peer) sync(c command) (answer, error) {
 		}
 		synced = append(synced, registration.HasSynced)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), syncTimeout)
 	defer cancel()
 	factory.Start(context.Background().Done())
 	// cache.WaitForCacheSync polls every 100 ms, which is longer than a small sync takes.
 	for _, done := range synced {
 		for !done() {
 			if ctx.Err() != nil {
-				return nil, fmt.Errorf("not synced within %v", patience)
+				return nil, fmt.Errorf("not synced after %v", syncTimeout)
 			}
 			time.Sleep(time.Millisecond)
 		}
 	}
-	return began.answer(answer{"objects": len(p.pods.GetIndexer().ListKeys())}), nil
+	return stats.response(response{"objects": len(p.pods.GetIndexer().ListKeys())}), nil
 }
 
 // strip is the transform that many programs use to save memory.
@@ -122,38 +124,38 @@ func strip(object any) (any, error) {
 func nodeOf(object any) ([]string, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
-		return nil, fmt.Errorf("%T is no pod", object)
+		return nil, fmt.Errorf("%T is not a pod", object)
 	}
 	return []string{pod.Spec.NodeName}, nil
 }
 
 // count returns the number of pods, of pods with a revision if one is given, and of events delivered so far.
-func (p *peer) count(revision *string) (answer, error) {
-	a := answer{"objects": len(p.pods.GetIndexer().ListKeys()), "delivered": p.deliveries.events()}
+func (p *peer) count(revision *string) (response, error) {
+	r := response{"objects": len(p.pods.GetIndexer().ListKeys()), "delivered": p.deliveries.events()}
 	if revision == nil {
-		return a, nil
+		return r, nil
 	}
 	revised := 0
 	for _, object := range p.pods.GetIndexer().List() {
 		pod, ok := object.(*corev1.Pod)
 		if !ok {
-			return nil, fmt.Errorf("%T is no pod", object)
+			return nil, fmt.Errorf("%T is not a pod", object)
 		}
 		if pod.Annotations["revision"] == *revision {
 			revised++
 		}
 	}
-	a["revised"] = revised
-	return a, nil
+	r["revised"] = revised
+	return r, nil
 }
 
-func (p *peer) read(seconds float64, typed bool) (answer, error) {
+func (p *peer) read(seconds float64, typed bool) (response, error) {
 	indexer := p.pods.GetIndexer()
 	keys := indexer.ListKeys()
 	random := rand.New(rand.NewPCG(1, 1))
 	gets, found := 0, 0
-	began := begin()
-	for began.seconds() < seconds {
+	stats := startStats()
+	for stats.seconds() < seconds {
 		for range 32 {
 			object, exists, err := indexer.GetByKey(keys[random.IntN(len(keys))])
 			if err != nil {
@@ -162,7 +164,7 @@ func (p *peer) read(seconds float64, typed bool) (answer, error) {
 			if exists && typed {
 				pod, ok := object.(*corev1.Pod)
 				if !ok {
-					return nil, fmt.Errorf("%T is no pod", object)
+					return nil, fmt.Errorf("%T is not a pod", object)
 				}
 				exists = len(pod.Spec.Containers) > 0
 			}
@@ -172,16 +174,16 @@ func (p *peer) read(seconds float64, typed bool) (answer, error) {
 			gets++
 		}
 	}
-	return began.answer(answer{"gets": gets, "found": found}), nil
+	return stats.response(response{"gets": gets, "found": found}), nil
 }
 
-func (p *peer) lookUp(seconds float64) (answer, error) {
+func (p *peer) lookUp(seconds float64) (response, error) {
 	indexer := p.pods.GetIndexer()
 	nodes := indexer.ListIndexFuncValues(byNode)
 	random := rand.New(rand.NewPCG(1, 1))
 	lookups, found := 0, 0
-	began := begin()
-	for began.seconds() < seconds {
+	stats := startStats()
+	for stats.seconds() < seconds {
 		pods, err := indexer.ByIndex(byNode, nodes[random.IntN(len(nodes))])
 		if err != nil {
 			return nil, err
@@ -189,54 +191,54 @@ func (p *peer) lookUp(seconds float64) (answer, error) {
 		found += len(pods)
 		lookups++
 	}
-	return began.answer(answer{"lookups": lookups, "found": found}), nil
+	return stats.response(response{"lookups": lookups, "found": found}), nil
 }
 
 // queue measures from the first add until the last key is done; it returns how many were done.
-func queue(keys, workers int) answer {
+func queue(keys, workers int) response {
 	names := make([]string, keys)
 	for number := range names {
 		names[number] = fmt.Sprintf("default/pod-%07d", number)
 	}
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, 1000*time.Second))
-	began := begin()
+	stats := startStats()
 	if workers == 0 {
-		ended := 0
+		completed := 0
 		for _, name := range names {
 			q.Add(name)
-			key, over := q.Get()
-			if over {
+			key, shutdown := q.Get()
+			if shutdown {
 				break
 			}
 			q.Forget(key)
 			q.Done(key)
-			ended++
+			completed++
 		}
-		return answer{"keys": ended, "seconds": began.seconds()}
+		return response{"keys": completed, "seconds": stats.seconds()}
 	}
 	done := make(chan int)
 	for range workers {
 		go func() {
-			ended := 0
+			completed := 0
 			for {
-				key, over := q.Get()
-				if over {
+				key, shutdown := q.Get()
+				if shutdown {
 					break
 				}
 				q.Forget(key)
 				q.Done(key)
-				ended++
+				completed++
 			}
-			done <- ended
+			done <- completed
 		}()
 	}
 	for _, name := range names {
 		q.Add(name)
 	}
 	q.ShutDown()
-	ended := 0
+	completed := 0
 	for range workers {
-		ended += <-done
+		completed += <-done
 	}
-	return answer{"keys": ended, "seconds": began.seconds()}
+	return response{"keys": completed, "seconds": stats.seconds()}
 }

@@ -3,7 +3,7 @@
 
 use crate::shapes::Kind;
 
-/// Every listable kind of Kubernetes 1.33 to 1.37: built-in kinds, custom resource definitions and API services.
+/// Every listable kind of Kubernetes 1.33 to 1.37, including custom resource definitions and API services.
 ///
 /// Sorted by group, version and plural, without duplicates.
 pub static KINDS: &[Kind] = &[

@@ -31,8 +31,8 @@ pub static GROUPS: &[Group] = &[
     Group { name: "storagemigration.k8s.io", versions: &["v1beta1"] },
 ];
 
-/// Every resource of Kubernetes 1.36, including versions that are disabled by default. Sorted by group, version and
-/// plural.
+/// Every resource of Kubernetes 1.36, including versions that are disabled by default. Sorted by group,
+/// version and plural.
 pub static RESOURCES: &[Resource] = &[
     Resource {
         group: "",

@@ -1,8 +1,8 @@
 //! Renders the accessors of the factory in `informer`: `factory.core().v1().pods()`.
 //!
-//! Each group and each version has a type with one method per version or kind. Items that do not exist in every
-//! Kubernetes version are inside version macros of `k8s-openapi`, in an `impl` of their own. The text is formatted like
-//! the output of rustfmt, also inside macros, which rustfmt does not format.
+//! Each group and each version has a type with one method per version or kind. Items that do not exist in
+//! every Kubernetes version are inside version macros of `k8s-openapi`, in an `impl` of their own. The text
+//! is formatted like the output of rustfmt, also inside macros, which rustfmt does not format.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -32,8 +32,8 @@ pub(super) fn render(kinds: &[Kind]) -> Result<String, String> {
         "{GENERATED}\n\
          //! Accessors of every kind, by group and version: `factory.core().v1().pods()`.\n\
          //!\n\
-         //! Kinds that exist only in some versions of Kubernetes {ALL} are available if the application selected such a\n\
-         //! version. This file contains only names; the work is done by `Accessor`.\n\
+         //! Kinds that exist only in some versions of Kubernetes {ALL} are available if the application selected\n\
+         //! such a version. This file contains only names; the work is done by `Accessor`.\n\
          \n\
          use super::Accessor;\n\
          use crate::factory::{FACTORY};\n\

@@ -1,7 +1,8 @@
 //! Renders the columns of the tables in which Kubernetes shows objects.
 //!
-//! `columns.txt` lists the columns of each kind. Where it names a field, the description is copied from the `OpenAPI`
-//! documents; a field without a description is an error. This file does not know how cells are filled.
+//! `columns.txt` lists the columns of each kind. Where it names a field, the description is copied from the
+//! `OpenAPI` documents; a field without a description is an error. This file does not know how cells are
+//! filled.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,7 @@
 //! Reads the documents in the sources of Kubernetes, which Go downloads.
 //!
-//! The documents are sorted by name. [`super::types`], [`super::resources`] and [`super::messages`] interpret them.
+//! The documents are sorted by name. [`super::types`], [`super::resources`] and [`super::messages`] interpret
+//! them.
 
 use serde_json::Value;
 

@@ -30,7 +30,8 @@ impl Expr {
         Expr::Slice(texts.iter().map(|text| Expr::text(text)).collect())
     }
 
-    /// Formats the expression at column `before` of a line with this indent; `after` more characters follow it.
+    /// Formats the expression at column `before` of a line with this indent; `after` more characters follow
+    /// it.
     pub(super) fn render(&self, indent: usize, before: usize, after: usize) -> String {
         let flat = self.flat();
         if before + flat.len() + after <= MAX_WIDTH || matches!(self, Expr::Word(_)) {

@@ -1,7 +1,7 @@
 //! Renders the protobuf messages of Kubernetes with their fields.
 //!
-//! Numbers and types come from `.proto` files; JSON names and optionality come from the Go types. It is an error if the
-//! two have different fields. The table contains only messages that are reachable from a kind.
+//! Numbers and types come from `.proto` files; JSON names and optionality come from the Go types. It is an
+//! error if the two have different fields. The table contains only messages that are reachable from a kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,8 +21,8 @@ const VALUES: &[(&str, &str)] = &[
     ("io.k8s.apimachinery.pkg.util.intstr.IntOrString", "IntOrString"),
 ];
 
-/// Suffixes of messages with two representations in JSON, and their variants of `Wire`. One representation is the message
-/// with the suffix `Props`.
+/// Suffixes of messages with two representations in JSON, and their variants of `Wire`. One representation is
+/// the message with the suffix `Props`.
 const CHOICES: &[(&str, &str)] =
     &[("PropsOrArray", "OrList"), ("PropsOrBool", "OrBoolean"), ("PropsOrStringArray", "OrStrings")];
 
@@ -69,8 +69,8 @@ struct Message<'a> {
 }
 
 impl<'a> Messages<'a> {
-    /// Collects the messages of the packages that contain one of `types`. `api_versions` is the `apiVersion` of the kinds
-    /// in each package.
+    /// Collects the messages of the packages that contain one of `types`. `api_versions` is the `apiVersion`
+    /// of the kinds in each package.
     pub(super) fn read<'n>(
         packages: &'a [Package],
         types: impl Iterator<Item = &'n str>,

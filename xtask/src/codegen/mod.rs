@@ -1,11 +1,12 @@
-//! `cargo xtask codegen`: generates tables and accessors of all Kubernetes kinds, from the sources of `k8s-openapi` and
-//! from [documents](kubernetes) of Kubernetes.
+//! `cargo xtask codegen`: generates tables and accessors of all Kubernetes kinds, from the sources of
+//! `k8s-openapi` and from [documents](kubernetes) of Kubernetes.
 //!
-//! The sources of `k8s-openapi` are [parsed](sources), [merged](union) over all Kubernetes versions, and rendered as the
-//! [table of kinds](schema) of `informer-schema` and the [accessors] of `informer`. The documents of one Kubernetes
-//! version give its [resources], the [types] of their fields, their [table columns](columns) and their protobuf
-//! [messages]. The output depends only on `Cargo.lock` and on that version, so that `--check` can compare it with the
-//! files. This module does not know how generated code is used.
+//! The sources of `k8s-openapi` are [parsed](sources), [merged](union) over all Kubernetes versions, and
+//! rendered as the [table of kinds](schema) of `informer-schema` and the [accessors] of `informer`. The
+//! documents of one Kubernetes version give its [resources], the [types] of their fields, their table
+//! [columns] and their protobuf [messages]. The output depends only on `Cargo.lock` and on that
+//! version, so that `--check` can compare it with the files. This module does not know how generated code is
+//! used.
 
 mod accessors;
 mod columns;

@@ -1,7 +1,8 @@
 //! Names in generated code, derived from the names in Kubernetes.
 //!
-//! Groups have the names of client-go; methods are made of the words of a kind: `ReplicaSet` and `replicasets` give
-//! `replica_sets`. A name that cannot be derived is an error. Rust keywords are not checked; the compiler reports them.
+//! Groups have the names of client-go; methods are made of the words of a kind: `ReplicaSet` and
+//! `replicasets` give `replica_sets`. A name that cannot be derived is an error. Rust keywords are not
+//! checked; the compiler reports them.
 
 /// Returns the method name of a group: its first label, or `core` for the core group.
 pub(super) fn group_method(group: &str) -> &str {
@@ -32,8 +33,8 @@ pub(super) fn kind_method(kind: &str, plural: &str) -> Result<String, String> {
     Ok(head.iter().map(String::as_str).chain([ending]).collect::<Vec<_>>().join("_"))
 }
 
-/// Splits a camel-case name into words in lower case. A run of capitals is one word, except its last letter if a
-/// lower-case letter follows: `CSIStorageCapacity` → `csi`, `storage`, `capacity`.
+/// Splits a camel-case name into words in lower case. A run of capitals is one word, except its last letter
+/// if a lower-case letter follows: `CSIStorageCapacity` → `csi`, `storage`, `capacity`.
 fn words(name: &str) -> Vec<String> {
     let chars: Vec<char> = name.chars().collect();
     let mut words: Vec<String> = Vec::new();

@@ -1,8 +1,8 @@
 //! Parses a source file of `k8s-openapi` to the listable resource that it defines, if any.
 //!
-//! A text search is sufficient, because the files are generated and uniform. Unexpected text is an error, so that no
-//! resource is skipped: a file that mentions the trait of listable resources yields a resource or an error. This file
-//! does not know where the sources come from, nor their Kubernetes version.
+//! A text search is sufficient, because the files are generated and uniform. Unexpected text is an error, so
+//! that no resource is skipped: a file that mentions the trait of listable resources yields a resource or an
+//! error. This file does not know where the sources come from, nor their Kubernetes version.
 
 /// A resource type in one version of Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,8 +19,8 @@ pub(super) struct Resource {
     pub(super) type_name: String,
 }
 
-/// Start of the `impl` that every resource has that can be listed and therefore watched. Reviews, bindings, evictions
-/// and list types do not have it.
+/// Start of the `impl` that every resource has that can be listed and therefore watched. Reviews, bindings,
+/// evictions and list types do not have it.
 const LISTABLE: &str = "impl crate::ListableResource for ";
 /// Start of the `impl` with the names of a resource.
 const RESOURCE: &str = "impl crate::Resource for ";
@@ -95,7 +95,8 @@ fn is_namespaced(block: &str) -> Result<bool, String> {
     }
 }
 
-/// Checks that the parts of a resource are consistent, and that they are safe to use in string literals and names.
+/// Checks that the parts of a resource are consistent, and that they are safe to use in string literals and
+/// names.
 fn verify(resource: &Resource, api_version: &str) -> Result<(), String> {
     let Resource { group, version, plural, kind, .. } = resource;
     let expected = if group.is_empty() { version.clone() } else { format!("{group}/{version}") };

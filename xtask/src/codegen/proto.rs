@@ -81,7 +81,8 @@ fn field(package: &str, line: &str) -> Option<(u16, ProtoField)> {
     Some((number.parse().ok()?, ProtoField { name: name.to_owned(), label, of }))
 }
 
-/// Converts a name to that of the `OpenAPI` documents: `k8s.io.kube_aggregator.X` to `io.k8s.kube-aggregator.X`.
+/// Converts a name to that of the `OpenAPI` documents: `k8s.io.kube_aggregator.X` to
+/// `io.k8s.kube-aggregator.X`.
 fn open_api_name(name: &str) -> String {
     match name.strip_prefix("k8s.io.") {
         Some(rest) => format!("io.k8s.{}", rest.replace('_', "-")),

@@ -1,7 +1,7 @@
 //! Ranges of Kubernetes versions, and the macros of `k8s-openapi` that limit code to a range.
 //!
-//! A range has no gap: `k8s-openapi` has macros for "from", "up to" and "exactly", with which a gap would need the code
-//! twice. This file does not know the guarded code.
+//! A range has no gap: `k8s-openapi` has macros for "from", "up to" and "exactly", with which a gap would
+//! need the code twice. This file does not know the guarded code.
 
 use std::collections::BTreeSet;
 use std::fmt;

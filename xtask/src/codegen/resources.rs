@@ -1,7 +1,7 @@
 //! Renders the groups and resources that Kubernetes serves, from its discovery documents.
 //!
-//! Resources are sorted by group, version and plural; groups have the server's order of preference. Subresources are part
-//! of the row of their resource.
+//! Resources are sorted by group, version and plural; groups have the server's order of preference.
+//! Subresources are part of the row of their resource.
 
 use std::collections::BTreeMap;
 
@@ -28,8 +28,8 @@ pub(super) fn render(documents: &[Value], types: &Types, version: &str) -> Resul
          /// Every group of Kubernetes {version}: the core group first, then the others in the server's order of preference.\n\
          pub static GROUPS: &[Group] = {};\n\
          \n\
-         /// Every resource of Kubernetes {version}, including versions that are disabled by default. Sorted by group, version and\n\
-         /// plural.\n\
+         /// Every resource of Kubernetes {version}, including versions that are disabled by default. Sorted by group,\n\
+         /// version and plural.\n\
          pub static RESOURCES: &[Resource] = {};\n",
         groups.render(0, "pub static GROUPS: &[Group] = ".len(), 1),
         Expr::Slice(rows.into_values().collect()).render(0, 0, 1)

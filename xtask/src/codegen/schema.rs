@@ -15,7 +15,7 @@ pub(super) fn render(kinds: &[Kind]) -> String {
          \n\
          use crate::shapes::Kind;\n\
          \n\
-         /// Every listable kind of Kubernetes {ALL}: built-in kinds, custom resource definitions and API services.\n\
+         /// Every listable kind of Kubernetes {ALL}, including custom resource definitions and API services.\n\
          ///\n\
          /// Sorted by group, version and plural, without duplicates.\n\
          pub static KINDS: &[Kind] = &[\n"

@@ -1,6 +1,7 @@
 //! Reads the resources from the sources of the `k8s-openapi` in `Cargo.lock`.
 //!
-//! Reads all Kubernetes versions of that crate, which must be exactly those of [`ALL`]. [`parse`] interprets each file.
+//! Reads all Kubernetes versions of that crate, which must be exactly those of [`ALL`]. [`parse`] interprets
+//! each file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -43,8 +44,8 @@ fn locate(metadata: &str) -> Result<String, String> {
     Ok(format!("{}/src", root.display()))
 }
 
-/// Checks that the crate has exactly the expected versions. Supporting another version is a decision: kinds are added, and
-/// kinds that do not exist in all versions get guards.
+/// Checks that the crate has exactly the expected versions. Supporting another version is a decision: kinds
+/// are added, and kinds that do not exist in all versions get guards.
 fn check_versions(folders: &BTreeSet<String>) -> Result<(), String> {
     let expected: BTreeSet<String> = ALL.versions().map(|minor| format!("v1_{minor}")).collect();
     if *folders == expected {
@@ -65,8 +66,8 @@ fn read_version(repo: &Repo, folder: &str) -> Result<Vec<Resource>, Failure> {
     Ok(resources)
 }
 
-/// Returns the module of the folder that contains a file. Each type has its own file, and the module of the folder
-/// re-exports it.
+/// Returns the module of the folder that contains a file. Each type has its own file, and the module of the
+/// folder re-exports it.
 fn module(root: &str, path: &str) -> Result<String, String> {
     let inside = path.strip_prefix(root).ok_or_else(|| format!("is not in {root}"))?;
     let (folder, _) = inside.rsplit_once('/').ok_or("has no folder")?;

@@ -1,7 +1,7 @@
 //! Parses the protobuf and JSON tags of the Go types of a Kubernetes package.
 //!
-//! A text search is sufficient, because every field and its tags are on one line. Fields without a protobuf number are
-//! not transmitted and are skipped.
+//! A text search is sufficient, because every field and its tags are on one line. Fields without a protobuf
+//! number are not transmitted and are skipped.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
 //! Renders the types of Kubernetes with their fields, from its `OpenAPI` documents.
 //!
-//! Types that are a single value in JSON (quantities, times) become shapes. Lists of objects and descriptions are
-//! omitted. An unsupported schema keyword is an error, so that the table is never less precise than the documents.
+//! Types that are a single value in JSON (quantities, times) become shapes. Lists of objects and descriptions
+//! are omitted. An unsupported schema keyword is an error, so that the table is never less precise than the
+//! documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 

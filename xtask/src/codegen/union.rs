@@ -1,7 +1,7 @@
 //! Merges the resources of all Kubernetes versions to one table with the versions in which each exists.
 //!
-//! The table is sorted by group, version and plural, without duplicates of these. A version with suspiciously few
-//! resources is an error, so that a changed format of the sources is noticed.
+//! The table is sorted by group, version and plural, without duplicates of these. A version with suspiciously
+//! few resources is an error, so that a changed format of the sources is noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,8 @@ use super::names;
 use super::parse::Resource;
 use super::range::Range;
 
-/// Lower bound on the resources of every Kubernetes version: 1.33 has 81, and later versions may drop beta resources.
+/// Lower bound on the resources of every Kubernetes version: 1.33 has 81, and later versions may drop beta
+/// resources.
 const MIN_RESOURCES: usize = 75;
 
 /// A resource and the versions in which it exists.

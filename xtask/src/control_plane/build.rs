@@ -1,7 +1,7 @@
 //! The programs of the control plane: taken from the user's cache folder, or built into it with Go.
 //!
-//! A folder of the cache is named after its build and is created by renaming a finished one. A folder that exists is
-//! therefore complete and needs neither a check of its contents nor Go.
+//! A folder of the cache is named after its build and is created by renaming a finished one. A folder that
+//! exists is therefore complete and needs neither a check of its contents nor Go.
 
 use std::collections::VecDeque;
 use std::env;
@@ -62,8 +62,8 @@ impl Programs {
         programs.built(repo, module, cache, interrupt)
     }
 
-    /// Returns the path of `kubectl`, from the build of all programs if there is one. Otherwise only `kubectl` is built,
-    /// which takes a fraction of the time.
+    /// Returns the path of `kubectl`, from the build of all programs if there is one. Otherwise only
+    /// `kubectl` is built, which takes a fraction of the time.
     pub(super) fn kubectl(
         repo: &Repo,
         module: &Module,
@@ -237,7 +237,8 @@ fn follow(lines: &Receiver<String>, interrupt: &Interrupt) -> Result<String, Fai
     }
 }
 
-/// Kills the process group of a child. The child must not have been waited for, so that its pid is still valid.
+/// Kills the process group of a child. The child must not have been waited for, so that its pid is still
+/// valid.
 pub(super) fn kill_group(child: &Child) {
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         // The group may have ended already.

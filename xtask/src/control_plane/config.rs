@@ -1,7 +1,7 @@
 //! The configuration of the servers: tokens, flags and the kubeconfig, as texts.
 //!
-//! Pure: secrets, ports and paths are parameters. Flags that affect responses are equal to those of the server recorded
-//! in `testdata/recordings`, so that responses can be compared.
+//! Pure: secrets, ports and paths are parameters. Flags that affect responses are equal to those of the
+//! server recorded in `testdata/recordings`, so that responses can be compared.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -23,8 +23,8 @@ impl Tokens {
         Self { admin: hex(&admin), limited: hex(&limited) }
     }
 
-    /// Returns the token file of the server: token, name, uid, groups. The last comma gives the limited user a group
-    /// with an empty name, as in the recordings.
+    /// Returns the token file of the server: token, name, uid, groups. The last comma gives the limited user
+    /// a group with an empty name, as in the recordings.
     pub(super) fn file(&self) -> String {
         let Self { admin, limited } = self;
         format!("{admin},admin,admin,system:masters\n{limited},limited,limited-user,\n")
@@ -76,7 +76,8 @@ pub(super) fn is_port_taken(log: &str) -> bool {
     log.contains("address already in use")
 }
 
-/// Returns the certificate authority in the server's certificate file: the last certificate of a complete chain.
+/// Returns the certificate authority in the server's certificate file: the last certificate of a complete
+/// chain.
 pub(super) fn authority(chain: &str) -> Option<&str> {
     const END: &str = "-----END CERTIFICATE-----\n";
     let issuers = &chain[chain.find(END)? + END.len()..];

@@ -1,7 +1,8 @@
 //! The control socket: lets a test suite kill and restart the API server, and restore etcd to an older state.
 //!
-//! The socket is in the state folder and exists only if the servers were started for this run. A connection carries one
-//! command line and one response line. Started processes are recorded as in `up`, so that `down` ends them.
+//! The socket is in the state folder and exists only if the servers were started for this run. A connection
+//! carries one command line and one response line. Started processes are recorded as in `up`, so that `down`
+//! ends them.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Write as _};

@@ -1,7 +1,8 @@
-//! Waits that a signal interrupts: for a condition, and for a lock that another `cargo xtask control-plane` may hold.
+//! Waits that a signal interrupts: for a condition, and for a lock that another `cargo xtask control-plane`
+//! may hold.
 //!
-//! SIGINT, SIGTERM and SIGHUP set a flag instead of ending the process, so that the command can clean up first. All waits
-//! of the command use [`Interrupt::wait_for`].
+//! SIGINT, SIGTERM and SIGHUP set a flag instead of ending the process, so that the command can clean up
+//! first. All waits of the command use [`Interrupt::wait_for`].
 
 use std::fs::{self, File, TryLockError};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The Go module in `xtask/real`: its versions of Kubernetes and Go, and the arguments of its build.
 //!
-//! Its `go.mod` is the only file with the Kubernetes version. This file only parses and renders texts; it starts no
-//! process.
+//! Its `go.mod` is the only file with the Kubernetes version. This file only parses and renders texts; it
+//! starts no process.
 
 use std::env::consts::{ARCH, OS};
 
@@ -84,8 +84,8 @@ impl Module {
     }
 }
 
-/// Returns the text after `key` in a line of a `go.mod`, inside or outside of a `require` block. Lines with `=>` are
-/// replacements.
+/// Returns the text after `key` in a line of a `go.mod`, inside or outside of a `require` block. Lines with
+/// `=>` are replacements.
 fn version_of<'a>(go_mod: &'a str, key: &str) -> Option<&'a str> {
     go_mod
         .lines()
@@ -102,7 +102,8 @@ fn numbers(version: &str) -> Vec<u64> {
     version.split('.').map_while(digits).collect()
 }
 
-/// Returns the FNV-1a hash of the parts and their lengths. Unlike std's hasher, it is equal in every release of Rust.
+/// Returns the FNV-1a hash of the parts and their lengths. Unlike std's hasher, it is equal in every release
+/// of Rust.
 fn hash(parts: &[&str]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut feed = |bytes: &[u8]| {
@@ -122,8 +123,8 @@ pub(super) fn short_name(text: &str) -> String {
     format!("{:016x}", hash(&[text]))
 }
 
-/// Returns whether an error message of Go reports that a module could not be downloaded. A wrong version or checksum is
-/// another error.
+/// Returns whether an error message of Go reports that a module could not be downloaded. A wrong version or
+/// checksum is another error.
 pub(super) fn is_network_error(message: &str) -> bool {
     // Go's HTTP client prefixes the error of a request without a response with this text.
     message.contains(": Get \"http") || message.contains("lookup disabled by GOPROXY=off")
@@ -211,8 +212,8 @@ mod tests {
         }
     }
 
-    /// The staging modules of Kubernetes are replaced one by one; a forgotten one would still build, but with another
-    /// version.
+    /// The staging modules of Kubernetes are replaced one by one; a forgotten one would still build, but with
+    /// another version.
     #[test]
     fn modules_of_kubernetes_have_one_release() {
         let repo = Repo::locate();

@@ -1,7 +1,7 @@
 //! Background processes that outlive this program: they are started, recognized later, and ended.
 //!
-//! A process is identified by its pid and its start time, because pids are reused and a signal must never reach another
-//! process. This file does not know the purpose of the processes.
+//! A process is identified by its pid and its start time, because pids are reused and a signal must never
+//! reach another process. This file does not know the purpose of the processes.
 
 use std::fs::{self, File};
 use std::io;
@@ -30,8 +30,8 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts a program in its own process group, so that Ctrl-C in a terminal does not reach it. Its output is appended
-    /// to `log`.
+    /// Starts a program in its own process group, so that Ctrl-C in a terminal does not reach it. Its output
+    /// is appended to `log`.
     pub(super) fn start(name: &str, mut command: Command, log: &Path) -> Result<(Self, Child), Failure> {
         let open = || -> io::Result<(File, File)> {
             let log = File::options().create(true).append(true).open(log)?;
@@ -107,7 +107,8 @@ fn start_time(pid: u32) -> Option<String> {
     start_in_ps(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// Parses `/proc/PID/stat`: `pid (name) state …`; the start time is field 22. The name may contain spaces and brackets.
+/// Parses `/proc/PID/stat`: `pid (name) state …`; the start time is field 22. The name may contain spaces and
+/// brackets.
 fn start_in_stat(stat: &str) -> Option<String> {
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
     let state = fields.next()?;

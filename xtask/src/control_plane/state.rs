@@ -1,8 +1,9 @@
-//! The state folder of a running control plane: one per checkout, with the record of the processes, their data and logs,
-//! and the kubeconfig.
+//! The state folder of a running control plane: one per checkout, with the record of the processes, their
+//! data and logs, and the kubeconfig.
 //!
-//! A process is recorded immediately after its start, and the record is replaced atomically, so that every running
-//! process can be found and ended at any time. Only the holder of the folder's [`super::Lock`] accesses it.
+//! A process is recorded immediately after its start, and the record is replaced atomically, so that every
+//! running process can be found and ended at any time. Only the holder of the folder's [`super::Lock`]
+//! accesses it.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -126,7 +127,8 @@ impl StateFolder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.failed("cannot read", &error)),
         };
-        // Other users can create folders and links among temporary files; pids recorded there must not be used.
+        // Other users can create folders and links among temporary files; pids recorded there must not be
+        // used.
         if !metadata.is_dir() || metadata.uid() != rustix::process::geteuid().as_raw() {
             return Err(self.failed("cannot use", &"not a folder owned by this user"));
         }

@@ -1,7 +1,8 @@
-//! `test`: runs the test suites that need kube-apiserver: conformance of the embedded server, examples, and the library.
+//! `test`: runs the test suites that need kube-apiserver: conformance of the embedded server, examples, and
+//! the library.
 //!
-//! The control plane is the one in `INFORMER_CONTROL_PLANE_KUBECONFIG`, or the one that is already up, or one that is
-//! started for this run. Only the last may be damaged by a suite, and it always ends with the run.
+//! The control plane is the one in `INFORMER_CONTROL_PLANE_KUBECONFIG`, or the one that is already up, or one
+//! that is started for this run. Only the last may be damaged by a suite, and it always ends with the run.
 
 use std::env;
 use std::fs;
@@ -25,7 +26,8 @@ const KUBECONFIG: &str = "INFORMER_CONTROL_PLANE_KUBECONFIG";
 /// Environment variable with the address of etcd.
 const ETCD: &str = "INFORMER_CONTROL_PLANE_ETCD";
 
-/// Environment variable with the path of the control socket; without it, a suite must not damage the control plane.
+/// Environment variable with the path of the control socket; without it, a suite must not damage the control
+/// plane.
 const CONTROL: &str = "INFORMER_CONTROL_PLANE_CONTROL";
 
 /// Prefix of the names of all tests that run against kube-apiserver. Every suite has such tests.
@@ -65,15 +67,16 @@ pub(super) fn check_ran(ran: usize, filters: &[String]) -> Result<(), Failure> {
     Err(Failure::Failed(format!("only {ran} of {} suites have a test named {filters}", SUITES.len())))
 }
 
-/// Returns the command that runs a suite. With `--workspace`, it has the features of other stages and is not built again.
+/// Returns the command that runs a suite. With `--workspace`, it has the features of other stages and is not
+/// built again.
 fn suite(repo: &Repo, name: &str, filters: &[String]) -> Command {
     let mut suite = repo.cargo(&["test", "--workspace", "--locked", "--test", name, "--"]);
     suite.args(filters);
     suite
 }
 
-/// Runs the suites with a control plane, which is stopped afterwards if it was not up before. Returns the number of
-/// suites with matching tests.
+/// Runs the suites with a control plane, which is stopped afterwards if it was not up before. Returns the
+/// number of suites with matching tests.
 pub(super) fn with_server(
     folder: &StateFolder,
     programs: &Programs,

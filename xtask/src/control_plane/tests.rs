@@ -1,4 +1,5 @@
-//! Tests of a control plane from `up` to `down`, with shell scripts instead of the programs, so that Go is not needed.
+//! Tests of a control plane from `up` to `down`, with shell scripts instead of the programs, so that Go is
+//! not needed.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -53,8 +54,8 @@ impl Scene {
         scene
     }
 
-    /// Writes a script with another process: if this process wrote it, a child forked by a concurrent test could hold it
-    /// open for writing, and it could not be executed.
+    /// Writes a script with another process: if this process wrote it, a child forked by a concurrent test
+    /// could hold it open for writing, and it could not be executed.
     fn install(&self, program: &str, script: &str) {
         fs::create_dir_all(&self.root).unwrap();
         let write = "printf %s \"$1\" >\"$2\" && chmod +x \"$2\"";
@@ -189,8 +190,8 @@ fn suite_may_damage_control_plane_started_for_it() {
         let before = pids();
         assert_eq!(send(&scene, "kill"), "done");
         assert_eq!((alive(), pids()), (vec![true, false], before.clone()));
-        // Another process may use the port for a short time: the first server creates a file and fails, and `kubectl`
-        // succeeds only after the second server has started.
+        // Another process may use the port for a short time: the first server creates a file and fails, and
+        // `kubectl` succeeds only after the second server has started.
         let mark = |name: &str| scene.root.join(name).display().to_string();
         let (lost, second) = (mark("lost"), mark("second"));
         let loser = format!(

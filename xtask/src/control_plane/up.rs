@@ -1,7 +1,7 @@
 //! `up`: starts etcd and kube-apiserver in the background and waits until the server is ready.
 //!
-//! In the end, either everything is running, or nothing is and the state folder is removed: every failure, including a
-//! signal, ends the processes that were started.
+//! In the end, either everything is running, or nothing is and the state folder is removed: every failure,
+//! including a signal, ends the processes that were started.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -160,7 +160,8 @@ impl<'a> Start<'a> {
         let etcd = read_lossy(&self.folder.file(ETCD_ADDRESS));
         let (folder, programs) = (self.folder, self.programs);
         let mut log = String::new();
-        // The port may be in use for a short time, for example as the source port of a client that tried to connect.
+        // The port may be in use for a short time, for example as the source port of a client that tried to
+        // connect.
         for _ in 0..MAX_RESTARTS {
             let started = self.start(APISERVER, self.apiserver(etcd.trim(), port))?;
             match self.wait(APISERVER, started, || is_ready(folder, programs).then_some(()))? {
@@ -227,8 +228,8 @@ impl<'a> Start<'a> {
 
     /// Starts the API server and returns its port.
     ///
-    /// The server needs a fixed port, so a free one is chosen before the start; another process may take it first. Only
-    /// this conflict is retried.
+    /// The server needs a fixed port, so a free one is chosen before the start; another process may take it
+    /// first. Only this conflict is retried.
     fn start_apiserver(&mut self, etcd: &str, tokens: &Tokens) -> Result<u16, Failure> {
         let mut log = String::new();
         for _ in 0..MAX_PORTS {

@@ -1,8 +1,8 @@
 //! The code of a Rust file without comments, strings and character literals.
 //!
-//! Checks search this text, so that a path in a comment or a message is not a finding and a brace in a string does not
-//! end a function. Line numbers are preserved, columns are not. This is not a parser: it knows only as much of Rust's
-//! lexical grammar as is needed to find the end of a literal or a comment.
+//! Checks search this text, so that a path in a comment or a message is not a finding and a brace in a string
+//! does not end a function. Line numbers are preserved, columns are not. This is not a parser: it knows only
+//! as much of Rust's lexical grammar as is needed to find the end of a literal or a comment.
 
 /// Replaces every comment and literal by spaces; line breaks stay.
 pub(super) fn code_only(text: &str) -> String {

@@ -1,9 +1,9 @@
-//! Dependency cycles between the files of a crate, and between its modules: groups whose members depend on each other,
-//! directly or indirectly.
+//! Dependency cycles between the files of a crate, and between its modules: groups whose members depend on
+//! each other, directly or indirectly.
 //!
-//! Between files, dependencies of `a/mod.rs` on the files below it and back are ignored, because otherwise almost every
-//! folder would be a cycle. `lib.rs` and `main.rs` are ignored for the same reason. A path counts as a dependency on the
-//! file whose module it names; re-exports in that file are not followed.
+//! Between files, dependencies of `a/mod.rs` on the files below it and back are ignored, because otherwise
+//! almost every folder would be a cycle. `lib.rs` and `main.rs` are ignored for the same reason. A path
+//! counts as a dependency on the file whose module it names; re-exports in that file are not followed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;

@@ -1,8 +1,8 @@
-//! The allowed dependencies of crates: on crates of the workspace according to `layers.txt`, on external crates according
-//! to the lists in this file, including crates that must not be built at all.
+//! The allowed dependencies of crates: on crates of the workspace according to `layers.txt`, on external
+//! crates according to the lists in this file, including crates that must not be built at all.
 //!
-//! A new dependency between crates of the workspace is an architectural decision, so it must be declared in `layers.txt`
-//! and not only in a `Cargo.toml`.
+//! A new dependency between crates of the workspace is an architectural decision, so it must be declared in
+//! `layers.txt` and not only in a `Cargo.toml`.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,8 @@ const PURE: &[&str] = &["informer-core", "informer-objects"];
 /// Crates that [`PURE`] crates must not depend on, not even in their tests.
 const NOT_IN_PURE: &[&str] = &["futures", "http", "hyper", "kube", "kube-client", "rand", "tokio"];
 
-/// The only crate that may use kube's `runtime`: users of informer must not get a second implementation with it.
+/// The only crate that may use kube's `runtime`: users of informer must not get a second implementation with
+/// it.
 const WITH_KUBE_RUNTIME: &str = "peer-kube-rs";
 
 /// Crates that must not be in the build, not even as indirect dependencies.
@@ -110,8 +111,8 @@ fn check_purity(edge: &Edge<'_>) -> Option<Problem> {
     })
 }
 
-/// Checks that no other crate enables kube's `runtime`. The compiler cannot: a feature that one crate enables is enabled
-/// for all crates of the build.
+/// Checks that no other crate enables kube's `runtime`. The compiler cannot: a feature that one crate enables
+/// is enabled for all crates of the build.
 fn check_kube_runtime(edge: &Edge<'_>) -> Option<Problem> {
     let Edge { from, to, kind, features } = edge;
     let is_enabled = *to == "kube" && features.iter().any(|feature| feature.ends_with("runtime"));

@@ -73,7 +73,8 @@ const ITEMS: &[&str] = &[
     "use",
 ];
 
-/// Returns the end of the item at the start of `code`, including its last brace or semicolon; `None` if there is no item.
+/// Returns the end of the item at the start of `code`, including its last brace or semicolon; `None` if there
+/// is no item.
 pub(super) fn item_end(code: &str) -> Option<usize> {
     let mut rest = code.trim_start();
     while let Some(attribute) = rest.strip_prefix("#[") {
@@ -92,7 +93,8 @@ pub(super) fn item_end(code: &str) -> Option<usize> {
     body_end(rest).map(|end| start + end + 1)
 }
 
-/// Returns the offset of the first semicolon outside all brackets, or of the brace that closes the last open bracket.
+/// Returns the offset of the first semicolon outside all brackets, or of the brace that closes the last open
+/// bracket.
 fn body_end(code: &str) -> Option<usize> {
     let (mut braces, mut brackets) = (0, 0);
     for (at, c) in code.char_indices() {

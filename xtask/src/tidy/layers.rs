@@ -1,8 +1,8 @@
-//! `layers.txt`: the allowed dependencies of each crate on other crates of the workspace, and the layers of its modules.
-//! This file parses it and compares the layers with the modules.
+//! `layers.txt`: the allowed dependencies of each crate on other crates of the workspace, and the layers of
+//! its modules. This file parses it and compares the layers with the modules.
 //!
-//! A module may use modules on lower layers only. `lib.rs` and `main.rs` are in no layer. Cycles inside one module are
-//! not checked here; `cargo xtask tidy --cycles` prints them.
+//! A module may use modules on lower layers only. `lib.rs` and `main.rs` are in no layer. Cycles inside one
+//! module are not checked here; `cargo xtask tidy --cycles` prints them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

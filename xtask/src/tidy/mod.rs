@@ -1,7 +1,8 @@
 //! `cargo xtask tidy`: project rules that the compiler does not check.
 //!
-//! Each check is a function from text to [`Problem`]s, in the file named after its subject. Checks have no I/O; this file
-//! reads their input and prints the problems. Each check has a test in which it fails and one in which it passes.
+//! Each check is a function from text to [`Problem`]s, in the file named after its subject. Checks have no
+//! I/O; this file reads their input and prints the problems. Each check has a test in which it fails and one
+//! in which it passes.
 
 mod code;
 mod cycles;

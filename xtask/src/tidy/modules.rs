@@ -1,7 +1,7 @@
 //! The files of one program or library as modules, and the paths that each of them uses.
 //!
-//! Paths are found in the text: `crate::…` and `super::…`, in imports and in code. Test code is ignored. Works on sources
-//! in memory; it does not know which dependencies are allowed.
+//! Paths are found in the text: `crate::…` and `super::…`, in imports and in code. Test code is ignored.
+//! Works on sources in memory; it does not know which dependencies are allowed.
 
 use super::Source;
 use super::items::{expand_imports, item_end, words};
@@ -30,8 +30,8 @@ impl File {
     }
 }
 
-/// Returns the files below `folder`, such as `crates/informer/src`, without test files and without modules that are
-/// declared only for tests or doctests.
+/// Returns the files below `folder`, such as `crates/informer/src`, without test files and without modules
+/// that are declared only for tests or doctests.
 pub(super) fn files(sources: &[Source], folder: &str) -> Vec<File> {
     let mut files = Vec::new();
     let mut for_tests: Vec<Vec<String>> = Vec::new();

@@ -1,7 +1,7 @@
 //! Checks of single source files: their length, their first line, and paths that they must not use.
 //!
-//! Forbidden paths are searched in code only; comments and messages may contain them. Nothing is checked that a lint of
-//! the compiler or of clippy finds.
+//! Forbidden paths are searched in code only; comments and messages may contain them. Nothing is checked that
+//! a lint of the compiler or of clippy finds.
 
 use super::items::{expand_imports, names};
 use super::modules::without_tests;

@@ -1,6 +1,7 @@
 //! The module tables in `ARCHITECTURE.md`, compared with `layers.txt`.
 //!
-//! Each crate with layers has a section (### `crate`) with one row per module, and no other row. The texts of the rows are not checked.
+//! Each crate with layers has a section (### `crate`) with one row per module, and no other row. The texts of
+//! the rows are not checked.
 
 use std::collections::BTreeMap;
 

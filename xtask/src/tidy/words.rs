@@ -1,8 +1,9 @@
 //! Words that the project does not use, because they have another meaning in Kubernetes or none at all.
 //!
-//! Three checks: banned words in Rust, Go and Markdown files, doc lines that refer to their neighbours instead of
-//! describing the item, and names of constants without meaning or unit. Words are compared with whole words of prose and
-//! with whole parts of identifiers: `was_told` and `toldTwice` contain `told`, `untold` does not.
+//! Three checks: banned words in Rust, Go and Markdown files, doc lines that refer to their neighbours
+//! instead of describing the item, and names of constants without meaning or unit. Words are compared with
+//! whole words of prose and with whole parts of identifiers: `was_told` and `toldTwice` contain `told`,
+//! `untold` does not.
 
 use super::code::is_word;
 use super::{Problem, Source, items};
@@ -140,7 +141,8 @@ fn first_word(code: &str) -> &str {
     &code[..code.find(|c| !is_word(c)).unwrap_or(code.len())]
 }
 
-/// Splits a text into words, and identifiers into their parts, in lower case: `oneTwo_THREE` is `one`, `two`, `three`.
+/// Splits a text into words, and identifiers into their parts, in lower case: `oneTwo_THREE` is `one`, `two`,
+/// `three`.
 fn parts(text: &str) -> Vec<String> {
     let mut parts = Vec::new();
     let mut part = String::new();

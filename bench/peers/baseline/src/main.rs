@@ -1,7 +1,7 @@
 //! The baseline: sends the requests of an informer through the same client and discards the responses.
 //!
-//! It caches nothing and inspects only the last bytes of each chunk, where it looks for the end of the initial list
-//! or for the version to reach.
+//! It caches nothing and inspects only the last bytes of each chunk, where it looks for the end of the
+//! initial list or for the version to reach.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 const LIST: &str = "/api/v1/pods?resourceVersion=0";
 const WATCH_LIST: &str = "/api/v1/pods?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=3600";
 
-/// Bytes kept from the end of the stream; the final bookmark fits into them.
-const TAIL: usize = 1024;
+/// Number of bytes kept from the end of the stream; the final bookmark fits into them.
+const TAIL_BYTES: usize = 1024;
 
 /// Time without any byte after which the run fails.
-const STALLED: Duration = Duration::from_mins(10);
+const STALL_TIMEOUT: Duration = Duration::from_mins(10);
 
 fn main() -> ExitCode {
     peer_protocol::run(|config| {
@@ -38,18 +38,18 @@ impl Peer for Baseline {
         match command {
             Command::Sync(sync) => self.sync(&sync).await,
             Command::Follow { until, latency: false } => {
-                let gauge = ProcessStats::begin();
-                let bytes = self.drop_until(Some(until.to_string().as_bytes())).await?;
-                Ok(gauge.response(json!({"bytes": bytes})))
+                let stats = ProcessStats::start();
+                let bytes = self.discard_until(Some(until.to_string().as_bytes())).await?;
+                Ok(stats.response(json!({"bytes": bytes})))
             }
-            _ => Err("the floor keeps nothing and tells nothing".into()),
+            _ => Err("the baseline has no cache and no handlers".into()),
         }
     }
 }
 
 impl Baseline {
     async fn sync(&mut self, sync: &Sync) -> Result<Value, Failure> {
-        let gauge = ProcessStats::begin();
+        let stats = ProcessStats::start();
         let accept = match sync.encoding.as_str() {
             "json" => "application/json",
             "protobuf" => "application/vnd.kubernetes.protobuf",
@@ -71,22 +71,22 @@ impl Baseline {
         }
         self.body = Some(response.into_body());
         let end: Option<&[u8]> = if list { None } else { Some(b"k8s.io/initial-events-end") };
-        let bytes = self.drop_until(end).await?;
-        Ok(gauge.response(json!({"bytes": bytes})))
+        let bytes = self.discard_until(end).await?;
+        Ok(stats.response(json!({"bytes": bytes})))
     }
 
     /// Reads and discards until the last bytes contain the pattern, or until the end.
-    async fn drop_until(&mut self, end: Option<&[u8]>) -> Result<usize, Failure> {
+    async fn discard_until(&mut self, end: Option<&[u8]>) -> Result<usize, Failure> {
         let body = self.body.as_mut().ok_or("sync first")?;
         let mut bytes = 0;
         loop {
-            let frame = tokio::time::timeout(STALLED, body.frame()).await?;
+            let frame = tokio::time::timeout(STALL_TIMEOUT, body.frame()).await?;
             let Some(frame) = frame else { break };
             let data = frame?.into_data().unwrap_or_default();
             bytes += data.len();
             let Some(end) = end else { continue };
-            self.tail.extend_from_slice(&data[data.len().saturating_sub(TAIL)..]);
-            self.tail.drain(..self.tail.len().saturating_sub(TAIL));
+            self.tail.extend_from_slice(&data[data.len().saturating_sub(TAIL_BYTES)..]);
+            self.tail.drain(..self.tail.len().saturating_sub(TAIL_BYTES));
             if self.tail.windows(end.len()).any(|window| window == end) {
                 self.tail.clear();
                 return Ok(bytes);

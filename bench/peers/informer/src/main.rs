@@ -55,7 +55,7 @@ impl Peer for InformerPeer {
 impl InformerPeer {
     async fn sync(&mut self, sync: &Sync) -> Result<Value, Failure> {
         sync.check(&["json", "protobuf"])?;
-        let gauge = ProcessStats::begin();
+        let stats = ProcessStats::start();
         let policy = match sync.strategy {
             Strategy::Default | Strategy::WatchList => WatchListPolicy::Auto,
             Strategy::List => WatchListPolicy::Never,
@@ -70,10 +70,10 @@ impl InformerPeer {
         let options = options.retention(retention);
         let pods = SharedInformer::with_options(self.client.clone(), options);
         let by_node = pods.add_index(Index::field("spec.nodeName"))?;
-        let told = Arc::new(Deliveries::new(sync.handlers));
+        let deliveries = Arc::new(Deliveries::new(sync.handlers));
         let handler = |number| {
-            let told = Arc::clone(&told);
-            pods.on_event(move |event| note(&told, number, &event))
+            let deliveries = Arc::clone(&deliveries);
+            pods.on_event(move |event| record(&deliveries, number, &event))
         };
         let handlers: Vec<Registration> = (0..sync.handlers).map(handler).collect();
         pods.start();
@@ -81,8 +81,8 @@ impl InformerPeer {
         for handler in &handlers {
             handler.wait_for_sync().await;
         }
-        let response = gauge.response(json!({"objects": pods.lister().len()}));
-        self.syncing = Some(Syncing { pods, by_node, deliveries: told, handlers });
+        let response = stats.response(json!({"objects": pods.lister().len()}));
+        self.syncing = Some(Syncing { pods, by_node, deliveries, handlers });
         Ok(response)
     }
 
@@ -91,14 +91,14 @@ impl InformerPeer {
     }
 }
 
-fn note(told: &Deliveries, handler: usize, event: &Event<Pod>) {
+fn record(deliveries: &Deliveries, handler: usize, event: &Event<Pod>) {
     let object: &Object<Pod> = match event {
         Event::Added { object, .. } => object,
         Event::Updated { new, .. } => new,
         Event::Deleted { last, .. } => last,
     };
     let sent = || sent_in(object.metadata::<ObjectMeta>().ok()?.annotations.as_ref());
-    told.note(handler, object.resource_version().as_str(), sent);
+    deliveries.record(handler, object.resource_version().as_str(), sent);
 }
 
 impl Syncing {
@@ -118,8 +118,8 @@ impl Syncing {
         let lister = self.pods.lister();
         let keys: Vec<Key> = lister.list().iter().map(|pod| pod.key().clone()).collect();
         let (mut random, mut gets, mut found) = (Random::new(1), 0_u64, 0_u64);
-        let gauge = ProcessStats::begin();
-        while gauge.seconds() < seconds {
+        let stats = ProcessStats::start();
+        while stats.seconds() < seconds {
             for _ in 0..32 {
                 let pod = lister.get_by_key(&keys[random.below(keys.len())]);
                 if let Some(pod) = pod {
@@ -128,19 +128,19 @@ impl Syncing {
                 gets += 1;
             }
         }
-        Ok(gauge.response(json!({"gets": gets, "found": found})))
+        Ok(stats.response(json!({"gets": gets, "found": found})))
     }
 
     fn look_up(&self, seconds: f64) -> Value {
         let lister = self.pods.lister();
         let nodes = lister.index_values(&self.by_node);
         let (mut random, mut lookups, mut found) = (Random::new(1), 0_u64, 0);
-        let gauge = ProcessStats::begin();
-        while gauge.seconds() < seconds {
+        let stats = ProcessStats::start();
+        while stats.seconds() < seconds {
             found += lister.by_index(&self.by_node, &nodes[random.below(nodes.len())]).len();
             lookups += 1;
         }
-        gauge.response(json!({"lookups": lookups, "found": found}))
+        stats.response(json!({"lookups": lookups, "found": found}))
     }
 }
 
@@ -148,27 +148,27 @@ impl Syncing {
 async fn queue(keys: usize, workers: usize) -> Value {
     let names: Vec<Key> = (0..keys).map(|number| Key::new("default", &format!("pod-{number:07}"))).collect();
     let queue: WorkQueue<Key> = WorkQueue::with_rate_limiter(ExponentialBackoff::default());
-    let begun = Instant::now();
+    let started = Instant::now();
     if workers == 0 {
-        let mut ended = 0;
+        let mut completed = 0;
         for name in &names {
             queue.add(name.clone());
-            if let Some(lease) = queue.try_get() {
-                lease.done();
-                ended += 1;
+            if let Some(item) = queue.try_get() {
+                item.done();
+                completed += 1;
             }
         }
-        return json!({"keys": ended, "seconds": begun.elapsed().as_secs_f64()});
+        return json!({"keys": completed, "seconds": started.elapsed().as_secs_f64()});
     }
     let work = |_| {
         let queue = queue.clone();
         tokio::spawn(async move {
-            let mut ended = 0;
-            while let Some(lease) = queue.get().await {
-                lease.done();
-                ended += 1;
+            let mut completed = 0;
+            while let Some(item) = queue.get().await {
+                item.done();
+                completed += 1;
             }
-            ended
+            completed
         })
     };
     let tasks: Vec<_> = (0..workers).map(work).collect();
@@ -176,10 +176,10 @@ async fn queue(keys: usize, workers: usize) -> Value {
         queue.add(name);
     }
     queue.shutdown();
-    let mut ended = 0;
+    let mut completed = 0;
     for task in tasks {
         // The keys of a worker that panicked are not counted.
-        ended += task.await.unwrap_or(0);
+        completed += task.await.unwrap_or(0);
     }
-    json!({"keys": ended, "seconds": begun.elapsed().as_secs_f64()})
+    json!({"keys": completed, "seconds": started.elapsed().as_secs_f64()})
 }

@@ -8,12 +8,12 @@ use std::process::Command;
 
 use common::Delivers;
 
-fn strategies(tells: Delivers) -> [(&'static str, u64, Delivers); 3] {
-    [("default", 1, tells), ("list", 3, tells), ("watch-list", 1, tells)]
+fn strategies(delivers: Delivers) -> [(&'static str, u64, Delivers); 3] {
+    [("default", 1, delivers), ("list", 3, delivers), ("watch-list", 1, delivers)]
 }
 
 #[tokio::test]
-async fn ours_syncs_and_follows() {
+async fn informer_syncs_and_follows() {
     common::check(env!("CARGO_BIN_EXE_peer-informer"), &strategies(Delivers::Last), "json").await;
     common::check(env!("CARGO_BIN_EXE_peer-informer"), &strategies(Delivers::Last), "protobuf").await;
 }
@@ -22,8 +22,8 @@ async fn ours_syncs_and_follows() {
 async fn client_go_syncs_and_follows() {
     let program = format!("{}/peer-client-go", env!("CARGO_TARGET_TMPDIR"));
     let module = concat!(env!("CARGO_MANIFEST_DIR"), "/../client-go");
-    // Only downloaded modules are used, so that the test never waits for a network; `cargo xtask ci` downloads them
-    // before.
+    // Only downloaded modules are used, so that the test never waits for a network; `cargo xtask ci`
+    // downloads them before.
     let built = Command::new("go")
         .current_dir(module)
         .args(["build", "-o", &program, "."])
@@ -33,10 +33,11 @@ async fn client_go_syncs_and_follows() {
     match built {
         Ok(output) if output.status.success() => {}
         Ok(output) => {
-            let why = String::from_utf8_lossy(&output.stderr);
-            // Go's message for a missing module that may not be downloaded; anything else is an error of the program.
-            assert!(why.contains("GOPROXY=off"), "building client-go failed: {why}");
-            return eprintln!("skipping client-go, its modules are not downloaded: {why}");
+            let error = String::from_utf8_lossy(&output.stderr);
+            // Go's message for a missing module that may not be downloaded; anything else is an error of the
+            // program.
+            assert!(error.contains("GOPROXY=off"), "building client-go failed: {error}");
+            return eprintln!("skipping client-go, its modules are not downloaded: {error}");
         }
         Err(_) => return eprintln!("skipping client-go: `go` is not on the PATH"),
     }

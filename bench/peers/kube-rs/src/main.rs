@@ -1,7 +1,7 @@
 //! kube-rs as a benchmark program: a watcher and a reflector of pods, and handlers that count.
 //!
-//! One handler is called for each item of the stream; several handlers are subscribers of a shared reflector. The
-//! store has no index, so the pods of a node are found by a scan.
+//! One handler is called for each item of the stream; several handlers are subscribers of a shared reflector.
+//! The store has no index, so the pods of a node are found by a scan.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use peer_protocol::{
 use serde_json::{Value, json};
 
 /// Number of events that a subscriber of a shared reflector may lag behind.
-const BUFFER: usize = 1024;
+const MAX_LAG_EVENTS: usize = 1024;
 
 /// Time limit of a sync.
 const SYNC_TIMEOUT: Duration = Duration::from_mins(10);
@@ -49,7 +49,7 @@ impl Peer for KubeRs {
             Command::Read { seconds, .. } => Ok(self.synced()?.read(seconds)),
             Command::Index { seconds } => Ok(self.synced()?.look_up(seconds)),
             Command::Count { revision } => Ok(self.synced()?.count(revision.as_deref())),
-            Command::Queue { .. } => Err("kube-rs has no work queue that stands alone".into()),
+            Command::Queue { .. } => Err("kube-rs has no separate work queue".into()),
             Command::Report { .. } | Command::Quit => Err("handled by the protocol loop".into()),
         }
     }
@@ -58,38 +58,38 @@ impl Peer for KubeRs {
 impl KubeRs {
     async fn sync(&mut self, sync: &Sync) -> Result<Value, Failure> {
         sync.check(&["json"])?;
-        let gauge = ProcessStats::begin();
+        let stats = ProcessStats::start();
         let config = match sync.strategy {
             Strategy::Default | Strategy::List => Config::default(),
             Strategy::WatchList => Config::default().streaming_lists(),
         };
-        let told = Arc::new(Deliveries::new(sync.handlers));
+        let deliveries = Arc::new(Deliveries::new(sync.handlers));
         let events = watcher(Api::<Pod>::all(self.client.clone()), config).default_backoff();
         let store = if sync.handlers == 1 {
             let (store, writer) = reflector::store();
-            let told = Arc::clone(&told);
+            let deliveries = Arc::clone(&deliveries);
             tokio::spawn(reflector::reflector(writer, events).for_each(move |event| {
                 if let Ok(event) = event {
-                    note(&told, &event);
+                    record(&deliveries, &event);
                 }
                 std::future::ready(())
             }));
             store
         } else {
-            let writer = Writer::new_shared(BUFFER, ());
+            let writer = Writer::new_shared(MAX_LAG_EVENTS, ());
             let store = writer.as_reader();
             for number in 0..sync.handlers {
-                let subscriber = writer.subscribe().ok_or("a reflector that nobody can subscribe to")?;
-                tokio::spawn(handle(subscriber, number, Arc::clone(&told)));
+                let subscriber = writer.subscribe().ok_or("the reflector does not support subscribers")?;
+                tokio::spawn(handle(subscriber, number, Arc::clone(&deliveries)));
             }
             tokio::spawn(events.reflect_shared(writer).for_each(|_| std::future::ready(())));
             store
         };
         tokio::time::timeout(SYNC_TIMEOUT, store.wait_until_ready()).await??;
         // Subscribers receive the initial list only after it is complete.
-        tokio::time::timeout(SYNC_TIMEOUT, told.wait_for_each(store.len() as u64)).await?;
-        let response = gauge.response(json!({"objects": store.len()}));
-        self.syncing = Some(Syncing { store, deliveries: told });
+        tokio::time::timeout(SYNC_TIMEOUT, deliveries.wait_for_each(store.len() as u64)).await?;
+        let response = stats.response(json!({"objects": store.len()}));
+        self.syncing = Some(Syncing { store, deliveries });
         Ok(response)
     }
 
@@ -98,20 +98,20 @@ impl KubeRs {
     }
 }
 
-fn note(told: &Deliveries, event: &Event<Pod>) {
+fn record(deliveries: &Deliveries, event: &Event<Pod>) {
     if let Event::Apply(pod) | Event::InitApply(pod) | Event::Delete(pod) = event {
-        note_pod(told, 0, pod);
+        record_pod(deliveries, 0, pod);
     }
 }
 
-fn note_pod(told: &Deliveries, handler: usize, pod: &Pod) {
+fn record_pod(deliveries: &Deliveries, handler: usize, pod: &Pod) {
     let version = pod.metadata.resource_version.as_deref().unwrap_or_default();
-    told.note(handler, version, || sent_in(pod.metadata.annotations.as_ref()));
+    deliveries.record(handler, version, || sent_in(pod.metadata.annotations.as_ref()));
 }
 
-async fn handle(mut pods: ReflectHandle<Pod>, number: usize, told: Arc<Deliveries>) {
+async fn handle(mut pods: ReflectHandle<Pod>, number: usize, deliveries: Arc<Deliveries>) {
     while let Some(pod) = pods.next().await {
-        note_pod(&told, number, &pod);
+        record_pod(&deliveries, number, &pod);
     }
 }
 
@@ -126,34 +126,34 @@ impl Syncing {
         let keys: Vec<ObjectRef<Pod>> =
             self.store.state().iter().map(|pod| ObjectRef::from_obj(pod.as_ref())).collect();
         let (mut random, mut gets, mut found) = (Random::new(1), 0_u64, 0_u64);
-        let gauge = ProcessStats::begin();
-        while gauge.seconds() < seconds {
+        let stats = ProcessStats::start();
+        while stats.seconds() < seconds {
             for _ in 0..32 {
                 let pod = self.store.get(&keys[random.below(keys.len())]);
                 found += u64::from(pod.is_some_and(|pod| pod.spec.is_some()));
                 gets += 1;
             }
         }
-        gauge.response(json!({"gets": gets, "found": found}))
+        stats.response(json!({"gets": gets, "found": found}))
     }
 
     fn look_up(&self, seconds: f64) -> Value {
-        let mut nodes: Vec<String> = self.store.state().iter().filter_map(|pod| node(pod)).collect();
+        let mut nodes: Vec<String> = self.store.state().iter().filter_map(|pod| node_of(pod)).collect();
         nodes.sort_unstable();
         nodes.dedup();
         let (mut random, mut lookups, mut found) = (Random::new(1), 0_u64, 0);
-        let gauge = ProcessStats::begin();
-        while gauge.seconds() < seconds {
-            let wanted = nodes[random.below(nodes.len())].as_str();
+        let stats = ProcessStats::start();
+        while stats.seconds() < seconds {
+            let node = nodes[random.below(nodes.len())].as_str();
             let on_node =
-                |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_deref() == Some(wanted));
+                |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_deref() == Some(node));
             found += self.store.state_filter(on_node).len();
             lookups += 1;
         }
-        gauge.response(json!({"lookups": lookups, "found": found}))
+        stats.response(json!({"lookups": lookups, "found": found}))
     }
 }
 
-fn node(pod: &Pod) -> Option<String> {
+fn node_of(pod: &Pod) -> Option<String> {
     pod.spec.as_ref()?.node_name.clone()
 }

@@ -6,8 +6,8 @@ mod common;
 
 use common::Delivers;
 
-/// With several handlers nothing is deleted: a subscriber of a shared reflector never wakes up if an object is
-/// deleted before it was read (its `poll_next` returns pending without registering a waker).
+/// With several handlers nothing is deleted: a subscriber of a shared reflector never wakes up if an object
+/// is deleted before it was read (its `poll_next` returns pending without registering a waker).
 #[tokio::test]
 async fn program_syncs_and_follows() {
     let strategies = [

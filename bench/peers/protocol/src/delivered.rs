@@ -1,5 +1,5 @@
-//! Delivery statistics of handlers: number of events, versions reached and latencies. Independent of kinds and
-//! clients.
+//! Delivery statistics of handlers: number of events, versions reached and latencies. Independent of kinds
+//! and clients.
 //!
 //! Each handler writes to its own counters, so that a hundred handlers do not contend.
 
@@ -16,7 +16,7 @@ use crate::{Failure, ProcessStats};
 pub const SENT: &str = "bench.example.com/sent";
 
 /// Time without any event after which the run fails.
-const STALLED: Duration = Duration::from_mins(10);
+const STALL_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Events delivered to all handlers of an informer.
 #[derive(Debug)]
@@ -41,19 +41,20 @@ impl Deliveries {
         Self { handlers, timed: AtomicBool::new(false), latencies: Mutex::default() }
     }
 
-    /// Records an event for an object of this version. `sent` returns the send time and is called only if latency is
-    /// measured.
-    pub fn note(&self, handler: usize, version: &str, sent: impl FnOnce() -> Option<u64>) {
-        let noted = &self.handlers[handler];
-        noted.events.fetch_add(1, Ordering::Relaxed);
+    /// Records an event for an object of this version. `sent` returns the send time and is called only if
+    /// latency is measured.
+    pub fn record(&self, handler: usize, version: &str, sent: impl FnOnce() -> Option<u64>) {
+        let counters = &self.handlers[handler];
+        counters.events.fetch_add(1, Ordering::Relaxed);
         if handler == 0 && self.timed.load(Ordering::Relaxed) {
-            let late = sent().map(|sent| now().saturating_sub(sent));
-            self.latencies.lock().unwrap_or_else(PoisonError::into_inner).extend(late);
+            let latency = sent().map(|sent| now().saturating_sub(sent));
+            self.latencies.lock().unwrap_or_else(PoisonError::into_inner).extend(latency);
         }
-        noted.highest.fetch_max(version.parse().unwrap_or(0), Ordering::Release);
+        counters.highest.fetch_max(version.parse().unwrap_or(0), Ordering::Release);
     }
 
-    /// Waits until every handler has reached this version and `settled` returns true, and returns the measurements.
+    /// Waits until every handler has reached this version and `settled` returns true, and returns the
+    /// measurements.
     pub async fn follow(
         &self,
         until: u64,
@@ -61,7 +62,7 @@ impl Deliveries {
         settled: impl Fn() -> bool,
     ) -> Result<Value, Failure> {
         self.timed.store(latency, Ordering::Relaxed);
-        let (gauge, before) = (ProcessStats::begin(), self.events());
+        let (stats, before) = (ProcessStats::start(), self.events());
         let (mut last, mut moved) = (before, Instant::now());
         let reached = |handler: &Handler| handler.highest.load(Ordering::Acquire) >= until;
         while !(self.handlers.iter().all(reached) && settled()) {
@@ -69,11 +70,13 @@ impl Deliveries {
             let events = self.events();
             if events != last {
                 (last, moved) = (events, Instant::now());
-            } else if moved.elapsed() > STALLED {
-                return Err(format!("no event for {STALLED:?} while waiting for version {until}").into());
+            } else if moved.elapsed() > STALL_TIMEOUT {
+                return Err(
+                    format!("no event for {STALL_TIMEOUT:?} while waiting for version {until}").into()
+                );
             }
         }
-        let mut response = gauge.response(json!({"events": self.events() - before}));
+        let mut response = stats.response(json!({"events": self.events() - before}));
         if latency {
             self.timed.store(false, Ordering::Relaxed);
             let taken = std::mem::take(&mut *self.latencies.lock().unwrap_or_else(PoisonError::into_inner));
@@ -83,8 +86,8 @@ impl Deliveries {
     }
 
     /// Waits until every handler has received this many events.
-    pub async fn wait_for_each(&self, least: u64) {
-        while self.handlers.iter().any(|handler| handler.events.load(Ordering::Relaxed) < least) {
+    pub async fn wait_for_each(&self, min_events: u64) {
+        while self.handlers.iter().any(|handler| handler.events.load(Ordering::Relaxed) < min_events) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -106,10 +109,10 @@ pub fn revised<'a>(
     revision: Option<&str>,
 ) -> Option<usize> {
     let revision = revision?;
-    let of_it = |annotations: Option<&BTreeMap<String, String>>| {
+    let has_revision = |annotations: Option<&BTreeMap<String, String>>| {
         annotations.and_then(|annotations| annotations.get("revision")).is_some_and(|text| text == revision)
     };
-    Some(annotations.filter(|annotations| of_it(*annotations)).count())
+    Some(annotations.filter(|annotations| has_revision(*annotations)).count())
 }
 
 /// Returns nanoseconds since 1970, the clock that two processes share.
@@ -123,8 +126,8 @@ fn now() -> u64 {
 fn percentiles(mut nanos: Vec<u64>) -> Value {
     nanos.sort_unstable();
     let at = |thousandths: usize| {
-        let place = (nanos.len() * thousandths).div_ceil(1000).saturating_sub(1);
-        nanos.get(place).map(|nanos| *nanos as f64 / 1000.0)
+        let index = (nanos.len() * thousandths).div_ceil(1000).saturating_sub(1);
+        nanos.get(index).map(|nanos| *nanos as f64 / 1000.0)
     };
     json!({"n": nanos.len(), "p50": at(500), "p99": at(990), "p999": at(999), "max": at(1000)})
 }
@@ -138,16 +141,16 @@ mod tests {
 
     #[tokio::test]
     async fn wait_for_each_waits_for_every_handler() {
-        let told = Deliveries::new(2);
-        told.note(0, "1", || None);
-        told.note(0, "2", || None);
-        let mut waiting = std::pin::pin!(told.wait_for_each(1));
+        let deliveries = Deliveries::new(2);
+        deliveries.record(0, "1", || None);
+        deliveries.record(0, "2", || None);
+        let mut waiting = std::pin::pin!(deliveries.wait_for_each(1));
         assert!(
             std::future::poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context))).await.is_pending()
         );
-        told.note(1, "1", || None);
+        deliveries.record(1, "1", || None);
         waiting.await;
-        assert_eq!(told.events(), 3);
+        assert_eq!(deliveries.events(), 3);
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Shared code of the Rust benchmark programs: commands, responses, delivery statistics and process statistics.
+//! Shared code of the Rust benchmark programs: commands, responses, delivery statistics and process
+//! statistics.
 //!
-//! The protocol is described in `bench/peers/README.md`; the Go program implements it separately. This crate does not
-//! depend on any informer: a program implements [`Peer`].
+//! The protocol is described in `bench/peers/README.md`; the Go program implements it separately. This crate
+//! does not depend on any informer: a program implements [`Peer`].
 
 mod delivered;
 mod process_stats;
@@ -22,7 +23,8 @@ pub use random::Random;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Command {
-    /// Starts the informer; responds when the cache is complete and every handler has received the initial list.
+    /// Starts the informer; responds when the cache is complete and every handler has received the initial
+    /// list.
     Sync(Sync),
     /// Responds when every handler has reached this version.
     Follow {
@@ -129,11 +131,11 @@ pub trait Peer {
 pub type Failure = Box<dyn std::error::Error + Send + std::marker::Sync>;
 
 impl Sync {
-    /// Rejects syncs that a client without transforms and retention settings, and with these encodings, does not
-    /// support.
+    /// Rejects syncs that a client without transforms and retention settings, and with these encodings, does
+    /// not support.
     pub fn check(&self, encodings: &[&str]) -> Result<(), Failure> {
         if self.strip {
-            return Err("this client has no transform here".into());
+            return Err("this program does not support `strip`".into());
         }
         match self.resource.as_str() {
             "pods" if encodings.contains(&self.encoding.as_str()) => Ok(()),
@@ -143,13 +145,13 @@ impl Sync {
     }
 }
 
-/// Runs a program: its argument is the path of a kubeconfig; each line of input is a command, each line of output a
-/// response.
-pub fn run<P: Peer>(begin: impl FnOnce(kube::Config) -> Result<P, Failure>) -> ExitCode {
+/// Runs a program: its argument is the path of a kubeconfig; each line of input is a command, each line of
+/// output a response.
+pub fn run<P: Peer>(create: impl FnOnce(kube::Config) -> Result<P, Failure>) -> ExitCode {
     let served = || -> Result<(), Failure> {
         let path = std::env::args().nth(1).ok_or("the path of a kubeconfig is missing")?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let served = runtime.block_on(async { serve(begin(config(&path).await?)?).await });
+        let served = runtime.block_on(async { serve(create(config(&path).await?)?).await });
         // Pending requests no longer matter.
         runtime.shutdown_background();
         served

@@ -9,30 +9,31 @@ use serde_json::{Value, json};
 /// A starting point in wall time and CPU time.
 #[derive(Debug, Clone, Copy)]
 pub struct ProcessStats {
-    begun: Instant,
+    started: Instant,
     cpu: f64,
 }
 
 impl ProcessStats {
     /// Starts measuring.
-    pub fn begin() -> Self {
-        Self { begun: Instant::now(), cpu: cpu() }
+    pub fn start() -> Self {
+        Self { started: Instant::now(), cpu: cpu() }
     }
 
     /// Returns seconds since the start.
     pub fn seconds(&self) -> f64 {
-        self.begun.elapsed().as_secs_f64()
+        self.started.elapsed().as_secs_f64()
     }
 
     /// Builds a response with the elapsed times and the given fields.
-    pub fn response(&self, more: Value) -> Value {
-        let mut response = more;
+    pub fn response(&self, fields: Value) -> Value {
+        let mut response = fields;
         response["seconds"] = json!(self.seconds());
         response["cpu"] = json!(cpu() - self.cpu);
         response
     }
 
-    /// Builds a response with the memory and CPU time of the process; `reset` restarts the measurement of the peak.
+    /// Builds a response with the memory and CPU time of the process; `reset` restarts the measurement of the
+    /// peak.
     pub fn report(reset: bool) -> Value {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let bytes = |name: &str| {

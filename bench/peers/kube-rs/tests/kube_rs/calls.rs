@@ -15,7 +15,7 @@ use crate::site::{Site, define, site};
 use crate::world::{World, config_map, deployment, merge, object, pod};
 
 #[tokio::test]
-async fn an_object_is_created_read_replaced_and_deleted() {
+async fn object_is_created_read_replaced_and_deleted() {
     let world = World::new().await;
     let maps = world.maps();
     let created = maps.create(&PostParams::default(), &config_map("a", "1")).await.unwrap();
@@ -39,7 +39,7 @@ async fn an_object_is_created_read_replaced_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_dry_run_changes_nothing() {
+async fn dry_run_changes_nothing() {
     let world = World::new().await;
     let (maps, dry) = (world.maps(), PostParams { dry_run: true, ..PostParams::default() });
     let shown = maps.create(&dry, &config_map("a", "1")).await.unwrap();
@@ -139,7 +139,7 @@ async fn defaults_are_filled_in() {
 }
 
 #[tokio::test]
-async fn a_collection_is_deleted_by_selector() {
+async fn collection_is_deleted_by_selector() {
     let world = World::new().await;
     world.create_maps(&["a", "b", "c"]).await;
     let only = ListParams::default().fields("metadata.name!=b");
@@ -169,13 +169,13 @@ async fn delete_checks_preconditions() {
     let world = World::new().await;
     world.create_maps(&["a"]).await;
     let version = world.maps().get("a").await.unwrap().resource_version();
-    let meant = |resource_version| DeleteParams {
+    let at_version = |resource_version| DeleteParams {
         preconditions: Some(Preconditions { resource_version, uid: None }),
         ..DeleteParams::default()
     };
-    let error = world.maps().delete("a", &meant(Some("1".to_owned()))).await.unwrap_err();
+    let error = world.maps().delete("a", &at_version(Some("1".to_owned()))).await.unwrap_err();
     assert!(matches!(&error, kube::Error::Api(status) if status.is_conflict()), "{error}");
-    world.maps().delete("a", &meant(version)).await.unwrap();
+    world.maps().delete("a", &at_version(version)).await.unwrap();
 }
 
 #[tokio::test]
@@ -196,7 +196,7 @@ async fn status_is_replaced_separately() {
 }
 
 #[tokio::test]
-async fn a_scale_is_read_patched_and_replaced() {
+async fn scale_is_read_patched_and_replaced() {
     let world = World::new().await;
     let deployments: Api<Deployment> = world.api();
     deployments.create(&PostParams::default(), &deployment("a")).await.unwrap();
@@ -220,7 +220,7 @@ async fn a_scale_is_read_patched_and_replaced() {
 }
 
 #[tokio::test]
-async fn a_custom_resource_has_a_scale_too() {
+async fn custom_resource_has_a_scale() {
     let world = World::new().await;
     define(&world.client).await;
     let sites: Api<Site> = world.api();
@@ -266,7 +266,7 @@ async fn eviction_respects_disruption_budget() {
 }
 
 #[tokio::test]
-async fn a_kind_known_by_name_only_is_created_and_read() {
+async fn dynamic_kind_is_created_and_read() {
     let world = World::new().await;
     define(&world.client).await;
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("peer.example.com", "v1", "Site"));

@@ -17,7 +17,7 @@ use kube::{Client, Resource, ResourceExt};
 use serde_json::json;
 
 use crate::site::{Site, define, site};
-use crate::world::{World, by, merge, object};
+use crate::world::{World, merge, object, with_timeout};
 
 const FINALIZER: &str = "peer.example.com/pages";
 const MANAGER: &str = "site-controller";
@@ -92,7 +92,7 @@ fn page_name(site: &Site, page: u32) -> String {
     format!("{}-{page}", site.name_any())
 }
 
-/// Retries soon: another write may have come in between.
+/// Retries after a short delay: a concurrent write may have caused a conflict.
 fn error_policy(_: Arc<Site>, _: &ReconcileError, _: Arc<Context>) -> Action {
     Action::requeue(Duration::from_millis(10))
 }
@@ -123,8 +123,8 @@ async fn controller_restores_owned_objects() {
         sites.create(&PostParams::default(), &object(site("early", 2))).await.unwrap();
         let (context, running) = run(&world, config);
         sites.create(&PostParams::default(), &object(site("late", 1))).await.unwrap();
-        by(await_condition(sites.clone(), "early", has_pages(2))).await.unwrap();
-        by(await_condition(sites.clone(), "late", has_pages(1))).await.unwrap();
+        with_timeout(await_condition(sites.clone(), "early", has_pages(2))).await.unwrap();
+        with_timeout(await_condition(sites.clone(), "late", has_pages(1))).await.unwrap();
         let early = sites.get("early").await.unwrap();
         assert_eq!(early.finalizers(), [FINALIZER]);
         let page = maps.get("early-1").await.unwrap();
@@ -132,23 +132,23 @@ async fn controller_restores_owned_objects() {
 
         // A deleted page and a modified page are both restored.
         maps.delete("early-0", &DeleteParams::default()).await.unwrap();
-        by(await_condition(maps.clone(), "early-0", conditions::is_created())).await.unwrap();
+        with_timeout(await_condition(maps.clone(), "early-0", conditions::is_created())).await.unwrap();
         let defaced = merge(json!({"data": {"title": "mine now"}}));
         maps.patch("early-1", &PatchParams::default(), &defaced).await.unwrap();
         let restored = |map: Option<&ConfigMap>| {
             map.is_some_and(|map| map.data.as_ref().is_some_and(|data| data["title"] == "index"))
         };
-        by(await_condition(maps.clone(), "early-1", restored)).await.unwrap();
+        with_timeout(await_condition(maps.clone(), "early-1", restored)).await.unwrap();
 
         // With fewer pages, the rest is deleted.
         sites.patch("early", &PatchParams::default(), &merge(json!({"spec": {"pages": 1}}))).await.unwrap();
-        by(await_condition(sites.clone(), "early", has_pages(1))).await.unwrap();
+        with_timeout(await_condition(sites.clone(), "early", has_pages(1))).await.unwrap();
         assert!(maps.get_opt("early-1").await.unwrap().is_none());
 
         // The site is removed after its pages.
         let uid = early.uid().unwrap();
         sites.delete("early", &DeleteParams::default()).await.unwrap();
-        by(await_condition(sites.clone(), "early", conditions::is_deleted(&uid))).await.unwrap();
+        with_timeout(await_condition(sites.clone(), "early", conditions::is_deleted(&uid))).await.unwrap();
         let left = maps.list(&ListParams::default()).await.unwrap();
         assert_eq!(left.items.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["late-0"]);
         assert_eq!(context.cleanups.load(Ordering::SeqCst), 1);
@@ -168,7 +168,7 @@ async fn controller_survives_server_faults() {
         let _broken = server.inject(faults::break_watch().max_hits(2).after_frames(round));
         let _busy = server.inject(faults::respond(503).for_verb(Verb::Patch).max_hits(1));
         sites.create(&PostParams::default(), &object(site(&name, 2))).await.unwrap();
-        by(await_condition(sites.clone(), &name, has_pages(2))).await.unwrap();
+        with_timeout(await_condition(sites.clone(), &name, has_pages(2))).await.unwrap();
         if round == 3 {
             server.compact();
         }

@@ -8,12 +8,12 @@ use kube::discovery::{self, Discovery, Scope, verbs};
 use serde_json::json;
 
 use crate::site::define;
-use crate::world::{World, by, object};
+use crate::world::{World, object, with_timeout};
 
-/// Whether discovery lists sites; kube-apiserver may need a moment.
-async fn knows_sites(client: &kube::Client) -> Discovery {
+/// Waits until discovery lists sites, which kube-apiserver does with a delay, and returns it.
+async fn discovery_with_sites(client: &kube::Client) -> Discovery {
     let sites = GroupVersionKind::gvk("peer.example.com", "v1", "Site");
-    by(async {
+    with_timeout(async {
         loop {
             let found = Discovery::new(client.clone()).run().await.unwrap();
             if found.resolve_gvk(&sites).is_some() {
@@ -29,7 +29,7 @@ async fn knows_sites(client: &kube::Client) -> Discovery {
 async fn discovery_lists_every_group_and_its_verbs() {
     let world = World::new().await;
     define(&world.client).await;
-    let legacy = knows_sites(&world.client).await;
+    let legacy = discovery_with_sites(&world.client).await;
     let aggregated = Discovery::new(world.client.clone()).run_aggregated().await.unwrap();
     for found in [legacy, aggregated] {
         for group in
@@ -89,7 +89,7 @@ async fn version_and_groups_are_served() {
 }
 
 #[tokio::test]
-async fn a_cluster_scoped_kind_needs_no_namespace() {
+async fn cluster_scoped_kind_needs_no_namespace() {
     let world = World::new().await;
     let nodes: Api<Node> = Api::all(world.client.clone());
     let name = format!("node-of-{}", world.namespace);

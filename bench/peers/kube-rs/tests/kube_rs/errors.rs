@@ -1,4 +1,5 @@
-//! Errors as users of kube-rs receive them: `kube::Error::Api` with the code and reason that its helpers check.
+//! Errors as users of kube-rs receive them: `kube::Error::Api` with the code and reason that its helpers
+//! check.
 
 use informer_apiserver::{ListenOptions, User};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
@@ -9,7 +10,7 @@ use serde_json::json;
 
 use crate::world::{World, client, config_map, merge, object};
 
-fn refused<T: std::fmt::Debug>(response: kube::Result<T>) -> Box<Status> {
+fn error_status<T: std::fmt::Debug>(response: kube::Result<T>) -> Box<Status> {
     match response.unwrap_err() {
         kube::Error::Api(status) => {
             assert!(status.is_failure(), "{status:?}");
@@ -20,7 +21,7 @@ fn refused<T: std::fmt::Debug>(response: kube::Result<T>) -> Box<Status> {
 }
 
 fn api_error<T: std::fmt::Debug>(response: kube::Result<T>) -> (u16, String, String) {
-    let status = refused(response);
+    let status = error_status(response);
     (status.code, status.reason.clone(), status.message.clone())
 }
 
@@ -33,7 +34,7 @@ async fn missing_object_is_not_found() {
     assert_eq!(api_error(maps.delete(name, &DeleteParams::default()).await), missing);
     assert_eq!(api_error(maps.patch(name, &PatchParams::default(), &merge(json!({}))).await), missing);
     assert_eq!(api_error(maps.replace(name, &PostParams::default(), &config_map(name, "1")).await), missing);
-    let status = refused(maps.get(name).await);
+    let status = error_status(maps.get(name).await);
     assert!(status.is_not_found());
     let details = status.details.unwrap();
     assert_eq!((details.name.as_str(), details.kind.as_str()), ("missing", "configmaps"));
@@ -52,7 +53,7 @@ async fn unserved_resource_is_not_found() {
     let kind = kube::api::ApiResource::from_gvk(&kind);
     let api: Api<kube::api::DynamicObject> = Api::all_with(world.client.clone(), &kind);
     // The body is plain text, from which kube-rs builds a status.
-    let status = refused(api.list(&ListParams::default()).await);
+    let status = error_status(api.list(&ListParams::default()).await);
     assert_eq!(status.code, 404);
     assert!(status.message.contains("404 page not found"), "{status:?}");
 }
@@ -61,7 +62,7 @@ async fn unserved_resource_is_not_found() {
 async fn create_of_existing_object_already_exists() {
     let world = World::new().await;
     world.create_maps(&["a"]).await;
-    let status = refused(world.maps().create(&PostParams::default(), &config_map("a", "1")).await);
+    let status = error_status(world.maps().create(&PostParams::default(), &config_map("a", "1")).await);
     assert!(status.is_already_exists());
     assert_eq!((status.code, status.message.as_str()), (409, "configmaps \"a\" already exists"));
 }
@@ -76,7 +77,7 @@ async fn update_at_old_version_conflicts() {
     maps.replace("a", &PostParams::default(), &second).await.unwrap();
     let mut third = first;
     third.data = config_map("a", "3").data;
-    let status = refused(maps.replace("a", &PostParams::default(), &third).await);
+    let status = error_status(maps.replace("a", &PostParams::default(), &third).await);
     assert!(status.is_conflict());
     assert_eq!(
         status.message,
@@ -88,13 +89,13 @@ async fn update_at_old_version_conflicts() {
 #[tokio::test]
 async fn invalid_object_lists_causes_by_field() {
     let world = World::new().await;
-    let status = refused(world.maps().create(&PostParams::default(), &config_map("No_Name", "1")).await);
+    let status = error_status(world.maps().create(&PostParams::default(), &config_map("No_Name", "1")).await);
     assert!(status.is_invalid() && status.code == 422, "{status:?}");
     let causes = status.details.unwrap().causes;
     assert_eq!((causes[0].field.as_str(), causes[0].reason.as_str()), ("metadata.name", "FieldValueInvalid"));
 
     let pod = object(json!({"metadata": {"name": "a"}, "spec": {"containers": []}}));
-    let status = refused(world.pods().create(&PostParams::default(), &pod).await);
+    let status = error_status(world.pods().create(&PostParams::default(), &pod).await);
     assert!(status.is_invalid(), "{status:?}");
     assert_eq!(status.message, "Pod \"a\" is invalid: spec.containers: Required value");
 
@@ -104,7 +105,7 @@ async fn invalid_object_lists_causes_by_field() {
     let mut made = secrets.create(&PostParams::default(), &secret).await.unwrap();
     assert_eq!((made.type_.as_deref(), &made.string_data), (Some("Opaque"), &None));
     made.data.as_mut().unwrap().get_mut("k").unwrap().0.push(b'!');
-    let status = refused(secrets.replace("a", &PostParams::default(), &made).await);
+    let status = error_status(secrets.replace("a", &PostParams::default(), &made).await);
     assert_eq!((status.code, status.reason.as_str()), (422, "Invalid"), "{status:?}");
     assert!(status.message.contains("field is immutable when `immutable` is set"), "{status:?}");
 }
@@ -132,12 +133,12 @@ async fn compacted_version_has_expired() {
     world.create_maps(&["d"]).await;
     server.compact();
     let token = page.metadata.continue_.unwrap();
-    let status = refused(maps.list(&ListParams::default().limit(1).continue_token(&token)).await);
+    let status = error_status(maps.list(&ListParams::default().limit(1).continue_token(&token)).await);
     assert!(status.code == 410 && status.reason == "Expired", "{status:?}");
     // The error contains a token with which an inconsistent list can continue.
     assert!(status.metadata.is_some_and(|meta| meta.continue_.is_some()));
     let exact = ListParams::default().at(&version).matching(VersionMatch::Exact);
-    let status = refused(maps.list(&exact).await);
+    let status = error_status(maps.list(&exact).await);
     assert_eq!((status.code, status.reason.as_str()), (410, "Expired"));
 
     // A watch is opened and reports the error in a frame.
@@ -159,12 +160,12 @@ async fn missing_permission_is_forbidden_and_unknown_token_unauthorized() {
         client(kube::config::Kubeconfig::from_yaml(&text).unwrap())
     };
     let maps: Api<ConfigMap> = Api::default_namespaced(with_token("guest-token").await);
-    let status = refused(maps.list(&ListParams::default()).await);
+    let status = error_status(maps.list(&ListParams::default()).await);
     assert!(status.is_forbidden() && status.code == 403, "{status:?}");
-    let why = "configmaps is forbidden: User \"guest\" cannot list resource \"configmaps\" in API group \"\" in the namespace \"default\"";
-    assert_eq!(status.message, why);
+    let message = "configmaps is forbidden: User \"guest\" cannot list resource \"configmaps\" in API group \"\" in the namespace \"default\"";
+    assert_eq!(status.message, message);
     let unknown: Api<ConfigMap> = Api::default_namespaced(with_token("who-is-this").await);
-    let status = refused(unknown.get("a").await);
+    let status = error_status(unknown.get("a").await);
     assert_eq!((status.code, status.reason.as_str()), (401, "Unauthorized"));
 }
 
@@ -173,7 +174,7 @@ async fn unsupported_verb_is_not_allowed() {
     let world = World::new().await;
     let namespaces: Api<Namespace> = Api::all(world.client.clone());
     let all = namespaces.delete_collection(&DeleteParams::default(), &ListParams::default()).await;
-    let status = refused(all.map(|_| ()));
+    let status = error_status(all.map(|_| ()));
     assert_eq!((status.code, status.reason.as_str()), (405, "MethodNotAllowed"), "{status:?}");
 }
 
@@ -181,7 +182,7 @@ async fn unsupported_verb_is_not_allowed() {
 async fn apply_without_field_manager_is_rejected() {
     let world = World::new().await;
     let config = Patch::Apply(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}));
-    let status = refused(world.maps().patch("a", &PatchParams::default(), &config).await);
+    let status = error_status(world.maps().patch("a", &PatchParams::default(), &config).await);
     assert_eq!((status.code, status.reason.as_str()), (422, "Invalid"));
     assert!(
         status.message.contains("fieldManager: Required value: is required for apply patch"),

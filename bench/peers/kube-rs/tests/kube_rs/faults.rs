@@ -9,11 +9,11 @@ use kube::runtime::watcher::{Config, Error, Event};
 use serde_json::json;
 
 use crate::watching::{Events, next_events, watch};
-use crate::world::{World, by, merge};
+use crate::world::{World, merge, with_timeout};
 
 /// Formats the next event as kube-rs prints it; an error by its kind and code.
 async fn next(events: &mut Events<ConfigMap>) -> String {
-    match by(events.next()).await.unwrap() {
+    match with_timeout(events.next()).await.unwrap() {
         Ok(event) => event.to_string(),
         Err(Error::WatchError(status)) => format!("WatchError {} {}", status.code, status.reason),
         Err(Error::WatchStartFailed(error)) => format!("WatchStartFailed {}", code(&error)),
@@ -38,7 +38,7 @@ fn code(error: &kube::Error) -> u16 {
     }
 }
 
-fn asked(server: &ApiServer, verb: Verb) -> usize {
+fn requests(server: &ApiServer, verb: Verb) -> usize {
     server.recorded_requests().iter().filter(|seen| seen.verb == verb && seen.plural == "configmaps").count()
 }
 
@@ -59,7 +59,7 @@ async fn open(server: &ApiServer, events: &mut Events<ConfigMap>) {
             tokio::task::yield_now().await;
         }
     };
-    by(async {
+    with_timeout(async {
         tokio::select! {
             biased;
             event = events.next() => panic!("{event:?}"),
@@ -85,7 +85,7 @@ async fn broken_watch_resumes_at_its_version() {
         let cut = server.inject(rule.max_hits(1).after_frames(1));
         change(&world).await;
         assert_eq!(all(&mut events, 3).await, ["Delete(gone)", "Apply(stays)", "Apply(new)"]);
-        assert_eq!((cut.hits(), asked(&server, Verb::List), asked(&server, Verb::Watch)), (1, 1, 2));
+        assert_eq!((cut.hits(), requests(&server, Verb::List), requests(&server, Verb::Watch)), (1, 1, 2));
     }
 }
 
@@ -105,16 +105,16 @@ async fn p5_immediately_ended_watch_is_reopened_without_backoff() {
         }
         change(&world).await;
     };
-    let (first, ()) = by(async { futures::join!(first, writes) }).await;
+    let (first, ()) = with_timeout(async { futures::join!(first, writes) }).await;
     assert_eq!(first, "Delete(gone)");
     assert_eq!(all(&mut events, 2).await, ["Apply(stays)", "Apply(new)"]);
-    assert_eq!((asked(&server, Verb::List), asked(&server, Verb::Watch)), (1, 101));
+    assert_eq!((requests(&server, Verb::List), requests(&server, Verb::Watch)), (1, 101));
 }
 
 #[tokio::test]
 async fn p8_expired_version_causes_relist_without_delete_events() {
-    // The server sends 410 in an ERROR frame, like kube-apiserver. The missing `gone` in the new list is the only
-    // trace of its deletion.
+    // The server sends 410 in an ERROR frame, like kube-apiserver. The missing `gone` in the new list is the
+    // only trace of its deletion.
     for streaming in [false, true] {
         let config = if streaming { Config::default().streaming_lists() } else { Config::default() };
         let (server, world, mut events) = watched(&["gone", "stays"], config).await;
@@ -135,7 +135,7 @@ async fn p8_expired_version_causes_relist_without_delete_events() {
             server.compact();
             drop(stalled);
         };
-        let (received, ()) = by(async { futures::join!(relisted, gap) }).await;
+        let (received, ()) = with_timeout(async { futures::join!(relisted, gap) }).await;
         let expected = ["WatchError 410 Expired", "Init", "InitApply(new)", "InitApply(stays)", "InitDone"];
         assert_eq!(received, expected, "streaming: {streaming}");
     }
@@ -145,10 +145,10 @@ async fn p8_expired_version_causes_relist_without_delete_events() {
 async fn p16_rejected_version_is_requested_forever() {
     // A 410 as the response to the request causes no relist: the loop ends only because the fault does.
     let (server, world, mut events) = watched(&["gone", "stays"], Config::default()).await;
-    let refused = server.inject(faults::respond(410).for_verb(Verb::Watch).max_hits(5));
+    let fault = server.inject(faults::respond(410).for_verb(Verb::Watch).max_hits(5));
     let _cut = server.inject(faults::break_watch().with_clean_end().max_hits(1));
     assert_eq!(all(&mut events, 5).await, ["WatchStartFailed 410"; 5]);
-    assert_eq!((refused.hits(), asked(&server, Verb::List)), (5, 1));
+    assert_eq!((fault.hits(), requests(&server, Verb::List)), (5, 1));
     world.create_maps(&["new"]).await;
     assert_eq!(next(&mut events).await, "Apply(new)");
 }
@@ -157,10 +157,10 @@ async fn p16_rejected_version_is_requested_forever() {
 async fn p15_unsupported_streaming_list_is_requested_forever() {
     let (server, world) = World::embedded().await;
     world.create_maps(&["a"]).await;
-    let refused = server.inject(faults::refuse_watch_list().max_hits(4));
+    let fault = server.inject(faults::refuse_watch_list().max_hits(4));
     let mut events = watch(world.maps(), Config::default().streaming_lists());
     assert_eq!(all(&mut events, 4).await, ["WatchStartFailed 422"; 4]);
-    assert_eq!((refused.hits(), asked(&server, Verb::List)), (4, 0));
+    assert_eq!((fault.hits(), requests(&server, Verb::List)), (4, 0));
     assert_eq!(all(&mut events, 3).await, ["Init", "InitApply(a)", "InitDone"]);
 }
 
@@ -170,9 +170,9 @@ async fn p14_expired_page_restarts_the_list() {
     world.create_maps(&["a", "b", "c"]).await;
     let _expired = server.inject(faults::respond(410).for_verb(Verb::List).page(2).max_hits(2));
     let mut events = watch(world.maps(), Config::default().page_size(2));
-    let begun = ["Init", "InitApply(a)", "InitApply(b)", "InitialListFailed 410"];
-    assert_eq!(all(&mut events, 4).await, begun);
-    assert_eq!(all(&mut events, 4).await, begun);
+    let restarted = ["Init", "InitApply(a)", "InitApply(b)", "InitialListFailed 410"];
+    assert_eq!(all(&mut events, 4).await, restarted);
+    assert_eq!(all(&mut events, 4).await, restarted);
     assert_eq!(all(&mut events, 3).await, ["Init", "InitApply(a)", "InitApply(b)"]);
     assert_eq!(all(&mut events, 2).await, ["InitApply(c)", "InitDone"]);
 }
@@ -199,12 +199,12 @@ async fn silent_watch_ends_with_its_timeout() {
     // The server enforces the timeout that the client requested, so the watcher needs none of its own.
     let (server, world, mut events) = watched(&["a"], Config::default().timeout(1)).await;
     let reopened = async {
-        while asked(&server, Verb::Watch) < 2 {
+        while requests(&server, Verb::Watch) < 2 {
             tokio::task::yield_now().await;
         }
         world.create_maps(&["b"]).await;
     };
-    let (event, ()) = by(async { futures::join!(events.next(), reopened) }).await;
+    let (event, ()) = with_timeout(async { futures::join!(events.next(), reopened) }).await;
     let Some(Ok(Event::Apply(map))) = event else { panic!("{event:?}") };
     assert_eq!(map.name_any(), "b");
 }

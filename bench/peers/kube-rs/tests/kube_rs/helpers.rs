@@ -1,5 +1,5 @@
-//! Helpers of kube-rs, and one that users write themselves: conditions, recorded events, and leader election with
-//! Leases.
+//! Helpers of kube-rs, and one that users write themselves: conditions, recorded events, and leader election
+//! with Leases.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -10,10 +10,10 @@ use kube::runtime::wait::{Condition, await_condition, conditions, delete::delete
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 
-use crate::world::{World, by, config_map, merge, object, pod};
+use crate::world::{World, config_map, merge, object, pod, with_timeout};
 
 #[tokio::test]
-async fn a_condition_is_waited_for() {
+async fn condition_is_awaited() {
     let world = World::new().await;
     let pods: Api<Pod> = world.api();
     let waiting = await_condition(pods.clone(), "a", conditions::is_pod_running());
@@ -22,7 +22,7 @@ async fn a_condition_is_waited_for() {
         let running = merge(json!({"status": {"phase": "Running"}}));
         pods.patch_status("a", &PatchParams::default(), &running).await.unwrap();
     };
-    let (ran, ()) = by(async { futures::join!(waiting, running) }).await;
+    let (ran, ()) = with_timeout(async { futures::join!(waiting, running) }).await;
     let ran = ran.unwrap().unwrap();
     assert_eq!(ran.status.unwrap().phase.as_deref(), Some("Running"));
 
@@ -33,20 +33,20 @@ async fn a_condition_is_waited_for() {
         // A recreated object of the same name has another uid.
         pods.create(&PostParams::default(), &pod("a")).await.unwrap();
     };
-    let (gone, ()) = by(async { futures::join!(waiting, deleting) }).await;
+    let (gone, ()) = with_timeout(async { futures::join!(waiting, deleting) }).await;
     gone.unwrap();
     let there = conditions::is_created().and(conditions::is_pod_running().not());
-    by(await_condition(pods, "a", there)).await.unwrap();
+    with_timeout(await_condition(pods, "a", there)).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_deletion_is_waited_for() {
+async fn deletion_is_awaited() {
     let world = World::new().await;
     let maps = world.maps();
     let map: ConfigMap = object(json!({"metadata": {"name": "a", "finalizers": ["peer.example.com/f"]}}));
     maps.create(&PostParams::default(), &map).await.unwrap();
-    let how = DeleteParams::default();
-    let deleting = delete_and_finalize(maps.clone(), "a", &how);
+    let params = DeleteParams::default();
+    let deleting = delete_and_finalize(maps.clone(), "a", &params);
     let finalizing = async {
         let marked =
             |map: Option<&ConfigMap>| map.is_some_and(|map| map.metadata.deletion_timestamp.is_some());
@@ -54,7 +54,7 @@ async fn a_deletion_is_waited_for() {
         let free = merge(json!({"metadata": {"finalizers": []}}));
         maps.patch("a", &PatchParams::default(), &free).await.unwrap();
     };
-    let (gone, ()) = by(async { futures::join!(deleting, finalizing) }).await;
+    let (gone, ()) = with_timeout(async { futures::join!(deleting, finalizing) }).await;
     gone.unwrap();
     assert!(maps.get_opt("a").await.unwrap().is_none());
 }
@@ -131,13 +131,13 @@ async fn of_two_candidates_one_becomes_leader() {
 
     // Later both update it at the same version: one fails with a conflict.
     for round in 1..=5 {
-        let seen = leases.get("leader").await.unwrap();
-        let wish = |who: &str| {
-            let mut wish = lease(who, round, 1);
-            wish.metadata.resource_version = seen.resource_version();
-            wish
+        let current = leases.get("leader").await.unwrap();
+        let renewed = |holder: &str| {
+            let mut renewed = lease(holder, round, 1);
+            renewed.metadata.resource_version = current.resource_version();
+            renewed
         };
-        let (one, two) = (wish("one"), wish("two"));
+        let (one, two) = (renewed("one"), renewed("two"));
         let (one, two) =
             futures::join!(leases.replace("leader", &post, &one), leases.replace("leader", &post, &two));
         let leader = match (one, two) {

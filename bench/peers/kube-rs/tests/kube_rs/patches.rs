@@ -23,7 +23,7 @@ fn status(error: kube::Error) -> Box<kube::core::Status> {
 }
 
 #[tokio::test]
-async fn a_merge_patch_removes_with_null() {
+async fn merge_patch_removes_with_null() {
     let world = World::new().await;
     world.create_maps(&["a"]).await;
     let patch = merge(json!({"data": {"k": null, "x": "y"}, "metadata": {"labels": {"l": "m"}}}));
@@ -32,7 +32,7 @@ async fn a_merge_patch_removes_with_null() {
 }
 
 #[tokio::test]
-async fn a_json_patch_tests_before_it_changes() {
+async fn json_patch_with_failed_test_is_rejected() {
     let world = World::new().await;
     world.create_maps(&["a"]).await;
     let maps = world.maps();
@@ -44,8 +44,8 @@ async fn a_json_patch_tests_before_it_changes() {
         {"op": "move", "from": "/data/copy", "path": "/data/moved"},
     ]));
     // A label with a tilde is invalid, whatever the patch type.
-    let refused = status(maps.patch("a", &PatchParams::default(), &patch).await.unwrap_err());
-    assert_eq!((refused.code, refused.reason.as_str()), (422, "Invalid"));
+    let rejected = status(maps.patch("a", &PatchParams::default(), &patch).await.unwrap_err());
+    assert_eq!((rejected.code, rejected.reason.as_str()), (422, "Invalid"));
 
     let patch = json_patch(json!([
         {"op": "test", "path": "/data/k", "value": "1"},
@@ -55,8 +55,8 @@ async fn a_json_patch_tests_before_it_changes() {
     ]));
     let patched = maps.patch("a", &PatchParams::default(), &patch).await.unwrap();
     assert_eq!(data(&patched), json!({"k": "2", "moved": "2"}));
-    let refused = status(maps.patch("a", &PatchParams::default(), &patch).await.unwrap_err());
-    assert_eq!((refused.code, refused.reason.as_str()), (422, "Invalid"));
+    let rejected = status(maps.patch("a", &PatchParams::default(), &patch).await.unwrap_err());
+    assert_eq!((rejected.code, rejected.reason.as_str()), (422, "Invalid"));
 
     // A missing value equals null in a `test` operation: the finalizer helper of kube-rs relies on it.
     let patch = json_patch(json!([
@@ -68,7 +68,7 @@ async fn a_json_patch_tests_before_it_changes() {
 }
 
 #[tokio::test]
-async fn a_strategic_patch_merges_lists_by_their_keys() {
+async fn strategic_patch_merges_lists_by_their_keys() {
     let world = World::new().await;
     let deployments: Api<Deployment> = world.api();
     deployments.create(&PostParams::default(), &deployment("a")).await.unwrap();
@@ -98,12 +98,12 @@ async fn apply_creates_then_owns_and_releases_omitted_fields() {
     let again = maps.patch("a", &mine, &applied(&json!({"x": "1", "y": "1"}))).await.unwrap();
     assert_eq!(again.resource_version(), version, "an apply without changes must not write");
 
-    let refused =
+    let rejected =
         maps.patch("a", &PatchParams::apply("theirs"), &applied(&json!({"x": "2", "z": "1"}))).await;
-    let refused = status(refused.unwrap_err());
-    assert_eq!((refused.code, refused.reason.as_str()), (409, "Conflict"));
-    assert_eq!(refused.message, "Apply failed with 1 conflict: conflict with \"mine\": .data.x");
-    let causes = &refused.details.unwrap().causes;
+    let rejected = status(rejected.unwrap_err());
+    assert_eq!((rejected.code, rejected.reason.as_str()), (409, "Conflict"));
+    assert_eq!(rejected.message, "Apply failed with 1 conflict: conflict with \"mine\": .data.x");
+    let causes = &rejected.details.unwrap().causes;
     assert_eq!((causes[0].reason.as_str(), causes[0].field.as_str()), ("FieldManagerConflict", ".data.x"));
 
     let theirs = PatchParams::apply("theirs").force();
@@ -113,7 +113,7 @@ async fn apply_creates_then_owns_and_releases_omitted_fields() {
 }
 
 #[tokio::test]
-async fn a_status_is_applied_by_another_manager() {
+async fn status_is_applied_by_another_manager() {
     let world = World::new().await;
     define(&world.client).await;
     let sites: Api<Site> = world.api();
@@ -142,7 +142,7 @@ async fn a_status_is_applied_by_another_manager() {
 }
 
 #[tokio::test]
-async fn an_apply_to_what_is_there_need_not_repeat_its_name() {
+async fn apply_to_existing_object_needs_no_name() {
     let world = World::new().await;
     world.create_maps(&["a"]).await;
     let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"x": "1"}});
@@ -159,35 +159,35 @@ async fn unknown_fields_are_rejected_with_strict_validation() {
         ..PatchParams::apply("mine").force()
     };
     let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "dat": {}});
-    let refused = world.maps().patch("a", &strict, &Patch::Apply(config)).await;
-    let refused = status(refused.unwrap_err());
+    let rejected = world.maps().patch("a", &strict, &Patch::Apply(config)).await;
+    let rejected = status(rejected.unwrap_err());
     assert_eq!(
-        (refused.code, refused.message.contains(".dat: field not declared in schema")),
+        (rejected.code, rejected.message.contains(".dat: field not declared in schema")),
         (500, true),
-        "{refused:?}"
+        "{rejected:?}"
     );
 }
 
 #[tokio::test]
-async fn a_patch_that_names_an_old_version_conflicts() {
+async fn patch_with_old_version_conflicts() {
     let world = World::new().await;
     world.create_maps(&["a"]).await;
     let version = world.maps().get("a").await.unwrap().resource_version().unwrap();
     let patch = |value: &str| merge(json!({"metadata": {"resourceVersion": version}, "data": {"k": value}}));
     world.maps().patch("a", &PatchParams::default(), &patch("2")).await.unwrap();
-    let refused = status(world.maps().patch("a", &PatchParams::default(), &patch("3")).await.unwrap_err());
-    assert_eq!((refused.code, refused.reason.as_str()), (409, "Conflict"));
+    let rejected = status(world.maps().patch("a", &PatchParams::default(), &patch("3")).await.unwrap_err());
+    assert_eq!((rejected.code, rejected.reason.as_str()), (409, "Conflict"));
 }
 
 #[tokio::test]
-async fn an_invalid_custom_object_is_refused_field_by_field() {
+async fn invalid_custom_object_is_rejected_with_causes() {
     let world = World::new().await;
     define(&world.client).await;
     let sites: Api<Site> = world.api();
-    let refused = sites.create(&PostParams::default(), &object(site("a", 10))).await;
-    let refused = status(refused.unwrap_err());
-    assert_eq!((refused.code, refused.reason.as_str()), (422, "Invalid"));
-    let details = refused.details.unwrap();
+    let rejected = sites.create(&PostParams::default(), &object(site("a", 10))).await;
+    let rejected = status(rejected.unwrap_err());
+    assert_eq!((rejected.code, rejected.reason.as_str()), (422, "Invalid"));
+    let details = rejected.details.unwrap();
     assert_eq!((details.kind.as_str(), details.group.as_str()), ("Site", "peer.example.com"));
     assert_eq!(details.causes[0].field, "spec.pages");
 }

@@ -50,5 +50,5 @@ pub(crate) async fn define(client: &Client) {
     definitions.patch("sites.peer.example.com", &params, &Patch::Apply(Site::crd())).await.unwrap();
     let established =
         await_condition(definitions, "sites.peer.example.com", conditions::is_crd_established());
-    crate::world::by(established).await.unwrap();
+    crate::world::with_timeout(established).await.unwrap();
 }

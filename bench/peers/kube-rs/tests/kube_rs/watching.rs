@@ -14,7 +14,7 @@ use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::world::{World, by, config_map, merge, object, pod};
+use crate::world::{World, config_map, merge, object, pod, with_timeout};
 
 pub(crate) type Events<K> = Pin<Box<dyn Stream<Item = watcher::Result<Event<K>>> + Send>>;
 
@@ -32,7 +32,7 @@ where
 
 /// Returns the next events, as kube-rs prints them.
 pub(crate) async fn next_events<K: Resource>(events: &mut Events<K>, count: usize) -> Vec<String> {
-    by(events.take(count).map_ok(|event| event.to_string()).try_collect()).await.unwrap()
+    with_timeout(events.take(count).map_ok(|event| event.to_string()).try_collect()).await.unwrap()
 }
 
 #[tokio::test]
@@ -94,7 +94,8 @@ async fn metadata_can_be_watched() {
         let world = World::new().await;
         world.pods().create(&PostParams::default(), &pod("a")).await.unwrap();
         let mut events = watch::<PartialObjectMeta<Pod>>(world.api(), config);
-        let Event::InitApply(pod) = by(events.by_ref().skip(1).next()).await.unwrap().unwrap() else {
+        let Event::InitApply(pod) = with_timeout(events.by_ref().skip(1).next()).await.unwrap().unwrap()
+        else {
             panic!("no initial object");
         };
         assert_eq!(pod.labels(), &BTreeMap::from([("app".to_owned(), "web".to_owned())]));
@@ -114,7 +115,8 @@ async fn dynamic_kind_can_be_watched() {
         let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap"));
         let api: Api<DynamicObject> = Api::namespaced_with(world.client.clone(), &world.namespace, &kind);
         let mut events = watcher(api, config).boxed();
-        let Event::InitApply(map) = by(events.by_ref().skip(1).next()).await.unwrap().unwrap() else {
+        let Event::InitApply(map) = with_timeout(events.by_ref().skip(1).next()).await.unwrap().unwrap()
+        else {
             panic!("no initial object");
         };
         assert_eq!((map.name_any().as_str(), &map.data["data"]), ("a", &json!({"k": "1"})));
@@ -122,22 +124,22 @@ async fn dynamic_kind_can_be_watched() {
 }
 
 /// A deterministic random number generator.
-struct Dice(u64);
+struct TestRng(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+impl TestRng {
+    fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        self.0 % sides
+        self.0 % bound
     }
 }
 
 /// Performs random writes; errors are expected and ignored.
-async fn write_at_random(maps: &Api<ConfigMap>, dice: &mut Dice) {
-    let name = format!("map-{}", dice.roll(12));
-    let value = dice.roll(1_000).to_string();
-    let written = match dice.roll(6) {
+async fn write_at_random(maps: &Api<ConfigMap>, rng: &mut TestRng) {
+    let name = format!("map-{}", rng.below(12));
+    let value = rng.below(1_000).to_string();
+    let written = match rng.below(6) {
         0 => maps.delete(&name, &DeleteParams::default()).await.map(drop),
         1 | 2 => maps.create(&PostParams::default(), &config_map(&name, &value)).await.map(drop),
         3 => maps.replace(&name, &PostParams::default(), &config_map(&name, &value)).await.map(drop),
@@ -163,16 +165,16 @@ fn contents<'a>(maps: impl IntoIterator<Item = &'a ConfigMap>) -> BTreeMap<Strin
 
 /// Reads events until the cache equals the server's state.
 async fn settle(maps: &Api<ConfigMap>, store: &reflector::Store<ConfigMap>, events: &mut Events<ConfigMap>) {
-    let there = maps.list(&ListParams::default()).await.unwrap();
-    let there = contents(&there.items);
+    let stored = maps.list(&ListParams::default()).await.unwrap();
+    let stored = contents(&stored.items);
     let cached = || contents(store.state().iter().map(AsRef::as_ref));
     let caught_up = async {
-        while cached() != there {
+        while cached() != stored {
             // A broken watch yields an error and restarts with the next poll.
             let _event = events.next().await.unwrap();
         }
     };
-    by(caught_up).await;
+    with_timeout(caught_up).await;
 }
 
 fn reflect(maps: Api<ConfigMap>, config: Config) -> (reflector::Store<ConfigMap>, Events<ConfigMap>) {
@@ -185,10 +187,10 @@ async fn reflector_matches_server() {
     for (seed, config) in (1..).zip(strategies()) {
         let world = World::new().await;
         let (store, mut events) = reflect(world.maps(), config);
-        let mut dice = Dice(seed);
+        let mut rng = TestRng(seed);
         for _ in 0..10 {
             for _ in 0..20 {
-                write_at_random(&world.maps(), &mut dice).await;
+                write_at_random(&world.maps(), &mut rng).await;
             }
             settle(&world.maps(), &store, &mut events).await;
         }
@@ -201,7 +203,7 @@ async fn reflector_matches_server_after_every_fault() {
     for (seed, config) in (11..).zip(strategies()) {
         let (server, world) = World::embedded().await;
         let (store, mut events) = reflect(world.maps(), config);
-        let mut dice = Dice(seed);
+        let mut rng = TestRng(seed);
         for round in 0..12 {
             let cut = || faults::break_watch().max_hits(1).after_frames(round % 4);
             let _fault = match round % 3 {
@@ -210,7 +212,7 @@ async fn reflector_matches_server_after_every_fault() {
                 _ => None,
             };
             for _ in 0..10 {
-                write_at_random(&world.maps(), &mut dice).await;
+                write_at_random(&world.maps(), &mut rng).await;
             }
             if round % 4 == 3 {
                 // A watcher that restarts finds its version compacted.

@@ -1,6 +1,6 @@
 //! The server of a test: an embedded one on a socket, or a new namespace on an existing server.
 //!
-//! Nothing here sleeps: every wait is limited by [`by`].
+//! Nothing here sleeps: every wait is limited by [`with_timeout`].
 
 use std::future::Future;
 use std::time::Duration;
@@ -78,9 +78,9 @@ pub(crate) async fn client(kubeconfig: Kubeconfig) -> Client {
 }
 
 /// Limits a future to a time far beyond what a busy machine needs. Boxed, as futures of kube-rs are large.
-pub(crate) fn by<T>(what: impl Future<Output = T>) -> impl Future<Output = T> {
-    let in_time = tokio::time::timeout(Duration::from_mins(1), Box::pin(what));
-    async { in_time.await.expect("timed out") }
+pub(crate) fn with_timeout<T>(future: impl Future<Output = T>) -> impl Future<Output = T> {
+    let limited = tokio::time::timeout(Duration::from_mins(1), Box::pin(future));
+    async { limited.await.expect("timed out") }
 }
 
 /// Deserializes an object of any type.

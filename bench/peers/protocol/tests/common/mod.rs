@@ -1,5 +1,5 @@
-//! Check of a client program, included by the tests of each: against the embedded server it syncs, follows changes,
-//! reads and counts.
+//! Check of a client program, included by the tests of each: against the embedded server it syncs, follows
+//! changes, reads and counts.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
