@@ -28,7 +28,7 @@ use report::Rows;
 use scenario::{RunContext, Scenario, short};
 use wire::Encoding;
 
-const USAGE: &str = "usage: cargo xtask bench [--quick] [--times N] [--control-plane KUBECONFIG] [--name NAME] [WORD]\n       \
+const USAGE: &str = "usage: cargo xtask bench [--quick] [--times N] [--control-plane KUBECONFIG] [--name NAME] [FILTER]\n       \
      cargo xtask bench --tables";
 
 /// The result file of a full run.
@@ -186,7 +186,7 @@ fn pages(repo: &Repo, results: &str) -> Result<Vec<(&'static str, String)>, Fail
     let tables = [("README.md", rows.summary(&machine)), ("docs/benchmarks.md", rows.table(&machine))];
     let mut pages = Vec::new();
     for (path, table) in tables {
-        let page = report::put_into(&repo.read(path)?, &table)
+        let page = report::replace_table(&repo.read(path)?, &table)
             .ok_or_else(|| Failure::Failed(format!("{path}: the markers around the table are missing")))?;
         pages.push((path, page));
     }
@@ -428,12 +428,12 @@ mod tests {
     #[test]
     fn documents_contain_the_tables_of_the_result_file() {
         let repo = Repo::locate();
-        let (rows, _) = Rows::parse(&repo.read(LATEST).map_err(Failure::why).unwrap()).unwrap();
+        let (rows, _) = Rows::parse(&repo.read(LATEST).map_err(Failure::message).unwrap()).unwrap();
         for name in report::SUMMARY {
             assert!(rows.summary("").contains(&format!("\n| {name} | ")), "no row is called {name}");
         }
-        for (path, page) in pages(&repo, LATEST).map_err(Failure::why).unwrap() {
-            let current = repo.read(path).map_err(Failure::why).unwrap();
+        for (path, page) in pages(&repo, LATEST).map_err(Failure::message).unwrap() {
+            let current = repo.read(path).map_err(Failure::message).unwrap();
             assert!(page == current, "{path} is out of date: run `cargo xtask bench --tables`");
         }
     }

@@ -78,7 +78,11 @@ impl Rows {
 
     /// Adds rows with the cost of each additional pod between a small and a large set.
     #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
-    pub(super) fn add_growth(&mut self, (few, few_name): (usize, &str), (many, many_name): (usize, &str)) {
+    pub(super) fn add_growth(
+        &mut self,
+        (small_pods, small_name): (usize, &str),
+        (large_pods, large_name): (usize, &str),
+    ) {
         let kinds = [("initial sync", "µs per pod", 1e6), ("memory, settled", "KB per pod", 1e3)];
         for (what, unit, factor) in kinds {
             let find = |size: &str| self.0.iter().find(|row| row.name == format!("{what}, {size} pods"));
@@ -89,7 +93,7 @@ impl Rows {
                     values.insert(client, vec![(large - small) * factor / (large_pods - small_pods) as f64]);
                 }
             }
-            let name = format!("{what}, per pod from {few_name} to {many_name}");
+            let name = format!("{what}, per pod from {small_name} to {large_name}");
             let (unit, better, delivered) = (unit.to_owned(), Better::Less, BTreeMap::new());
             self.0.push(Row { name, unit, better, values, delivered });
         }
@@ -217,7 +221,7 @@ impl Row {
             Better::More => "more",
         };
         let mut row = json!({"name": self.name, "unit": self.unit, "better": better});
-        let (mut runs, mut least, mut most) = (json!({}), json!({}), json!({}));
+        let (mut runs, mut min, mut max) = (json!({}), json!({}), json!({}));
         for client in Client::ALL {
             row[client.name()] = json!(self.median(client));
             if let Some(values) = self.values.get(&client) {
