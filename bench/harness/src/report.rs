@@ -45,8 +45,8 @@ impl Rows {
         let index = known.unwrap_or(self.0.len());
         if known.is_none() {
             let Figure { unit, better, .. } = figure;
-            let (values, told) = (BTreeMap::new(), BTreeMap::new());
-            self.0.push(Row { name: figure.row, unit: unit.to_owned(), better, values, delivered: told });
+            let (values, delivered) = (BTreeMap::new(), BTreeMap::new());
+            self.0.push(Row { name: figure.row, unit: unit.to_owned(), better, values, delivered });
         }
         self.0[index].values.entry(client).or_default().push(figure.value);
         if let Some(delivered) = figure.delivered {

@@ -1,7 +1,7 @@
 //! Throughput of scanning objects: megabytes of 10 KB pods per second on one core, through the list and the
 //! watch reader, compared with two baselines (the bytes parsed and ignored by `serde_json`, and only copied).
-//! The same pods as protobuf, and the time of decoding typed objects from both encodings. With the feature
-//! `compressed`, results for compressed objects too.
+//! Also measured: these pods as protobuf, and decoding typed objects from both encodings. With the feature
+//! `compression`, also compressed objects.
 //!
 //! `cargo bench -p informer-core --bench scan --features compression`
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss)]

@@ -15,7 +15,7 @@ use crate::repo::{Repo, TextFile};
 const MODULE: &str = "k8s.io/kubernetes";
 
 /// The file that determines the Kubernetes version.
-const PIN: &str = "xtask/real/go.mod";
+const PIN: &str = "xtask/control-plane/go.mod";
 
 /// The Kubernetes version if [`PIN`] does not exist.
 const VERSION: &str = "v1.36.4";

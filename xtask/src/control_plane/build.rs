@@ -29,7 +29,7 @@ const PROGRESS_PERIOD: Duration = Duration::from_secs(15);
 /// Number of lines of Go's errors that are shown.
 const ERROR_LINES: usize = 20;
 
-/// Returns `informer/real` in the user's cache folder.
+/// Returns `informer/control-plane` in the user's cache folder.
 pub(super) fn cache_folder() -> Result<PathBuf, Failure> {
     cache_folder_of(env::var_os("XDG_CACHE_HOME"), env::var_os("HOME"))
         .ok_or_else(|| Failure::Failed("no cache folder: set XDG_CACHE_HOME or HOME".to_owned()))
@@ -39,7 +39,7 @@ fn cache_folder_of(xdg: Option<OsString>, home: Option<OsString>) -> Option<Path
     // The XDG specification requires relative paths to be ignored.
     let absolute = |path: Option<OsString>| path.map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute(xdg).or_else(|| absolute(home).map(|home| home.join(".cache")))?;
-    Some(cache.join("informer/real"))
+    Some(cache.join("informer/control-plane"))
 }
 
 /// The programs of one build.
@@ -305,10 +305,10 @@ mod tests {
             cache_folder_of(xdg.map(OsString::from), home.map(OsString::from))
                 .map(|path| path.display().to_string())
         };
-        assert_eq!(folder(Some("/x"), Some("/h")).as_deref(), Some("/x/informer/real"));
-        assert_eq!(folder(None, Some("/h")).as_deref(), Some("/h/.cache/informer/real"));
-        assert_eq!(folder(Some(""), Some("/h")).as_deref(), Some("/h/.cache/informer/real"));
-        assert_eq!(folder(Some("x"), Some("/h")).as_deref(), Some("/h/.cache/informer/real"));
+        assert_eq!(folder(Some("/x"), Some("/h")).as_deref(), Some("/x/informer/control-plane"));
+        assert_eq!(folder(None, Some("/h")).as_deref(), Some("/h/.cache/informer/control-plane"));
+        assert_eq!(folder(Some(""), Some("/h")).as_deref(), Some("/h/.cache/informer/control-plane"));
+        assert_eq!(folder(Some("x"), Some("/h")).as_deref(), Some("/h/.cache/informer/control-plane"));
         assert_eq!(folder(None, None), None);
     }
 

@@ -1,7 +1,7 @@
 //! `cargo xtask control-plane`: a Kubernetes control plane (etcd and kube-apiserver) to compare the embedded
 //! server with.
 //!
-//! The programs are built once from the Go module in `xtask/real` and cached in the user's cache folder.
+//! The programs are built once from the Go module in `xtask/control-plane` and cached in the user's cache folder.
 //! Running processes are recorded in one state folder per checkout, so that `down` ends exactly the processes
 //! that `up` started. Texts, flags and records come from pure functions ([`module`], [`config`], [`state`]);
 //! the other files act on them. Paths for scripts are printed to stdout, everything else to stderr.

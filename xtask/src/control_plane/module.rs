@@ -1,4 +1,4 @@
-//! The Go module in `xtask/real`: its versions of Kubernetes and Go, and the arguments of its build.
+//! The Go module in `xtask/control-plane`: its versions of Kubernetes and Go, and the arguments of its build.
 //!
 //! Its `go.mod` is the only file with the Kubernetes version. This file only parses and renders texts; it
 //! starts no process.
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::repo::Repo;
 
 /// The folder of the module in the repository.
-pub(super) const FOLDER: &str = "xtask/real";
+pub(super) const FOLDER: &str = "xtask/control-plane";
 
 /// Its main packages; each has a folder of the same name.
 pub(super) const PROGRAMS: &[&str] = &["etcd", "keygen", "kube-apiserver", "kubectl"];

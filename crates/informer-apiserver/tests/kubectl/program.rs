@@ -101,7 +101,7 @@ fn notify(text: &str) {
 fn built() -> Option<PathBuf> {
     let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-    let builds = cache.join("informer/real").read_dir().ok()?.flatten();
+    let builds = cache.join("informer/control-plane").read_dir().ok()?.flatten();
     let programs = builds.map(|build| build.path().join("kubectl")).filter(|file| file.is_file());
     programs
         .max_by_key(|file| file.metadata().and_then(|file| file.modified()).unwrap_or(SystemTime::UNIX_EPOCH))

@@ -64,7 +64,7 @@ func serve(data, addressFile string) error {
 	}
 }
 
-// announce writes beside the file and renames, so that whoever sees the file sees the whole address.
+// announce writes a temporary file and renames it, so that a reader of the file always sees the complete address.
 func announce(file, address string) error {
 	if err := os.WriteFile(file+".new", []byte(address+"\n"), 0o600); err != nil {
 		return err

@@ -1,8 +1,8 @@
-// The real Kubernetes control plane to compare with: `cargo xtask real`.
+// The Kubernetes control plane of `cargo xtask control-plane`.
 //
 // The line `k8s.io/kubernetes` below is the one place that names the Kubernetes version. The modules that Kubernetes
 // keeps in its own tree are required by it as v0.0.0, so each is replaced by what was published with that version.
-module informer.invalid/real
+module informer.invalid/control-plane
 
 go 1.26.0
 

@@ -5,6 +5,10 @@
 //! one entry. Entries are immutable (C13), except for the flag that the server has a newer, unreadable
 //! state.
 
+mod handle;
+
+pub use handle::Object;
+
 use crate::key::Key;
 use crate::retention::{Interner, Retention, StoredBytes};
 use crate::version::ResourceVersion;
@@ -371,148 +375,6 @@ pub struct DecodeError {
     pub field_path: Box<str>,
     /// The decoder's message.
     pub message: Box<str>,
-}
-
-/// A cached object, to be decoded as a `K`. Immutable and cheap to clone.
-///
-/// Reading the head decodes nothing; [`Object::typed`] decodes when it is called, and its result is shared
-/// as long as a caller holds it.
-#[derive(RefCastCustom)]
-#[repr(transparent)]
-pub struct Object<K> {
-    entry: Arc<Entry>,
-    kind: PhantomData<fn() -> K>,
-}
-
-impl<K> Object<K> {
-    /// Wraps an entry.
-    pub fn new(entry: Arc<Entry>) -> Self {
-        Self { entry, kind: PhantomData }
-    }
-
-    /// Wraps a borrowed entry without changing its reference count.
-    #[ref_cast_custom]
-    pub fn from_ref(entry: &Arc<Entry>) -> &Self;
-
-    /// The underlying entry.
-    pub fn entry(&self) -> &Arc<Entry> {
-        &self.entry
-    }
-
-    /// Returns a handle to this object as another type.
-    pub fn cast<T>(&self) -> Object<T> {
-        Object::new(Arc::clone(&self.entry))
-    }
-
-    /// Converts this handle into one of another type.
-    pub fn into_view<T>(self) -> Object<T> {
-        Object::new(self.entry)
-    }
-
-    /// Namespace and name.
-    pub fn key(&self) -> &Key {
-        &self.entry.head.key
-    }
-
-    /// The name.
-    pub fn name(&self) -> &str {
-        self.key().name()
-    }
-
-    /// The namespace, `None` for cluster-scoped objects.
-    pub fn namespace(&self) -> Option<&str> {
-        self.key().namespace()
-    }
-
-    /// The uid; empty if the server sent none.
-    pub fn uid(&self) -> &str {
-        &self.entry.head.uid
-    }
-
-    /// The resource version of this state.
-    pub fn resource_version(&self) -> &ResourceVersion {
-        &self.entry.head.version
-    }
-
-    /// The generation, where the kind has one.
-    pub fn generation(&self) -> Option<i64> {
-        self.entry.head.generation()
-    }
-
-    /// The labels.
-    pub fn labels(&self) -> &Labels {
-        &self.entry.head.labels
-    }
-
-    /// The owners.
-    pub fn owners(&self) -> &Owners {
-        &self.entry.head.owners
-    }
-
-    /// The time of creation.
-    pub fn creation_timestamp(&self) -> Option<Timestamp> {
-        self.entry.head.created()
-    }
-
-    /// The time at which deletion was requested; `None` if it was not.
-    pub fn deletion_timestamp(&self) -> Option<Timestamp> {
-        self.entry.head.deleted()
-    }
-
-    /// Whether the server has a newer state of this object that could not be read.
-    pub fn is_stale(&self) -> bool {
-        self.entry.is_stale()
-    }
-
-    /// The object's bytes without `metadata.managedFields`, in the encoding of [`Entry::encoding`].
-    ///
-    /// Equal whether the object was received in a list or by a watch. Borrowed unless the cache stores them
-    /// compressed.
-    pub fn raw_bytes(&self) -> Cow<'_, [u8]> {
-        self.entry.bytes()
-    }
-
-    /// Returns the object as JSON, without `metadata.managedFields`.
-    ///
-    /// JSON is returned as it was received. Protobuf is decoded and written as JSON, with the members of
-    /// each object sorted by name.
-    pub fn to_json(&self) -> Result<Cow<'_, [u8]>, DecodeError> {
-        match self.entry.encoding {
-            EntryEncoding::Json => self.entry.checked_bytes::<serde_json::Value>(),
-            EntryEncoding::Protobuf(_) => {
-                let value: serde_json::Value = self.entry.decode()?;
-                Ok(Cow::Owned(value.to_string().into_bytes()))
-            }
-        }
-    }
-
-    /// Decodes `metadata` alone, as an `ObjectMeta` or any type with a part of its fields.
-    pub fn metadata<M: DeserializeOwned>(&self) -> Result<M, DecodeError> {
-        self.entry.decode_metadata()
-    }
-}
-
-impl<K: DeserializeOwned + Send + Sync + 'static> Object<K> {
-    /// Decodes the object.
-    ///
-    /// While a caller holds the result, further calls return the same value, unless the cache recompressed
-    /// the object in between.
-    pub fn typed(&self) -> Result<Typed<K>, DecodeError> {
-        self.entry.typed()
-    }
-}
-
-impl<K> Clone for Object<K> {
-    fn clone(&self) -> Self {
-        Self::new(Arc::clone(&self.entry))
-    }
-}
-
-/// Prints key and version only: contents may be secret.
-impl<K> fmt::Debug for Object<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.entry.fmt(f)
-    }
 }
 
 #[cfg(test)]
