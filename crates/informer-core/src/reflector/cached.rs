@@ -1,6 +1,7 @@
-//! The cache as the reflector sees it: what it holds already, and whether it was ever complete.
+//! The cache as the reflector sees it: its entries, and whether it has ever been complete.
 //!
-//! Invariant: it is synced exactly when there is a position. This file must not know how the store works.
+//! Invariant: the cache is synced exactly when there is a position. This file must not know how the store
+//! works.
 
 use super::position::Position;
 use crate::object::Entry;
@@ -10,29 +11,29 @@ use std::sync::Arc;
 /// The cache that the reflector feeds.
 #[derive(Debug)]
 pub(super) struct Cached {
-    /// What the cache holds already: an equal entry is used again instead of a second copy.
+    /// The store, from which equal entries are reused instead of allocating a second copy.
     store: Option<StoreReader>,
     synced: bool,
 }
 
 impl Cached {
-    pub(super) fn new(known: Option<StoreReader>) -> Self {
-        Self { store: known, synced: false }
+    pub(super) fn new(store: Option<StoreReader>) -> Self {
+        Self { store, synced: false }
     }
 
-    /// The entry in the cache that is identical to this one.
-    pub(super) fn identical(&self, new: &Entry) -> Option<Arc<Entry>> {
-        let known = self.store.as_ref().and_then(|known| known.get(new.key()));
-        known.filter(|known| known.is_same_state(new))
+    /// Returns the cached entry that has the same state as `new`.
+    pub(super) fn find_same_state(&self, new: &Entry) -> Option<Arc<Entry>> {
+        let cached = self.store.as_ref().and_then(|store| store.get(new.key()));
+        cached.filter(|cached| cached.is_same_state(new))
     }
 
-    /// Whether a complete set was handed on.
+    /// Whether a full list has been passed to the store.
     pub(super) fn is_synced(&self) -> bool {
         self.synced
     }
 
-    /// Notes that a complete set was handed on.
-    pub(super) fn note_set(&mut self) {
+    /// Records that a full list was passed to the store.
+    pub(super) fn record_full_list(&mut self) {
         self.synced = true;
     }
 

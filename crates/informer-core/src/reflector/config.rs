@@ -1,4 +1,4 @@
-//! What a reflector is told at its birth.
+//! Settings of a reflector.
 
 use super::failure::ResponseHead;
 use crate::backoff::BackoffConfig;
@@ -13,70 +13,76 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// Whether the initial set is asked for as a stream (watch-list) or as a list.
+/// The choice between watch-lists and lists for the initial list and for relists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum WatchListPolicy {
-    /// As a stream, unless lists are said to come sooner (a slow connection, for which they can be compressed), and until this server
-    /// shows that it cannot.
+    /// Watch-lists, unless lists are expected to arrive faster, or the server turns out not to support
+    /// watch-lists.
+    ///
+    /// Lists are faster on a slow connection, because they can be compressed with gzip.
     #[default]
     Auto,
-    /// As a stream, until this server shows that it cannot.
+    /// Watch-lists, unless the server turns out not to support them.
     Always,
-    /// Always as a list.
+    /// Lists only.
     Never,
 }
 
-/// The settings of one reflector. The defaults suit a production cluster.
+/// Settings of one reflector. The defaults suit a production cluster.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Config {
     /// Type of the objects.
     pub type_meta: TypeMeta,
-    /// What it reflects.
+    /// The namespace to list and watch, or all of them.
     pub scope: Scope,
-    /// What the cache keeps of each object.
+    /// The form in which the cache stores objects.
     pub retention: Retention,
-    /// What compresses them, with [`Retention::Compressed`]; all reflectors of one cache should share it.
+    /// The compressor for [`Retention::Compressed`]. All reflectors of one cache should share it.
     #[cfg(feature = "compression")]
     pub compressor: Option<Arc<Compressor>>,
-    /// What is refused.
+    /// The size limit of objects.
     pub limits: Limits,
-    /// What of each object is read at all.
+    /// The fields of each object that are read; `None` for all.
     pub field_filter: Option<FieldFilter>,
-    /// What changes each object before it is cached.
+    /// A function that changes each object before it is cached.
     pub transform: Option<Transform>,
-    /// What is cached of an object that the transform fails on.
+    /// The part of an object that is cached if the transform fails on it.
     pub transform_fallback: TransformFallback,
-    /// Whether to stream the initial set.
+    /// The choice between watch-lists and lists.
     pub watch_list: WatchListPolicy,
-    /// Items per page, for every list. By default only lists that may reach the server's storage are paged.
+    /// Page size of every list.
+    ///
+    /// By default only lists that may reach the server's storage are paged, with 500 items per page.
     pub page_size: Option<u32>,
-    /// How often the cache is compared with a fresh list; `None` for never.
+    /// The period at which the cache is compared with a full list; `None` disables audits.
     pub audit_period: Option<Duration>,
-    /// The shortest time a watch asks for; the longest is twice that.
+    /// The minimum timeout of a watch. Each watch requests a random timeout between this and twice this.
     pub watch_timeout: Duration,
-    /// How waits grow after failures.
+    /// The backoff after failures.
     pub backoff: BackoffConfig,
-    /// How long to wait before asking again for what is forbidden or not served; stretched by up to twice.
+    /// The minimum delay before a request that was forbidden or not served is retried.
+    ///
+    /// The delay is random between this and twice this.
     pub unavailable_retry_delay: Duration,
-    /// A watch-list that brings next to nothing new for so long has stalled.
+    /// The time without notable progress after which a watch-list is replaced by a list.
     pub watch_list_progress_timeout: Duration,
-    /// A request without response headers for so long has failed. A source should have given up before.
+    /// The timeout of the response headers. The timeout of the source should be shorter.
     pub response_header_timeout: Duration,
-    /// A list whose body brings nothing for so long has stalled.
+    /// The time without data after which a list fails.
     pub list_idle_timeout: Duration,
-    /// Counts the objects that did not decode when somebody looked at them.
+    /// A counter of objects that failed to decode on access.
     pub decode_errors: Option<Arc<AtomicU64>>,
-    /// What its objects have in common.
+    /// The interner for labels and owners.
     pub(crate) interner: Arc<Interner>,
 }
 
 impl Config {
-    /// The defaults, for objects of this type in this scope.
-    pub fn new(types: TypeMeta, scope: Scope) -> Self {
+    /// Creates the default settings for objects of this type in this scope.
+    pub fn new(type_meta: TypeMeta, scope: Scope) -> Self {
         Self {
-            type_meta: types,
+            type_meta,
             scope,
             retention: Retention::default(),
             #[cfg(feature = "compression")]
@@ -99,23 +105,24 @@ impl Config {
         }
     }
 
-    /// What reads the body of a list with these headers; none if nothing does.
+    /// Returns the reader for the body of a list with these headers; `None` if it cannot be read.
     pub(super) fn list_body(&self, head: &ResponseHead) -> Option<ListBody> {
         ListBody::new(self.body_encoding_of(head)?, &self.type_meta, self.limits, self.field_filter.as_ref())
     }
 
-    /// What reads the body of a watch with these headers; none if nothing does.
+    /// Returns the reader for the body of a watch with these headers; `None` if it cannot be read.
     pub(super) fn watch_body(&self, head: &ResponseHead) -> Option<WatchBody> {
         WatchBody::new(self.body_encoding_of(head)?, &self.type_meta, self.limits, self.field_filter.as_ref())
     }
 
-    /// The form in which an answer is read. Each answer is taken as it comes: the next one may have another form.
+    /// Returns the encoding of a response; `None` if it cannot be read. Each response may have another
+    /// encoding.
     fn body_encoding_of(&self, head: &ResponseHead) -> Option<BodyEncoding> {
         // A transform is a function from JSON to JSON.
-        head.body_encoding().filter(|form| *form == BodyEncoding::Json || self.transform.is_none())
+        head.body_encoding().filter(|encoding| *encoding == BodyEncoding::Json || self.transform.is_none())
     }
 
-    /// An entry that was just made, as the cache is to keep it.
+    /// Returns a new entry as it is cached: interned, and compressed if so configured.
     pub(super) fn finish_entry(&self, entry: Entry) -> Entry {
         let entry = entry.sharing(&self.interner);
         #[cfg(feature = "compression")]

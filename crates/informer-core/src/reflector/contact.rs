@@ -1,86 +1,72 @@
-//! When the server was last heard, and what follows from that: how old the cache may be, when silence has lasted too long, when the next audit
-//! is due.
+//! Times of the last contact with the server, from which follow the age of the cache, the silence timeout and
+//! the next audit.
 //!
-//! Moments only; every one is set by a `note_…` method here. This file must not know what was heard.
+//! Contains moments only; each one is set by a method of [`Contact`]. This file must not know the contents of
+//! what was received.
 
 use crate::time::Moment;
 
-/// The moments that matter.
+/// Times of the last contact with the server.
 #[derive(Debug, Default)]
 pub(super) struct Contact {
-    /// When the server was last heard, or else when the reflector started.
-    last: Moment,
-    /// When the server was last heard at all.
-    heard: Option<Moment>,
-    /// When the cache was last known to be current: a live watch was heard, or a set was complete.
+    /// When a part of a response was last received; `None` until the first one.
+    last_contact: Option<Moment>,
+    /// When the cache was last known to be up to date: an open watch received something, or a full list was
+    /// complete.
     last_up_to_date: Moment,
-    /// When the server last reported its state: a frame of a watch, or a complete set.
+    /// When the server last reported its state: in a frame of a watch, or in a full list.
     last_progress: Moment,
     /// When the open request was sent.
-    sent: Moment,
-    /// When the cache is next compared with a fresh list.
+    request_sent: Moment,
+    /// When the next audit is due.
     audit_at: Option<Moment>,
 }
 
 impl Contact {
-    pub(super) fn last_contact(&self) -> Moment {
-        self.last
+    pub(super) fn last_contact(&self) -> Option<Moment> {
+        self.last_contact
     }
 
-    pub(super) fn heard(&self) -> Option<Moment> {
-        self.heard
-    }
-
-    pub(super) fn last_current(&self) -> Moment {
+    pub(super) fn last_up_to_date(&self) -> Moment {
         self.last_up_to_date
     }
 
-    pub(super) fn last_news(&self) -> Moment {
+    pub(super) fn last_progress(&self) -> Moment {
         self.last_progress
     }
 
-    pub(super) fn sent(&self) -> Moment {
-        self.sent
+    pub(super) fn request_sent(&self) -> Moment {
+        self.request_sent
     }
 
     pub(super) fn audit_at(&self) -> Option<Moment> {
         self.audit_at
     }
 
-    /// Silence is counted from here.
-    pub(super) fn note_start(&mut self, now: Moment) {
-        self.last = now;
+    pub(super) fn record_request(&mut self, now: Moment) {
+        self.request_sent = now;
     }
 
-    pub(super) fn note_sent(&mut self, now: Moment) {
-        self.sent = now;
+    pub(super) fn record_contact(&mut self, now: Moment) {
+        self.last_contact = Some(now);
     }
 
-    pub(super) fn note_heard(&mut self, now: Moment) {
-        self.last = now;
-        self.heard = Some(now);
-    }
-
-    /// A live watch was heard.
-    pub(super) fn note_current(&mut self, now: Moment) {
+    /// Records that an open watch received something.
+    pub(super) fn record_up_to_date(&mut self, now: Moment) {
         self.last_up_to_date = now;
     }
 
-    pub(super) fn note_news(&mut self, now: Moment) {
+    /// Records that a watch received a frame.
+    pub(super) fn record_progress(&mut self, now: Moment) {
         self.last_progress = now;
     }
 
-    /// A set was complete.
-    pub(super) fn note_set(&mut self, now: Moment) {
+    /// Records that a full list was complete.
+    pub(super) fn record_full_list(&mut self, now: Moment) {
         (self.last_progress, self.last_up_to_date) = (now, now);
     }
 
-    pub(super) fn note_next_audit(&mut self, at: Option<Moment>) {
+    pub(super) fn schedule_audit(&mut self, at: Option<Moment>) {
         self.audit_at = at;
-    }
-
-    /// Panics if it contradicts itself.
-    pub(super) fn check(&self) {
-        assert!(self.heard.is_none_or(|heard| heard == self.last), "the last contact was heard");
     }
 }

@@ -29,35 +29,39 @@ impl fmt::Display for RequestKind {
     }
 }
 
-/// Something that the reflector reports. No failure is silent (C9), and no diagnostic contains contents of objects.
+/// A failure or fallback that the reflector reports.
+///
+/// No failure is silent (C9), and no diagnostic contains contents of objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReflectorDiagnostic {
     /// A request failed, or a stream broke.
     RequestFailed {
         /// The request.
         request: RequestKind,
-        /// What happened.
+        /// The failure.
         failure: Failure,
         /// The delay before the next request; zero if it is sent immediately.
         retry_in: Duration,
     },
     /// An object could not be read and was skipped.
     ObjectSkipped(UnreadableObject),
-    /// The transform failed on an object; [`TransformFallback`](crate::TransformFallback) decides what is cached instead.
+    /// The transform failed on an object.
+    ///
+    /// [`TransformFallback`](crate::TransformFallback) decides what is cached instead.
     TransformFailed {
         /// The key of the object.
         key: Key,
-        /// The error of the transform, or what is wrong with its result.
+        /// The error of the transform, or the reason why its result is invalid.
         message: Box<str>,
     },
     /// The reflector lists and watches from now on, because the server does not support watch-lists.
     WatchListDisabled {
-        /// The failure that led to this.
+        /// The failure that caused this.
         failure: Failure,
     },
     /// The reflector requests JSON from now on, because protobuf bodies arrive malformed.
     ProtobufDisabled {
-        /// What was wrong with the last protobuf body.
+        /// The failure of the last protobuf body.
         failure: Failure,
     },
     /// A consistent list is older than the cache: the server was restored from a backup.

@@ -1,7 +1,9 @@
-//! Which forms answers are asked for in: protobuf too, until it is plain that something on the way breaks it.
+//! Which encodings requests accept: protobuf and JSON, until protobuf bodies turn out to be corrupted on the
+//! way.
 //!
-//! A single object that does not read is that object's trouble, and a body that ends early that of the connection. A body that is no protobuf
-//! though it says so is what a proxy makes that takes every body for text, and it makes every one like that.
+//! An unreadable object concerns only that object, and a body that ends too early only the connection. But a
+//! body that is declared as protobuf and does not parse as such is typical of a proxy that treats bodies as
+//! text, and such a proxy corrupts all of them.
 
 use super::diagnostic::ReflectorDiagnostic;
 use super::failure::Failure;

@@ -1,4 +1,4 @@
-//! From an object that was read to the entry that is cached.
+//! Conversion of scanned objects to cached entries.
 
 use super::diagnostic::ReflectorDiagnostic;
 use super::machine::Reflector;
@@ -8,25 +8,27 @@ use crate::wire::{ScannedObject, metadata_only};
 use std::sync::Arc;
 
 impl Reflector {
-    /// The entry for an object of a set: the one in the cache if it is equal, a new one otherwise.
-    pub(super) fn entry(&mut self, scanned: ScannedObject) -> Arc<Entry> {
-        let new = self.received(scanned);
-        self.cache.identical(&new).unwrap_or_else(|| Arc::new(self.config.finish_entry(new)))
+    /// Returns the entry for an object of a full list: the cached one if its state is the same, otherwise a
+    /// new one.
+    pub(super) fn listed_entry(&mut self, scanned: ScannedObject) -> Arc<Entry> {
+        let new = self.new_entry(scanned);
+        self.cache.find_same_state(&new).unwrap_or_else(|| Arc::new(self.config.finish_entry(new)))
     }
 
-    /// The entry for an object that has changed. What is in the cache is another state, so it is not looked at.
-    pub(super) fn changed(&mut self, scanned: ScannedObject) -> Arc<Entry> {
-        let new = self.received(scanned);
+    /// Returns a new entry for an object of a watch. The cached entry has another state, so it is not
+    /// compared.
+    pub(super) fn changed_entry(&mut self, scanned: ScannedObject) -> Arc<Entry> {
+        let new = self.new_entry(scanned);
         Arc::new(self.config.finish_entry(new))
     }
 
-    fn received(&mut self, scanned: ScannedObject) -> Entry {
+    fn new_entry(&mut self, scanned: ScannedObject) -> Entry {
         let received = Entry::new(scanned, self.config.retention);
-        self.transformed(received).counting(self.config.decode_errors.clone())
+        self.apply_transform(received).counting(self.config.decode_errors.clone())
     }
 
-    /// The entry after the transform. Called once per object.
-    fn transformed(&mut self, received: Entry) -> Entry {
+    /// Returns the transformed entry, or the fallback if the transform fails. Called once per object.
+    fn apply_transform(&mut self, received: Entry) -> Entry {
         let config = &self.config;
         let Some(transform) = &config.transform else { return received };
         let message = match transform.apply(&received, &config.type_meta, config.limits) {

@@ -1,11 +1,11 @@
-//! Failures of requests and streams, and their classification: the only place that classifies.
+//! Failures of requests and streams. All classification happens here.
 
 use crate::time::Moment;
 use crate::wire::{BodyEncoding, Status, WireError};
 use std::fmt;
 use std::time::Duration;
 
-/// What happened to a request or stream that failed.
+/// The kind of a failure of a request or stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FailureKind {
@@ -13,7 +13,7 @@ pub enum FailureKind {
     Expired,
     /// The server has not reached the requested version: it lags behind, or was restored from a backup.
     VersionTooLarge,
-    /// The user may not do this (403).
+    /// The user lacks the permission (403).
     Forbidden,
     /// The server does not serve the resource, or cannot watch it (404, 405).
     NotServed,
@@ -21,11 +21,12 @@ pub enum FailureKind {
     Unauthorized,
     /// The server asked the client to slow down (429).
     Throttled,
-    /// The server does not accept the request as it is (any other 4xx).
+    /// The server rejected the request (any other 4xx).
     Rejected,
     /// The server failed (5xx).
     ServerError,
-    /// No connection could be established: the address does not resolve, or nothing answers there.
+    /// No connection could be established: the address does not resolve, or no server accepts connections
+    /// there.
     Connect,
     /// The TLS handshake failed, usually because a certificate is not trusted.
     Certificate,
@@ -50,9 +51,9 @@ pub(crate) enum FailureClass {
     Forbidden,
     NotServed,
     Rejected,
-    /// Nothing was heard from the server at all.
+    /// No connection to the server could be established.
     Unreachable,
-    /// Anything else that may go away by itself.
+    /// Any other failure that a retry may resolve.
     Transient,
 }
 
@@ -87,27 +88,28 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure without an HTTP status.
+    /// Creates a failure without an HTTP status.
     pub fn new(kind: FailureKind, message: impl Into<Box<str>>) -> Self {
         Self { kind, status_code: None, retry_after: None, message: message.into() }
     }
 
-    /// What happened.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> FailureKind {
         self.kind
     }
 
-    /// The HTTP status of the response, or the code in an ERROR frame; `None` if the server did not answer.
+    /// Returns the HTTP status of the response or the code of an ERROR frame; `None` if there was no
+    /// response.
     pub fn status_code(&self) -> Option<u16> {
         self.status_code
     }
 
-    /// How long the server asks to wait before the next request.
+    /// Returns the delay that the server requests before the next request (`Retry-After`).
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// A description for people, without contents of objects.
+    /// Returns a description for logs and users, without contents of objects.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -133,7 +135,9 @@ impl Failure {
         Self::new(FailureKind::Timeout, message)
     }
 
-    /// A DELETED frame whose object could not be read: only a relist can tell which object is gone.
+    /// Creates the failure for a DELETED frame whose object is unreadable.
+    ///
+    /// Only a relist can reveal which object was deleted.
     pub(crate) fn unreadable_deletion() -> Self {
         Self::malformed("a deletion could not be read")
     }
@@ -148,7 +152,7 @@ impl Failure {
             (429, _) | (_, "TooManyRequests") => FailureKind::Throttled,
             (403, _) | (_, "Forbidden") => FailureKind::Forbidden,
             (_, "NotFound" | "MethodNotAllowed") => FailureKind::NotServed,
-            // The client renews a token that has expired.
+            // Retried, because the client renews an expired token.
             (401, _) => FailureKind::Unauthorized,
             (400..=499, _) => FailureKind::Rejected,
             (500.., _) => FailureKind::ServerError,
@@ -186,72 +190,77 @@ pub struct ResponseHead {
 }
 
 impl ResponseHead {
-    /// A response with this status.
+    /// Creates headers with this status and nothing else.
     pub fn new(status: u16) -> Self {
         Self { status, ..Self::default() }
     }
 
-    /// Whether the body is what was asked for.
+    /// Whether the status is 2xx.
     pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
-    /// In which form the body claims to be: JSON if it does not say, none if it is neither.
+    /// Returns the declared encoding of the body: JSON without a `Content-Type`, `None` if it is neither.
     pub(crate) fn body_encoding(&self) -> Option<BodyEncoding> {
         match self.content_type.as_deref() {
             None => Some(BodyEncoding::Json),
-            Some(said) if said.contains("json") => Some(BodyEncoding::Json),
-            Some(said) if said.contains("vnd.kubernetes.protobuf") => Some(BodyEncoding::Protobuf),
+            Some(content_type) if content_type.contains("json") => Some(BodyEncoding::Json),
+            Some(content_type) if content_type.contains("vnd.kubernetes.protobuf") => {
+                Some(BodyEncoding::Protobuf)
+            }
             Some(_) => None,
         }
     }
 }
 
-/// A response that is no success, while its body is coming in.
+/// A response with an error status or an unreadable encoding, while its body is being received.
 #[derive(Debug)]
 pub(crate) struct ErrorResponse {
     head: ResponseHead,
-    since: Moment,
+    received_at: Moment,
     body: Vec<u8>,
 }
 
-/// The longest refusal that is read.
+/// Number of bytes of an error body that are read.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
-/// How long its body may take; the headers have said what matters.
+/// The time to wait for an error body. The headers already contain the status.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl ErrorResponse {
     pub(crate) fn new(now: Moment, head: ResponseHead) -> Self {
-        Self { head, since: now, body: Vec::new() }
+        Self { head, received_at: now, body: Vec::new() }
     }
 
-    /// When what has come of the body is enough.
+    /// Returns the moment at which the wait for the body ends.
     pub(crate) fn deadline(&self) -> Moment {
-        self.since + ERROR_BODY_TIMEOUT
+        self.received_at + ERROR_BODY_TIMEOUT
     }
 
-    /// Takes a part of the body; `true` if that is all we want.
+    /// Reads a part of the body; returns `true` if no more of it is needed.
     pub(crate) fn read(&mut self, chunk: &[u8]) -> bool {
-        let room = MAX_ERROR_BODY_BYTES - self.body.len();
-        self.body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        let remaining = MAX_ERROR_BODY_BYTES - self.body.len();
+        self.body.extend_from_slice(&chunk[..chunk.len().min(remaining)]);
         self.body.len() == MAX_ERROR_BODY_BYTES
     }
 
-    /// What it means. The HTTP status counts more than what the body says; a body that is no `Status` is not quoted.
+    /// Classifies the response.
+    ///
+    /// The HTTP status takes precedence over the code in the body. A body that is not a `Status` is not
+    /// quoted.
     pub(crate) fn failure(&self) -> Failure {
         if self.head.is_success() {
             if self.head.body_encoding() == Some(BodyEncoding::Protobuf) {
-                return Failure::malformed("expected JSON, got protobuf, which was not asked for");
+                return Failure::malformed("expected JSON, got protobuf, which was not requested");
             }
             let found = self.head.content_type.as_deref().unwrap_or("nothing");
             return Failure::malformed(format!("expected JSON or protobuf, got {found} (a proxy's page?)"));
         }
-        let said = match self.head.body_encoding() {
+        let body = match self.head.body_encoding() {
             Some(BodyEncoding::Protobuf) => Status::from_protobuf(&self.body),
             _ => Status::from_json(&self.body),
         };
-        let said = said.unwrap_or_default();
-        let mut failure = Failure::of_status(&Status { code: self.head.status, ..said });
+        let body = body.unwrap_or_default();
+        let mut failure = Failure::of_status(&Status { code: self.head.status, ..body });
         failure.retry_after = self.head.retry_after.or(failure.retry_after);
         failure
     }
@@ -269,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn every_response_is_classified() {
+    fn error_responses_are_classified() {
         check(410, r#"{"kind":"Status","reason":"Expired","code":410}"#, FailureKind::Expired);
         check(410, "", FailureKind::Expired);
         check(429, "", FailureKind::Throttled);
@@ -293,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_page_is_named_and_not_quoted() {
+    fn html_page_of_a_proxy_is_reported_without_its_content() {
         let head = ResponseHead { content_type: Some("text/html".into()), ..ResponseHead::new(200) };
         let mut response = ErrorResponse::new(Moment::default(), head);
         response.read(b"<html>password: hunter2</html>");
@@ -304,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_comes_from_the_header_or_the_body() {
+    fn retry_after_is_read_from_the_header_or_the_body() {
         let body = br#"{"code":429,"details":{"retryAfterSeconds":7}}"#;
         let mut response = ErrorResponse::new(Moment::default(), ResponseHead::new(429));
         response.read(body);

@@ -1,21 +1,22 @@
-//! How well requests go: the delay before the next one, and the failures in a row that decide what it is.
+//! The delay before the next request, and the consecutive failures that decide which request is next.
 //!
-//! Invariant: only a healthy watch makes delays short again (C11). This file must not know which request failed, nor why.
+//! Invariant: only a healthy watch resets the backoff (C11). This file must not know which request failed,
+//! nor why.
 
 use super::server::Probes;
 use crate::backoff::{Backoff, BackoffConfig};
 use crate::random::Random;
 use std::time::Duration;
 
-/// Watches in a row that end early and bring nothing after which the position is no good.
+/// Number of consecutive watches that end early without a frame after which the reflector relists.
 const MAX_UNPRODUCTIVE_WATCHES: u32 = 3;
 
-/// Delays, and failures in a row.
+/// The backoff, and the numbers of consecutive failures.
 #[derive(Debug)]
 pub(super) struct Health {
     backoff: Backoff,
     random: Random,
-    /// Watches in a row that ended early without having brought anything.
+    /// Number of consecutive watches that ended early without a frame.
     unproductive_watches: u32,
     pub(super) probes: Probes,
 }
@@ -30,19 +31,21 @@ impl Health {
         }
     }
 
-    /// The next delay of the back-off.
+    /// Returns the next delay of the backoff.
     pub(super) fn next_delay(&mut self) -> Duration {
         self.backoff.next(&mut self.random)
     }
 
-    /// A duration with jitter: from `duration` up to twice that.
-    pub(super) fn stretch(&mut self, duration: Duration) -> Duration {
+    /// Returns a random duration from `duration` up to twice that.
+    pub(super) fn jittered(&mut self, duration: Duration) -> Duration {
         self.random.jittered(duration)
     }
 
-    /// Notes a watch that ended early, and whether it brought anything; returns whether too many in a row brought nothing, and counts anew then.
-    pub(super) fn note_early_end(&mut self, brought_nothing: bool) -> bool {
-        self.unproductive_watches = if brought_nothing { self.unproductive_watches + 1 } else { 0 };
+    /// Records a watch that ended early; returns whether too many consecutive ones received no frame.
+    ///
+    /// In that case the count starts again at zero.
+    pub(super) fn record_early_end(&mut self, unproductive: bool) -> bool {
+        self.unproductive_watches = if unproductive { self.unproductive_watches + 1 } else { 0 };
         let exhausted = self.unproductive_watches >= MAX_UNPRODUCTIVE_WATCHES;
         if exhausted {
             self.unproductive_watches = 0;
@@ -50,15 +53,18 @@ impl Health {
         exhausted
     }
 
-    /// Forgets earlier failures: a watch was healthy.
+    /// Forgets earlier failures, after a healthy watch.
     pub(super) fn recover(&mut self) {
         self.backoff.reset();
         self.unproductive_watches = 0;
         self.probes = Probes::default();
     }
 
-    /// Panics if it contradicts itself.
+    /// Panics if an invariant is violated.
     pub(super) fn check(&self) {
-        assert!(self.unproductive_watches < MAX_UNPRODUCTIVE_WATCHES, "watches that bring nothing end");
+        assert!(
+            self.unproductive_watches < MAX_UNPRODUCTIVE_WATCHES,
+            "too many unproductive watches must cause a relist"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The set as a list, page by page.
+//! The listing phase: full lists, page by page, and audits.
 
 use super::diagnostic::{ReflectorDiagnostic, RequestKind};
 use super::failure::{Failure, FailureClass, FailureKind};
@@ -13,7 +13,7 @@ use crate::wire::{ListItem, ListMeta, ObjectError};
 
 /// The page size of lists that may reach the server's storage.
 const PAGE_SIZE: u32 = 500;
-/// So many empty pages in a row are believed.
+/// Number of consecutive empty pages that are accepted.
 const MAX_EMPTY_PAGES: u32 = 3;
 
 impl Reflector {
@@ -25,28 +25,33 @@ impl Reflector {
         self.send_first_page(now, ListRequest::new(consistency, limit));
     }
 
-    /// Compares the cache with what the server had at the same version. Only thus every difference is one too many: a newer list would
-    /// also contain what the watch had not brought yet.
+    /// Starts an audit: compares the cache with a list at the same version.
+    ///
+    /// Only then is every difference drift; a newer list would also contain changes that the watch has not
+    /// delivered.
     pub(super) fn begin_audit(&mut self, now: Moment) {
         let Some(position) = self.position.version().cloned() else { return };
-        self.note_health(now);
+        self.record_health(now);
         self.cancel_stream();
         self.out.counters.relists.count(RelistReason::Audit);
-        // Whatever becomes of it, the next one is due in its turn.
+        // The next audit is scheduled even if this one fails.
         let next = self.next_audit(now);
-        self.contact.note_next_audit(next);
+        self.contact.schedule_audit(next);
         let limit = self.config.page_size.or(Some(PAGE_SIZE));
         self.send_first_page(now, ListRequest::new(Consistency::Exact(position), limit));
     }
 
-    /// The clients of one server, and the kinds of one client, do not all list at once.
+    /// Returns the moment of the next audit.
+    ///
+    /// It has jitter, so that the clients of one server and the kinds of one client do not list
+    /// simultaneously.
     pub(super) fn next_audit(&mut self, now: Moment) -> Option<Moment> {
-        let every = self.config.audit_period?;
-        let tenth = every / 10;
-        Some(now + 9 * tenth + self.health.stretch(tenth))
+        let tenth = self.config.audit_period? / 10;
+        Some(now + 9 * tenth + self.health.jittered(tenth))
     }
 
-    /// An audit that the server could not serve. A version that it has forgotten takes a list as any other; otherwise the watch goes on.
+    /// Replaces an audit whose version the server cannot serve by an ordinary list; otherwise resumes the
+    /// watch.
     fn audit_failed(&mut self, now: Moment, failure: Failure) {
         if matches!(
             failure.class(),
@@ -95,7 +100,7 @@ impl Reflector {
             return;
         }
         let entry = match item {
-            ListItem::Object(scanned) => Ok(self.entry(scanned)),
+            ListItem::Object(scanned) => Ok(self.listed_entry(scanned)),
             other => Err(other),
         };
         let Phase::Listing(listing) = &mut self.phase else { return };
@@ -110,7 +115,7 @@ impl Reflector {
             }
             Err(ListItem::Unreadable(unreadable)) => {
                 listing.items += 1;
-                // The key and version of another kind's object say nothing about this cache.
+                // The key and version of an object of another kind do not belong to this cache.
                 if !matches!(unreadable.error, ObjectError::OtherKind { .. }) {
                     listing.unreadable.push(unreadable.clone());
                 }
@@ -131,21 +136,21 @@ impl Reflector {
             }
         };
         match outcome {
-            Ok(form) => self.record_readable_body(form),
+            Ok(encoding) => self.record_readable_body(encoding),
             Err(failure) => return self.list_failed(now, failure),
         }
         let Phase::Listing(listing) = &mut self.phase else { return };
         if listing.probe {
-            return self.probe_answered(now);
+            return self.probe_complete(now);
         }
         let Some(ListMeta { continue_token: Some(token), remaining, .. }) = listing.meta.take() else {
             return self.list_complete(now);
         };
-        // What remains is counted from the end of a page.
-        listing.total = remaining.map(|remaining| remaining + listing.done()).or(listing.total);
-        let before = std::mem::replace(&mut listing.before_page, listing.items);
+        // `remainingItemCount` counts from the end of this page.
+        listing.total = remaining.map(|remaining| remaining + listing.received()).or(listing.total);
+        let before = std::mem::replace(&mut listing.items_before_page, listing.items);
         listing.empty_pages = if listing.items == before { listing.empty_pages + 1 } else { 0 };
-        // C11: pages that go round in a circle, or bring nothing, would be asked for without end and without pause.
+        // C11: pages that repeat, or stay empty, would be requested forever without a delay.
         if !listing.tokens.insert(token.clone()) {
             self.list_failed(now, Failure::malformed("the pages of the list repeat"));
         } else if listing.empty_pages > MAX_EMPTY_PAGES {
@@ -171,7 +176,7 @@ impl Reflector {
 
     fn list_complete(&mut self, now: Moment) {
         let Phase::Listing(listing) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
-        // A server that does not know exact lists answers with a newer one; what differs then is no drift.
+        // A server without support for exact lists returns a newer one, whose differences are not drift.
         let audit = listing.is_audit() && listing.version.as_ref() == self.position.version();
         let Some(version) = listing.version else {
             return self.enter_backoff(
@@ -182,10 +187,10 @@ impl Reflector {
             );
         };
         let consistent = listing.request.consistency == Consistency::MostRecent;
-        if let Some(failure) = self.is_rewind(RequestKind::List, &version, consistent) {
-            return self.set_refused(now, RequestKind::List, consistent, failure);
+        if let Some(failure) = self.rewind_failure(RequestKind::List, &version, consistent) {
+            return self.relist_failed(now, RequestKind::List, consistent, failure);
         }
-        if let Some(failure) = self.server.capability.refused_this_relist.take() {
+        if let Some(failure) = self.server.watch_list.rejected_this_relist.take() {
             self.disable_watch_list(failure);
         }
         self.record_full_list(now, version.clone(), consistent);
@@ -195,16 +200,18 @@ impl Reflector {
         self.begin_watch(now);
     }
 
-    /// C1: only a consistent set is the truth when it lies behind what was seen. Anything else that goes back is asked for again.
-    pub(super) fn is_rewind(
+    /// Returns the failure of a full list that is older than the position and not consistent.
+    ///
+    /// C1: only a consistent list may be older, which is a rewind. Any other list is requested again.
+    pub(super) fn rewind_failure(
         &self,
-        asked: RequestKind,
+        request: RequestKind,
         version: &ResourceVersion,
         consistent: bool,
     ) -> Option<Failure> {
-        let back = !consistent && self.position.ahead_of(version).is_some();
-        let text = format!("the {asked} is older than asked for: {version}");
-        back.then(|| Failure::new(FailureKind::VersionTooLarge, text))
+        let is_older = !consistent && self.position.ahead_of(version).is_some();
+        let message = format!("the {request} is older than requested: {version}");
+        is_older.then(|| Failure::new(FailureKind::VersionTooLarge, message))
     }
 
     pub(super) fn list_failed(&mut self, now: Moment, failure: Failure) {
@@ -222,11 +229,12 @@ impl Reflector {
             self.out.counters.expired += 1;
             return self.list_unpaged(now, failure);
         }
-        self.set_refused(now, RequestKind::List, consistent, failure);
+        self.relist_failed(now, RequestKind::List, consistent, failure);
     }
 
-    /// Pages lead nowhere: everything at once, from where the first page was asked. Once: a server that pages nevertheless could go on
-    /// like this for ever.
+    /// Requests the whole list without pages, with the consistency of the first page.
+    ///
+    /// Happens once per list, because a server that pages nevertheless could cause an endless loop.
     fn list_unpaged(&mut self, now: Moment, failure: Failure) {
         let Phase::Listing(listing) = &self.phase else { return };
         let request = ListRequest::new(listing.request.consistency.clone(), None);
@@ -237,27 +245,30 @@ impl Reflector {
         }
     }
 
-    /// A list or watch-list was refused. A version the server cannot serve is dropped, once and at once; anything else waits.
-    pub(super) fn set_refused(
+    /// Handles a failed list or watch-list.
+    ///
+    /// If the server cannot serve the version, the request is repeated immediately for the most recent state,
+    /// once. Every other failure is followed by a backoff.
+    pub(super) fn relist_failed(
         &mut self,
         now: Moment,
-        asked: RequestKind,
+        request: RequestKind,
         consistent: bool,
         failure: Failure,
     ) {
         let is_version_failure =
             matches!(failure.class(), FailureClass::Expired | FailureClass::VersionTooLarge);
         self.out.counters.expired += u64::from(failure.class() == FailureClass::Expired);
-        // A version that the server does not even accept is as good as one that it cannot serve, but not worth a second request at once.
+        // A rejected version is treated like one that cannot be served, but the next request is delayed.
         let rejected = failure.class() == FailureClass::Rejected && !consistent;
         if is_version_failure || rejected {
-            self.position.lose();
+            self.position.mark_unavailable();
         }
         if !is_version_failure || consistent {
-            return self.enter_backoff(now, asked, Resume::Relist, failure);
+            return self.enter_backoff(now, request, Resume::Relist, failure);
         }
-        self.report_failure(asked, failure, std::time::Duration::ZERO);
-        match asked {
+        self.report_failure(request, failure, std::time::Duration::ZERO);
+        match request {
             RequestKind::WatchList => self.begin_watch_list(now),
             RequestKind::List | RequestKind::Watch => self.begin_list(now),
         }

@@ -1,4 +1,4 @@
-//! The reflector as its driver sees it, and what all its states share.
+//! The interface of the reflector to its driver, and the code that all phases share.
 
 use super::cached::Cached;
 use super::config::{Config, WatchListPolicy};
@@ -10,7 +10,7 @@ use super::out::{Action, Out};
 use super::phase::{Phase, Resume, Stream};
 use super::position::Position;
 use super::request::{ListRequest, StreamId, WatchRequest};
-use super::server::Learnt;
+use super::server::ServerFacts;
 use super::state::{InformerState, ReflectorCounters, RelistReason};
 use crate::delta::Delta;
 use crate::store::StoreReader;
@@ -19,58 +19,59 @@ use crate::version::ResourceVersion;
 use crate::wire::Frame;
 use std::time::Duration;
 
-/// Keeps a queue fed with what a server has.
+/// The state machine that lists and watches one scope of a resource and emits deltas.
 #[derive(Debug)]
 pub struct Reflector {
     pub(super) config: Config,
     pub(super) phase: Phase,
     pub(super) position: Position,
-    pub(super) server: Learnt,
+    pub(super) server: ServerFacts,
     pub(super) health: Health,
     pub(super) contact: Contact,
     pub(super) out: Out,
-    /// Where the frames of a chunk are collected; empty but for its room.
+    /// Buffer for the frames of one chunk, kept for its capacity.
     pub(super) frames: Vec<Frame>,
     pub(super) cache: Cached,
 }
 
 impl Reflector {
-    /// A reflector that has not started. `known` is the cache it feeds, if there is one; entries that a relist finds unchanged are
-    /// taken from there, so that a relist does not hold everything twice.
-    pub fn new(config: Config, seed: u64, known: Option<StoreReader>) -> Self {
+    /// Creates a reflector that has not started.
+    ///
+    /// `store` is the cache it feeds, if there is one. A relist reuses the entries of unchanged objects from
+    /// there, so that they are not held in memory twice.
+    pub fn new(config: Config, seed: u64, store: Option<StoreReader>) -> Self {
         Self {
             health: Health::new(config.backoff, seed),
             config,
             phase: Phase::Idle,
             position: Position::default(),
-            server: Learnt::default(),
+            server: ServerFacts::default(),
             contact: Contact::default(),
             out: Out::default(),
             frames: Vec::new(),
-            cache: Cached::new(known),
+            cache: Cached::new(store),
         }
     }
 
-    /// Begins; later calls do nothing.
+    /// Starts the reflector. Later calls have no effect.
     pub fn start(&mut self, now: Moment) {
         if matches!(self.phase, Phase::Idle) {
-            self.contact.note_start(now);
             self.begin_relist(now, RelistReason::Initial);
         }
     }
 
-    /// Ends; what arrives afterwards is ignored.
+    /// Stops the reflector. Later input is ignored.
     pub fn stop(&mut self) {
         self.cancel_stream();
         self.phase = Phase::Stopped;
     }
 
-    /// The headers of a response are in.
+    /// Handles the headers of a response.
     pub fn handle_response(&mut self, now: Moment, id: StreamId, head: ResponseHead) {
         if !self.is_current(id) {
             return;
         }
-        self.contact.note_heard(now);
+        self.contact.record_contact(now);
         match &mut self.phase {
             Phase::Listing(listing) => listing.open(now, head, &self.config),
             Phase::WatchListing(listing) => listing.open(now, head, &self.config),
@@ -80,12 +81,12 @@ impl Reflector {
         self.record_up_to_date(now);
     }
 
-    /// A part of a body is in.
+    /// Handles a part of a body.
     pub fn handle_bytes(&mut self, now: Moment, id: StreamId, chunk: &[u8]) {
         if !self.is_current(id) {
             return;
         }
-        self.contact.note_heard(now);
+        self.contact.record_contact(now);
         self.record_up_to_date(now);
         match &mut self.phase {
             Phase::Listing(_) => self.list_bytes(now, chunk),
@@ -95,7 +96,7 @@ impl Reflector {
         self.record_up_to_date(now);
     }
 
-    /// A body ended as it should.
+    /// Handles the regular end of a body.
     pub fn handle_end(&mut self, now: Moment, id: StreamId) {
         if self.is_current(id) {
             match &self.phase {
@@ -107,25 +108,27 @@ impl Reflector {
         }
     }
 
-    /// A request could not be sent, or its answer broke off.
+    /// Handles a request that could not be sent, or whose response was interrupted.
     pub fn handle_error(&mut self, now: Moment, id: StreamId, failure: Failure) {
         if self.is_current(id) {
-            // Headers that said no count more than how their body broke off (C7: any 404 is NotServed).
-            let failure = self.refused().map_or(failure, ErrorResponse::failure);
+            // The status of an error response takes precedence over the interruption of its body
+            // (C7: any 404 is NotServed).
+            let failure = self.error_response().map_or(failure, ErrorResponse::failure);
             self.stream_failed(now, failure);
         }
     }
 
-    /// Time has passed; to be called at [`Reflector::next_deadline`], harmless at any other time.
+    /// Handles the passing of time. Must be called at [`Reflector::next_deadline`]; earlier calls have no
+    /// effect.
     pub fn handle_timeout(&mut self, now: Moment) {
         if self.next_deadline().is_none_or(|deadline| now < deadline) {
             return;
         }
-        if let Some(failure) = self.refused().map(ErrorResponse::failure) {
+        if let Some(failure) = self.error_response().map(ErrorResponse::failure) {
             self.cancel_stream();
             return self.stream_failed(now, failure);
         }
-        if self.is_awaited() {
+        if self.is_pending() {
             self.cancel_stream();
             let text = format!("no response headers within {:?}", self.config.response_header_timeout);
             return self.stream_failed(now, Failure::timeout(text));
@@ -133,10 +136,10 @@ impl Reflector {
         match &self.phase {
             Phase::BackingOff { resume: Resume::Watch, .. } => self.resume_watch(now),
             Phase::BackingOff { resume: Resume::Relist, failure, .. } => {
-                let cause = RelistReason::after(failure.class());
-                self.begin_relist(now, cause);
+                let reason = RelistReason::after(failure.class());
+                self.begin_relist(now, reason);
             }
-            Phase::WatchListing(_) => self.watch_list_stalled(now),
+            Phase::WatchListing(_) => self.check_watch_list_progress(now),
             Phase::Listing(_) => {
                 self.cancel_stream();
                 self.stream_failed(now, Failure::timeout("no data received before the timeout"));
@@ -149,18 +152,18 @@ impl Reflector {
         }
     }
 
-    /// The next thing to do, if any. To be polled until `None` after every call.
+    /// Returns the next action. Must be polled until `None` after every call of another method.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.out.pop()
     }
 
-    /// When to call [`Reflector::handle_timeout`].
+    /// Returns the moment at which [`Reflector::handle_timeout`] must be called.
     pub fn next_deadline(&self) -> Option<Moment> {
-        if let Some(response) = self.refused() {
+        if let Some(response) = self.error_response() {
             return Some(response.deadline());
         }
-        if self.is_awaited() {
-            return Some(self.contact.sent() + self.config.response_header_timeout);
+        if self.is_pending() {
+            return Some(self.contact.request_sent() + self.config.response_header_timeout);
         }
         match &self.phase {
             Phase::BackingOff { until, .. } => Some(*until),
@@ -174,9 +177,9 @@ impl Reflector {
         }
     }
 
-    /// Where it stands (C7).
+    /// Returns the state (C7).
     pub fn state(&self) -> InformerState {
-        let stale = || InformerState::Stale { since: self.contact.last_current() };
+        let stale = || InformerState::Stale { since: self.contact.last_up_to_date() };
         match &self.phase {
             Phase::Stopped => InformerState::Stopped,
             Phase::Idle => InformerState::NotStarted,
@@ -193,66 +196,67 @@ impl Reflector {
         }
     }
 
-    /// Says whether the next sets are expected sooner as lists than as streams; for [`WatchListPolicy::Auto`].
+    /// Sets whether full lists are expected to arrive faster as lists than as watch-lists.
+    ///
+    /// Only [`WatchListPolicy::Auto`] considers this.
     pub fn prefer_lists(&mut self, prefer: bool) {
         self.server.prefers_lists = prefer;
     }
 
-    /// Whether what comes now belongs to a complete set, and not to a watch.
+    /// Whether the open request is a list or watch-list, not a watch.
     pub fn is_receiving_list(&self) -> bool {
         matches!(self.phase, Phase::Listing(_) | Phase::WatchListing(_))
     }
 
-    /// How often things happened.
+    /// Returns the counters.
     pub fn counters(&self) -> &ReflectorCounters {
         &self.out.counters
     }
 
-    /// When the server was last heard.
+    /// Returns when a part of a response was last received.
     pub fn last_contact(&self) -> Option<Moment> {
-        self.contact.heard()
+        self.contact.last_contact()
     }
 
-    /// When the cache was last known to be current; `None` until it was complete.
+    /// Returns when the cache was last known to be up to date; `None` until it has synced.
     pub fn last_up_to_date(&self) -> Option<Moment> {
-        self.cache.is_synced().then_some(self.contact.last_current())
+        self.cache.is_synced().then_some(self.contact.last_up_to_date())
     }
 
-    /// The version of the newest state that was handed on.
+    /// Returns the position: the version from which a watch resumes.
     pub fn position(&self) -> Option<&ResourceVersion> {
         self.position.version()
     }
 
-    /// Panics if the machine contradicts itself; for tests and simulations.
+    /// Panics if an invariant is violated. For tests and simulations.
     pub fn check_invariants(&self) {
         self.position.check();
         self.server.check();
         self.health.check();
-        self.contact.check();
         self.out.check();
         self.cache.check(&self.position);
         self.phase.check(self.cache.is_synced());
     }
 
-    // What the states share.
+    // Shared by the phases.
 
-    /// Asks for the whole set.
-    pub(super) fn begin_relist(&mut self, now: Moment, cause: RelistReason) {
-        self.out.counters.relists.count(cause);
-        self.server.capability.refused_this_relist = None;
-        let stream = match self.config.watch_list {
+    /// Requests the full list.
+    pub(super) fn begin_relist(&mut self, now: Moment, reason: RelistReason) {
+        self.out.counters.relists.count(reason);
+        self.server.watch_list.rejected_this_relist = None;
+        let use_watch_list = match self.config.watch_list {
             WatchListPolicy::Auto => !self.server.prefers_lists,
             WatchListPolicy::Always => true,
             WatchListPolicy::Never => false,
         };
-        if stream && !self.server.capability.disabled {
+        if use_watch_list && !self.server.watch_list.disabled {
             self.begin_watch_list(now);
         } else {
             self.begin_list(now);
         }
     }
 
-    /// Whatever request is open has failed.
+    /// Handles a failure of the open request.
     pub(super) fn stream_failed(&mut self, now: Moment, failure: Failure) {
         match &self.phase {
             Phase::Listing(_) => self.list_failed(now, failure),
@@ -262,26 +266,33 @@ impl Reflector {
         }
     }
 
-    /// Waits as long as the failure asks for, then goes on.
-    pub(super) fn enter_backoff(&mut self, now: Moment, asked: RequestKind, next: Resume, failure: Failure) {
+    /// Delays the next step: by the backoff, by `Retry-After` if that is longer, or by the delay for
+    /// unavailable resources.
+    pub(super) fn enter_backoff(
+        &mut self,
+        now: Moment,
+        request: RequestKind,
+        resume: Resume,
+        failure: Failure,
+    ) {
         const MAX_RETRY_AFTER: Duration = Duration::from_mins(10);
         let delay = match failure.class() {
             FailureClass::Forbidden | FailureClass::NotServed => {
-                self.health.stretch(self.config.unavailable_retry_delay)
+                self.health.jittered(self.config.unavailable_retry_delay)
             }
-            // Never sooner than our own back-off, however small the server's number.
+            // A small Retry-After does not shorten the backoff.
             _ => self.health.next_delay().max(failure.retry_after().unwrap_or_default().min(MAX_RETRY_AFTER)),
         };
-        self.report_failure(asked, failure.clone(), delay);
-        self.phase = Phase::BackingOff { until: now + delay, resume: next, failure };
+        self.report_failure(request, failure.clone(), delay);
+        self.phase = Phase::BackingOff { until: now + delay, resume, failure };
     }
 
-    pub(super) fn report_failure(&mut self, asked: RequestKind, failure: Failure, retry_in: Duration) {
-        self.out.report_failure(asked, failure, retry_in);
+    pub(super) fn report_failure(&mut self, request: RequestKind, failure: Failure, retry_in: Duration) {
+        self.out.report_failure(request, failure, retry_in);
     }
 
-    pub(super) fn report(&mut self, report: ReflectorDiagnostic) {
-        self.out.report(report);
+    pub(super) fn report(&mut self, diagnostic: ReflectorDiagnostic) {
+        self.out.report(diagnostic);
     }
 
     pub(super) fn push(&mut self, delta: Delta) {
@@ -289,21 +300,21 @@ impl Reflector {
     }
 
     pub(super) fn send_list(&mut self, now: Moment, request: ListRequest) -> StreamId {
-        self.contact.note_sent(now);
+        self.contact.record_request(now);
         let json_only = self.server.encoding_policy.json_only();
         self.out.list(ListRequest { json_only, ..request })
     }
 
     pub(super) fn send_watch(&mut self, now: Moment, start: super::WatchStart) -> Stream {
-        let seconds = self.health.stretch(self.config.watch_timeout).as_secs();
+        let seconds = self.health.jittered(self.config.watch_timeout).as_secs();
         let timeout = Duration::from_secs(seconds);
-        self.contact.note_sent(now);
+        self.contact.record_request(now);
         let json_only = self.server.encoding_policy.json_only();
         let id = self.out.watch(WatchRequest { json_only, ..WatchRequest::new(start, timeout) });
         Stream::new(id, now, timeout)
     }
 
-    /// Gives up the open request, if there is one.
+    /// Cancels the open request, if there is one.
     pub(super) fn cancel_stream(&mut self) {
         if let Some(id) = self.current() {
             self.out.cancel(id);
@@ -320,33 +331,33 @@ impl Reflector {
     }
 
     /// Whether the open request has no response headers yet.
-    fn is_awaited(&self) -> bool {
+    fn is_pending(&self) -> bool {
         match &self.phase {
-            Phase::Listing(listing) => listing.is_awaited(),
-            Phase::WatchListing(listing) => listing.stream.is_awaited(),
-            Phase::Watching(watching) => watching.stream.is_awaited(),
+            Phase::Listing(listing) => listing.is_pending(),
+            Phase::WatchListing(listing) => listing.stream.is_pending(),
+            Phase::Watching(watching) => watching.stream.is_pending(),
             Phase::Idle | Phase::BackingOff { .. } | Phase::Stopped => false,
         }
     }
 
-    /// A live watch was heard.
+    /// Records contact as proof that the cache is up to date, if the open request is a successful watch.
     fn record_up_to_date(&mut self, now: Moment) {
         if matches!(&self.phase, Phase::Watching(watching) if watching.stream.is_open()) {
-            self.contact.note_current(now);
+            self.contact.record_up_to_date(now);
         }
     }
 
-    /// The answer to the open request, if its headers said no.
-    fn refused(&self) -> Option<&ErrorResponse> {
+    /// Returns the error response to the open request, if it was rejected.
+    fn error_response(&self) -> Option<&ErrorResponse> {
         match &self.phase {
-            Phase::Listing(listing) => listing.refused(),
-            Phase::WatchListing(listing) => listing.stream.refused(),
-            Phase::Watching(watching) => watching.stream.refused(),
+            Phase::Listing(listing) => listing.error_response(),
+            Phase::WatchListing(listing) => listing.stream.error_response(),
+            Phase::Watching(watching) => watching.stream.error_response(),
             Phase::Idle | Phase::BackingOff { .. } | Phase::Stopped => None,
         }
     }
 
-    /// Whether something belongs to the open request; counts it otherwise.
+    /// Whether `id` is the open request; counts a stray response otherwise.
     pub(super) fn is_current(&mut self, id: StreamId) -> bool {
         let current = self.current() == Some(id);
         if !current {
@@ -355,19 +366,19 @@ impl Reflector {
         current
     }
 
-    /// A complete set was handed on: what stands in the way of the next is forgotten.
+    /// Records a full list that is passed to the store, and schedules the next audit.
     pub(super) fn record_full_list(&mut self, now: Moment, version: ResourceVersion, consistent: bool) {
         if let Some(from) = self.position.ahead_of(&version) {
-            debug_assert!(consistent, "only a consistent list may go back");
+            debug_assert!(consistent, "only a consistent list may be a rewind");
             let rewound = ReflectorDiagnostic::ServerRewound { from: from.clone(), to: version.clone() };
             self.out.counters.rewinds += 1;
             self.report(rewound);
         }
         self.out.counters.full_lists += 1;
         let audit = self.next_audit(now);
-        self.contact.note_next_audit(audit);
-        self.contact.note_set(now);
+        self.contact.schedule_audit(audit);
+        self.contact.record_full_list(now);
         self.position.replace(version);
-        self.cache.note_set();
+        self.cache.record_full_list();
     }
 }

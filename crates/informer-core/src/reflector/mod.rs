@@ -1,19 +1,23 @@
-//! The list and watch machine: keeps a [`DeltaFifo`](crate::DeltaFifo) fed with what a server has, whatever the server does.
+//! The list and watch state machine: keeps a [`DeltaFifo`](crate::DeltaFifo) up to date with a server,
+//! however the server behaves.
 //!
-//! [`Reflector`] is a pure machine. Its driver carries out the [`Action`]s it polls, tells it what happened with `handle_…`, and wakes it
-//! at [`Reflector::next_deadline`]. It is split by state:
+//! [`Reflector`] does no I/O. Its driver polls and executes [`Action`]s, reports responses and errors with
+//! the `handle_…` methods, and calls [`Reflector::handle_timeout`] at [`Reflector::next_deadline`]. It is
+//! split by phase:
 //!
-//! | state | file | left when |
+//! | phase | file | left when |
 //! |---|---|---|
-//! | watch-list | `watchlist` | the initial events end (→ watching), or it is refused or stalls (→ listing) |
-//! | listing | `listing` | the last page is in (→ watching), or a page fails (→ waiting, or listing from another version) |
-//! | watching | `watching` | the stream ends (→ watching, waiting, or a new round) |
-//! | waiting | `machine` | the time has come (→ a new round, or watching) |
+//! | watch-listing | `watchlist` | the initial events end (→ watching), or it fails (→ listing or backing off) |
+//! | listing | `listing` | the last page is complete (→ watching), or a page fails (→ backing off or listing) |
+//! | watching | `watching` | the stream ends (→ watching, backing off, or a relist) |
+//! | backing off | `machine` | the delay has passed (→ a relist, or watching) |
 //!
-//! These files are steps: methods of [`Reflector`], which nothing imports. The data of each state is in `phase`, and what the machine knows is in groups with
-//! invariants of their own: `position`, `server` (what was learnt about it), `health`, `contact`, `cached` and `out`.
+//! These files contain the transitions, as methods of [`Reflector`]; no other module imports them. The data
+//! of each phase is in `phase`. Everything else the reflector knows is in groups with their own invariants:
+//! `position`, `server` (facts observed about it), `health`, `contact`, `cached` and `out`.
 //!
-//! Promises kept here: the versions of C1, the silence, back-off and hot-loop rules of C11, the states of C7.
+//! Guarantees implemented here: the versions of C1, the silence, backoff and hot-loop rules of C11, the
+//! states of C7.
 
 mod cached;
 mod config;

@@ -1,6 +1,7 @@
-//! What the machine gives to its driver: actions in order, and how often things happened.
+//! Output of the reflector to its driver: actions in order, and counters.
 //!
-//! Invariant: every request has a stream of its own, and is counted. This file must not know why anything is done.
+//! Invariant: every request has its own stream and is counted. This file must not know the reason of an
+//! action.
 
 use super::diagnostic::{ReflectorDiagnostic, RequestKind};
 use super::failure::Failure;
@@ -10,37 +11,37 @@ use crate::delta::Delta;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What the driver is to do.
+/// An instruction of the reflector to its driver.
 #[derive(Debug)]
 pub enum Action {
-    /// Send this list request; what comes back belongs to the stream with this id.
+    /// Send this list request. Its response belongs to the stream with this id.
     List(StreamId, ListRequest),
-    /// Send this watch request.
+    /// Send this watch request. Its response belongs to the stream with this id.
     Watch(StreamId, WatchRequest),
-    /// Give up this request.
+    /// Cancel this request.
     Cancel(StreamId),
-    /// Append this to the queue.
+    /// Append this delta to the FIFO.
     Push(Delta),
-    /// Tell people.
+    /// Report this diagnostic to the log and the user's hook.
     Report(ReflectorDiagnostic),
 }
 
-/// Actions that wait for the driver.
+/// Actions that the driver has not polled yet.
 #[derive(Debug, Default)]
 pub(super) struct Out {
     actions: VecDeque<Action>,
-    /// The number of the last stream.
-    next_stream: u64,
+    /// The id of the last stream.
+    last_stream: u64,
     pub(super) counters: ReflectorCounters,
 }
 
 impl Out {
-    /// The next action.
+    /// Removes and returns the next action.
     pub(super) fn pop(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// Appends a delta to the queue.
+    /// Emits a delta for the FIFO.
     pub(super) fn push(&mut self, delta: Delta) {
         self.actions.push_back(Action::Push(delta));
     }
@@ -75,13 +76,13 @@ impl Out {
     }
 
     fn new_stream(&mut self) -> StreamId {
-        self.next_stream += 1;
-        StreamId(self.next_stream)
+        self.last_stream += 1;
+        StreamId(self.last_stream)
     }
 
-    /// Panics if it contradicts itself.
+    /// Panics if an invariant is violated.
     pub(super) fn check(&self) {
         let ReflectorCounters { lists, watch_lists, watches, .. } = self.counters;
-        assert_eq!(self.next_stream, lists + watch_lists + watches, "every request is counted");
+        assert_eq!(self.last_stream, lists + watch_lists + watches, "every request must be counted");
     }
 }

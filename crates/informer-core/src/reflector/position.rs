@@ -1,7 +1,8 @@
-//! The position: the version of the newest state that was handed on.
+//! The position: the version that the server confirmed, from which a watch resumes.
 //!
-//! Invariant: it is only ever a version that the server reported as a position (C1), and it moves in three ways: it advances with a stream, a
-//! complete set replaces it, and it is lost when the server cannot serve it. This file must not know requests in flight.
+//! Invariant: the position is always a version that the server reported as such (C1). It changes in two ways:
+//! a stream advances it, and a full list replaces it. If the server cannot serve it, it is marked as
+//! unavailable and kept for comparison. This file must not know requests in flight.
 
 use super::request::Consistency;
 use crate::version::ResourceVersion;
@@ -10,61 +11,62 @@ use crate::version::ResourceVersion;
 #[derive(Debug, Default)]
 pub(super) struct Position {
     version: Option<ResourceVersion>,
-    /// A list or watch-list failed because of its version; the next one asks for the newest state instead.
+    /// A list or watch-list failed because of its version; the next one requests the most recent state.
     unavailable: bool,
-    /// The position was lost and no watch has been healthy since.
+    /// A watch from the position expired, and no watch has been healthy since.
     expired_since_health: bool,
 }
 
 impl Position {
-    /// The version, once there was a complete set.
+    /// Returns the version; `None` until the first full list.
     pub(super) fn version(&self) -> Option<&ResourceVersion> {
         self.version.as_ref()
     }
 
-    /// The version, if `other` lies before it.
+    /// Returns the version if it is newer than `other`.
     pub(super) fn ahead_of(&self, other: &ResourceVersion) -> Option<&ResourceVersion> {
         self.version.as_ref().filter(|version| other.is_before(version))
     }
 
-    /// The version to ask a complete set for. `first` is what to ask while nothing is known yet.
-    pub(super) fn consistency(&self, first: Consistency) -> Consistency {
+    /// Returns the consistency to request for a full list; `initial` while there is no position.
+    pub(super) fn consistency(&self, initial: Consistency) -> Consistency {
         match &self.version {
             _ if self.unavailable => Consistency::MostRecent,
             Some(version) => Consistency::NotOlderThan(version.clone()),
-            None => first,
+            None => initial,
         }
     }
 
-    /// Follows a stream; a comparable version does not take it back.
+    /// Advances to the version of a frame, unless that version is comparable and older.
     pub(super) fn advance(&mut self, version: ResourceVersion) {
         if self.ahead_of(&version).is_none() {
             self.version = Some(version);
         }
     }
 
-    /// Takes the version of a complete set, also one that lies before it.
+    /// Sets the version of a full list, even if it is older.
     pub(super) fn replace(&mut self, version: ResourceVersion) {
         self.version = Some(version);
         self.unavailable = false;
     }
 
-    /// Notes that the server cannot serve it. The version is kept for comparison.
-    pub(super) fn lose(&mut self) {
+    /// Records that the server cannot serve the version, which is kept for comparison.
+    pub(super) fn mark_unavailable(&mut self) {
         self.unavailable = true;
     }
 
-    /// Notes that a watch from here was refused as expired; returns whether that happened before, with no healthy watch since.
-    pub(super) fn expire(&mut self) -> bool {
+    /// Records that a watch from here expired; returns whether one had expired before, without a healthy
+    /// watch since.
+    pub(super) fn record_expired(&mut self) -> bool {
         std::mem::replace(&mut self.expired_since_health, true)
     }
 
-    /// Notes that a watch was healthy.
-    pub(super) fn note_health(&mut self) {
+    /// Records that a watch was healthy.
+    pub(super) fn record_healthy_watch(&mut self) {
         self.expired_since_health = false;
     }
 
-    /// Panics if it contradicts itself.
+    /// Panics if an invariant is violated.
     pub(super) fn check(&self) {
         assert!(!self.expired_since_health || self.version.is_some(), "only a position can expire");
     }

@@ -1,7 +1,9 @@
-//! One object, asked for to learn whether a server that may have been away still knows the position (C1).
+//! The probe: a list of one object that checks after an outage whether the server has reached the position
+//! (C1).
 //!
-//! A server that was restored to a point before the position accepts a watch from there and says nothing until it has come past it by another way.
-//! A list that must not be older finds that out. What it brings is dropped; only its version, or the response, is looked at.
+//! A server restored from a backup that is older than the position accepts a watch from there, and stays
+//! silent until its own versions have passed the position. A list with `resourceVersionMatch=NotOlderThan`
+//! detects this. Only its version, or its failure, is used; the object is dropped.
 
 use super::failure::{Failure, FailureClass};
 use super::machine::Reflector;
@@ -12,11 +14,14 @@ use super::{RelistReason, RequestKind};
 use crate::time::Moment;
 use std::time::Duration;
 
-/// So many probes in a row that fail otherwise mean that lists cannot be had, for a reason that need not concern the watch.
+/// Number of consecutive failed probes after which the watch starts without one.
+///
+/// Lists can fail for reasons that do not affect watches.
 const MAX_FAILED_PROBES: u32 = 3;
 
 impl Reflector {
-    /// Watches from the position on after a time in which the server may have been away: if it still knows that position.
+    /// Resumes the watch after a backoff: relists if the position is suspect, otherwise probes the position
+    /// first.
     pub(super) fn resume_watch(&mut self, now: Moment) {
         if self.is_suspect(now) {
             self.begin_relist(now, RelistReason::Suspect);
@@ -43,7 +48,7 @@ impl Reflector {
             }
             FailureClass::Expired | FailureClass::VersionTooLarge => {
                 self.health.probes = Probes::default();
-                self.position.lose();
+                self.position.mark_unavailable();
                 self.report_failure(RequestKind::List, failure, Duration::ZERO);
                 self.begin_relist(now, RelistReason::Expired);
             }
@@ -54,7 +59,8 @@ impl Reflector {
                 self.health.probes.failed += 1;
                 self.enter_backoff(now, RequestKind::List, Resume::Watch, failure);
             }
-            // Whoever may not list is not told, and watches as if there were no probe. The watch says for itself what else is wrong.
+            // A user without permission to list may still watch. Other problems are reported by the watch
+            // itself.
             FailureClass::Forbidden | FailureClass::NotServed | FailureClass::Rejected => {
                 self.report_failure(RequestKind::List, failure, Duration::ZERO);
                 self.begin_watch(now);
@@ -62,12 +68,12 @@ impl Reflector {
         }
     }
 
-    pub(super) fn probe_answered(&mut self, now: Moment) {
+    pub(super) fn probe_complete(&mut self, now: Moment) {
         let Phase::Listing(listing) = &self.phase else { return };
         let Some(version) = listing.version().cloned() else {
             return self.probe_failed(now, Failure::malformed("the list has no resource version"));
         };
-        if let Some(failure) = self.is_rewind(RequestKind::List, &version, false) {
+        if let Some(failure) = self.rewind_failure(RequestKind::List, &version, false) {
             return self.probe_failed(now, failure);
         }
         self.health.probes = Probes::default();

@@ -1,75 +1,77 @@
-//! What the reflector asks a server: lists and watches, as data.
+//! The list and watch requests of the reflector, as data.
 //!
-//! A request says everything that decides the answer. How it travels (paths, headers, deadlines) is the source's
-//! business; this module knows only the query parameters and the order in which they are written.
+//! A request contains everything that decides its response. This module knows only the query parameters and
+//! their order; paths, headers and timeouts belong to the source.
 
 use crate::version::ResourceVersion;
 use std::time::Duration;
 
-/// Names one request for its whole life, so that what arrives late from an abandoned one is recognised.
+/// The identity of one request, by which late parts of a cancelled request's response are recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(pub u64);
 
-/// From which state of the server an answer may come.
+/// The states of the server from which a response may be served.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Consistency {
-    /// Whatever the server has at hand (`resourceVersion=0`).
+    /// Any state, usually that of the watch cache (`resourceVersion=0`).
     Any,
-    /// The given version or a newer one.
+    /// The given version or a newer one (`resourceVersionMatch=NotOlderThan`).
     NotOlderThan(ResourceVersion),
-    /// Exactly the given version.
+    /// Exactly the given version (`resourceVersionMatch=Exact`).
     Exact(ResourceVersion),
-    /// The newest state, read consistently (no version): the truth, also when it lies behind what was seen before.
+    /// The most recent state, read consistently (no `resourceVersion`).
+    ///
+    /// It is authoritative, even if it is older than what was received before.
     MostRecent,
 }
 
-/// One page of a list, or a whole one.
+/// A request for a list, or for one page of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ListRequest {
-    /// From which state; on later pages the token decides instead.
+    /// The requested state. On later pages the continue token decides instead.
     pub consistency: Consistency,
-    /// The page size, `None` for everything at once.
+    /// The page size; `None` for the whole list.
     pub limit: Option<u32>,
-    /// The token of the page before this one.
+    /// The continue token of the previous page; `None` for the first page.
     pub continue_token: Option<Box<str>>,
-    /// Whether the answer must be JSON, because protobuf comes broken. Otherwise it may be either.
+    /// Whether only JSON is accepted, because protobuf bodies arrive malformed. Otherwise both are.
     pub json_only: bool,
 }
 
-/// A watch, or a watch-list.
+/// A request for a watch or a watch-list.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct WatchRequest {
-    /// Where the stream begins.
+    /// The start of the stream.
     pub start: WatchStart,
-    /// How long the server keeps the stream open (`timeoutSeconds`).
+    /// The time after which the server ends the stream (`timeoutSeconds`).
     pub timeout: Duration,
-    /// Whether the answer must be JSON, because protobuf comes broken. Otherwise it may be either.
+    /// Whether only JSON is accepted, because protobuf bodies arrive malformed. Otherwise both are.
     pub json_only: bool,
 }
 
-/// Where a watch begins.
+/// The start of a watch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WatchStart {
-    /// Changes after this version.
+    /// The changes after this version.
     After(ResourceVersion),
-    /// The current set first, closed by an annotated bookmark, then changes (`sendInitialEvents`).
+    /// The current objects, ended by an annotated bookmark, then the changes (`sendInitialEvents`).
     InitialEvents(Consistency),
 }
 
 impl ListRequest {
-    /// The first page at `consistency`.
+    /// Creates a request for the first page.
     pub fn new(consistency: Consistency, limit: Option<u32>) -> Self {
         Self { consistency, limit, continue_token: None, json_only: false }
     }
 
-    /// The query parameters, in the order in which they are sent.
+    /// Returns the query parameters in the order in which they are sent.
     ///
-    /// A version with a limit but no match rule would mean "exactly this version", so `NotOlderThan` is always spelt
-    /// out; a token allows neither a version nor a match rule beside it.
+    /// `NotOlderThan` is always explicit, because a version with a limit and without a match rule means
+    /// "exactly this version". A continue token excludes both the version and the match rule.
     pub fn query(&self) -> Vec<(&'static str, String)> {
         let mut query = Vec::new();
         if let Some(limit) = self.limit {
@@ -96,12 +98,12 @@ impl ListRequest {
 }
 
 impl WatchRequest {
-    /// A watch from `start`, to be ended by the server after `timeout`.
+    /// Creates a request for a watch that the server ends after `timeout`.
     pub fn new(start: WatchStart, timeout: Duration) -> Self {
         Self { start, timeout, json_only: false }
     }
 
-    /// The query parameters, in the order in which they are sent.
+    /// Returns the query parameters in the order in which they are sent.
     pub fn query(&self) -> Vec<(&'static str, String)> {
         let mut query = vec![("watch", "1".to_owned()), ("allowWatchBookmarks", "true".to_owned())];
         query.push(("timeoutSeconds", self.timeout.as_secs().to_string()));
@@ -112,7 +114,7 @@ impl WatchRequest {
                 query.push(("resourceVersionMatch", "NotOlderThan".to_owned()));
                 let version = match consistency {
                     Consistency::Any => "0",
-                    // A stream has no exact form; it goes on behind the version anyway.
+                    // A watch-list cannot be exact: it continues with later changes.
                     Consistency::NotOlderThan(version) | Consistency::Exact(version) => version.as_str(),
                     Consistency::MostRecent => "",
                 };
@@ -132,8 +134,8 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_never_sent_without_its_match_rule() {
-        // The trap: resourceVersion with limit and no match rule means Exact, and the client crate leaves out "0".
+    fn version_is_never_sent_without_its_match_rule() {
+        // resourceVersion with limit and without a match rule means Exact, and the client crate omits "0".
         let at_nine = Consistency::NotOlderThan(ResourceVersion::new("9"));
         let list = ListRequest::new(at_nine.clone(), Some(500));
         assert_eq!(text(list.query()), "limit=500&resourceVersion=9&resourceVersionMatch=NotOlderThan");
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_asks_for_bookmarks_and_says_how_long() {
+    fn watch_requests_bookmarks_and_a_timeout() {
         let watch = WatchRequest::new(WatchStart::After(ResourceVersion::new("7")), Duration::from_mins(5));
         assert_eq!(
             text(watch.query()),

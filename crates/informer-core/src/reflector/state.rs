@@ -40,7 +40,7 @@ pub enum InformerState {
     BackingOff {
         /// When the next request is sent.
         until: Moment,
-        /// What failed.
+        /// The failure of that request.
         failure: Failure,
     },
     /// The informer has stopped.
@@ -89,7 +89,7 @@ impl fmt::Display for InformerState {
     }
 }
 
-/// The reason of a relist.
+/// The reason for a relist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RelistReason {
@@ -101,14 +101,14 @@ pub enum RelistReason {
     Unavailable,
     /// Watches failed repeatedly, or a frame could only be resolved by a full list.
     Failed,
-    /// Nothing was received for so long that the position itself is suspect.
+    /// Nothing was received for so long that the position is suspect.
     Suspect,
     /// The cache is compared with a full list at the audit period.
     Audit,
 }
 
 impl RelistReason {
-    /// Returns the reason of a relist that follows a failure.
+    /// Returns the reason for a relist that follows a failure.
     pub(super) fn after(class: FailureClass) -> Self {
         match class {
             FailureClass::Expired | FailureClass::VersionTooLarge => Self::Expired,

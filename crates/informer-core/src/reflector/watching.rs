@@ -1,8 +1,8 @@
-//! Following changes.
+//! The watching phase.
 //!
-//! A watch that lived for [`HEALTHY_WATCH_AGE`] is followed by the next one at once; one that ended sooner takes the back-off, whatever its
-//! end looked like, so no server can make this a hot loop (C11). A connection on which nothing is heard for longer than this server's
-//! bookmarks take is given up.
+//! A watch that was open for [`HEALTHY_WATCH_AGE`] is followed by the next one without a delay. One that
+//! ended earlier, for whatever reason, is followed by a backoff, so that no server can cause a hot loop
+//! (C11). A connection is closed if nothing is received for longer than this server's bookmarks take.
 
 use super::diagnostic::{ReflectorDiagnostic, RequestKind};
 use super::failure::{Failure, FailureClass};
@@ -16,26 +16,27 @@ use crate::version::ResourceVersion;
 use crate::wire::{Frame, FrameKind, ObjectError, UnreadableObject};
 use std::time::Duration;
 
-/// A watch that lived so long was a good one.
+/// The age from which a watch counts as healthy.
 const HEALTHY_WATCH_AGE: Duration = Duration::from_secs(10);
-/// So many silences without a single frame put the position itself in doubt.
+/// Number of silence timeouts without a frame after which the position is suspect.
 const SUSPECT_SILENCES: u32 = 2;
-/// Room for so many frames of a chunk is kept for the next.
+/// The capacity of the frame buffer that is kept for the next chunk.
 const RETAINED_FRAMES: usize = 1024;
 
 impl Reflector {
-    /// Watches from the position on.
+    /// Starts a watch from the position.
     pub(super) fn begin_watch(&mut self, now: Moment) {
         self.open_watch(now, false);
     }
 
-    /// C1: a server that was restored to a point before our position accepts it and says nothing until it has come there by another way. Only
-    /// a list finds that out.
+    /// Whether nothing was received for so long that only a list can confirm the position (C1).
+    ///
+    /// A server restored from a backup that is older than the position accepts a watch from there, and stays
+    /// silent until its own versions have passed the position.
     pub(super) fn is_suspect(&self, now: Moment) -> bool {
-        let longest = 2 * self.config.watch_timeout;
-        let silence =
-            self.server.bookmark_gap.map_or(longest, |gap| (3 * gap).min(longest)).max(MIN_SILENCE_TIMEOUT);
-        now - self.contact.last_news() > SUSPECT_SILENCES * silence
+        let max = 2 * self.config.watch_timeout;
+        let silence = self.server.bookmark_gap.map_or(max, |gap| (3 * gap).min(max)).max(MIN_SILENCE_TIMEOUT);
+        now - self.contact.last_progress() > SUSPECT_SILENCES * silence
     }
 
     fn open_watch(&mut self, now: Moment, seamless: bool) {
@@ -50,7 +51,7 @@ impl Reflector {
         self.phase = Phase::Watching(Watching { stream, seamless });
     }
 
-    /// Bytes of a watch or a watch-list.
+    /// Reads a chunk of a watch or a watch-list.
     pub(super) fn stream_bytes(&mut self, now: Moment, id: StreamId, chunk: &[u8]) {
         let (Phase::Watching(Watching { stream, .. }) | Phase::WatchListing(WatchListing { stream, .. })) =
             &mut self.phase
@@ -58,7 +59,7 @@ impl Reflector {
             return;
         };
         let mut frames = std::mem::take(&mut self.frames);
-        let (form, outcome) = match &mut stream.response {
+        let (encoding, outcome) = match &mut stream.response {
             ResponseState::Body(reader) => {
                 (reader.encoding(), reader.read(chunk, |frame| frames.push(frame)))
             }
@@ -73,10 +74,10 @@ impl Reflector {
             ResponseState::Pending => return,
         };
         if !frames.is_empty() {
-            self.record_readable_body(form);
+            self.record_readable_body(encoding);
         }
         for frame in frames.drain(..) {
-            // The first ERROR frame ends the stream; the end of the initial events changes what frames mean.
+            // An ERROR frame ends the stream, and the end of the initial events changes the phase.
             if !self.is_current(id) {
                 return;
             }
@@ -100,25 +101,25 @@ impl Reflector {
 
     fn watch_frame(&mut self, now: Moment, frame: Frame) {
         if let Phase::Watching(watching) = &mut self.phase {
-            let idle = matches!(frame, Frame::Error(_) | Frame::Unreadable(FrameKind::Unknown(_), _));
-            watching.stream.frames += u64::from(!idle);
-            if !idle {
-                self.contact.note_news(now);
+            let is_progress = !matches!(frame, Frame::Error(_) | Frame::Unreadable(FrameKind::Unknown(_), _));
+            watching.stream.frames += u64::from(is_progress);
+            if is_progress {
+                self.contact.record_progress(now);
             }
         }
         match frame {
             Frame::Added(scanned) => {
-                let entry = self.changed(scanned);
+                let entry = self.changed_entry(scanned);
                 self.position.advance(entry.head().version.clone());
                 self.push(Delta::Added(entry));
             }
             Frame::Modified(scanned) => {
-                let entry = self.changed(scanned);
+                let entry = self.changed_entry(scanned);
                 self.position.advance(entry.head().version.clone());
                 self.push(Delta::Updated(entry));
             }
             Frame::Deleted(scanned) => {
-                let entry = self.changed(scanned);
+                let entry = self.changed_entry(scanned);
                 let version = entry.head().version.clone();
                 self.position.advance(version.clone());
                 let key = entry.key().clone();
@@ -136,8 +137,8 @@ impl Reflector {
     fn bookmark(&mut self, now: Moment, version: Option<ResourceVersion>) {
         self.out.counters.bookmarks += 1;
         if let Phase::Watching(watching) = &mut self.phase {
-            let before = watching.stream.last_bookmark.replace(now).unwrap_or(watching.stream.opened);
-            self.server.note_bookmark(now - before);
+            let previous = watching.stream.last_bookmark.replace(now).unwrap_or(watching.stream.opened);
+            self.server.record_bookmark_gap(now - previous);
         }
         if let Some(version) = version {
             self.position.advance(version.clone());
@@ -145,21 +146,22 @@ impl Reflector {
         }
     }
 
-    /// A change to something that could not be read: told to the store, so that its older state is known to be stale.
+    /// Handles a change of an unreadable object. The store is informed, so that it marks its older state as
+    /// stale.
     fn watch_unreadable(&mut self, now: Moment, kind: &FrameKind, unreadable: UnreadableObject) {
         self.out.counters.unreadable += 1;
         self.report(ReflectorDiagnostic::ObjectSkipped(unreadable.clone()));
         if matches!(unreadable.error, ObjectError::OtherKind { .. } | ObjectError::UnknownFrame) {
-            return; // neither its key nor its version say anything about this cache
+            return; // its key and version do not belong to this cache
         }
         unreadable.version.iter().for_each(|version| self.position.advance(version.clone()));
         match (kind, unreadable.key.clone()) {
             (FrameKind::Deleted, Some(key)) => {
                 self.push(Delta::Deleted(Deleted { key, version: unreadable.version, last: None }));
             }
-            // C2: something is gone, and only the whole set can tell what.
+            // C2: only a full list can reveal which object was deleted.
             (FrameKind::Deleted, None) => {
-                self.note_health(now);
+                self.record_health(now);
                 self.cancel_stream();
                 self.enter_backoff(now, RequestKind::Watch, Resume::Relist, Failure::unreadable_deletion());
             }
@@ -168,22 +170,22 @@ impl Reflector {
         }
     }
 
-    /// The server ended the stream, as it does when its time is over.
+    /// Handles the regular end of the stream, which is expected at the timeout of the watch.
     pub(super) fn watch_end(&mut self, now: Moment) {
         let Phase::Watching(watching) = &self.phase else { return };
-        let failure = match (watching.stream.refusal(), &watching.stream.response) {
-            (Some(response), _) => Some(response),
+        let failure = match (watching.stream.response_failure(), &watching.stream.response) {
+            (Some(failure), _) => Some(failure),
             (None, ResponseState::Body(reader)) => reader.finish().err().map(|error| Failure::from(&error)),
             (None, _) => None,
         };
         match failure {
-            None if self.note_health(now) => self.open_watch(now, true),
+            None if self.record_health(now) => self.open_watch(now, true),
             None => self.watch_unproductive(now, Failure::interrupted("the watch ended early")),
             Some(failure) => self.watch_failed(now, failure),
         }
     }
 
-    /// Nothing was heard for too long.
+    /// Closes a watch that has been silent for too long.
     pub(super) fn watch_silent(&mut self, now: Moment) {
         self.out.counters.silence_timeouts += 1;
         self.cancel_stream();
@@ -191,12 +193,12 @@ impl Reflector {
     }
 
     pub(super) fn watch_failed(&mut self, now: Moment, failure: Failure) {
-        let healthy = self.note_health(now);
+        let healthy = self.record_health(now);
         match failure.class() {
-            // A 410 keeps the position: the next list is asked for at least that version.
+            // The position is kept after a 410: the next list requests that version or a newer one.
             FailureClass::Expired | FailureClass::VersionTooLarge => {
                 self.out.counters.expired += 1;
-                if self.position.expire() {
+                if self.position.record_expired() {
                     return self.enter_backoff(now, RequestKind::Watch, Resume::Relist, failure);
                 }
                 self.report_failure(RequestKind::Watch, failure, Duration::ZERO);
@@ -216,10 +218,10 @@ impl Reflector {
         }
     }
 
-    /// A watch that ended too soon. If that happens again and again and nothing ever comes, the set is asked for anew.
+    /// Backs off after a watch that ended early, and relists if several in a row received no frame.
     fn watch_unproductive(&mut self, now: Moment, failure: Failure) {
         let Phase::Watching(watching) = &self.phase else { return };
-        let exhausted = self.health.note_early_end(watching.stream.frames == 0);
+        let exhausted = self.health.record_early_end(watching.stream.frames == 0);
         self.enter_backoff(
             now,
             RequestKind::Watch,
@@ -228,13 +230,13 @@ impl Reflector {
         );
     }
 
-    /// Whether the current watch lived long enough; if so, earlier trouble is forgotten.
-    pub(super) fn note_health(&mut self, now: Moment) -> bool {
+    /// Returns whether the current watch is healthy; if so, earlier failures are forgotten.
+    pub(super) fn record_health(&mut self, now: Moment) -> bool {
         let Phase::Watching(watching) = &self.phase else { return false };
         let healthy = watching.stream.is_open() && now - watching.stream.opened >= HEALTHY_WATCH_AGE;
         if healthy {
             self.health.recover();
-            self.position.note_health();
+            self.position.record_healthy_watch();
         }
         healthy
     }

@@ -1,15 +1,15 @@
-//! The set as a stream: a watch that begins with everything there is.
+//! The watch-listing phase: a watch that begins with all current objects.
 //!
-//! The trap of this form is a server that streams and never says that the initial events are over. It gives no error, so
-//! progress is watched: a window of time must bring a fair number of new keys. A server that failed once in a way that shows it cannot
-//! is remembered, and asked for lists from then on.
+//! Some servers and proxies stream a watch-list and never end the initial events. They report no error, so
+//! progress is monitored: each window of time must contain a notable number of new keys. If a failure shows
+//! that the server does not support watch-lists, they are disabled, and the reflector lists instead.
 
 use super::diagnostic::{ReflectorDiagnostic, RequestKind};
 use super::failure::{Failure, FailureClass};
 use super::machine::Reflector;
 use super::phase::{ByKey, Phase, WatchListing, Watching};
 use super::request::{Consistency, WatchStart};
-use super::server::MOST_UNFINISHED;
+use super::server::MAX_UNFINISHED_WATCH_LISTS;
 use crate::delta::{Delta, Replaced};
 use crate::time::Moment;
 use crate::version::ResourceVersion;
@@ -18,7 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 impl Reflector {
     pub(super) fn begin_watch_list(&mut self, now: Moment) {
-        // Unlike a list, a watch-list with no version at all is consistent, so it never asks for "any".
+        // A watch-list without a version is consistent, so the initial one requests that instead of "any
+        // version".
         let consistency = self.position.consistency(Consistency::MostRecent);
         self.out.counters.watch_lists += 1;
         let stream = self.send_watch(now, WatchStart::InitialEvents(consistency.clone()));
@@ -34,7 +35,7 @@ impl Reflector {
     pub(super) fn watch_list_frame(&mut self, now: Moment, frame: Frame) {
         let frame = match frame {
             Frame::Added(scanned) | Frame::Modified(scanned) => {
-                let entry = self.entry(scanned);
+                let entry = self.listed_entry(scanned);
                 if let Phase::WatchListing(listing) = &mut self.phase {
                     listing.unreadable.remove(entry.key());
                     listing.entries.replace(ByKey(entry));
@@ -58,15 +59,15 @@ impl Reflector {
                 self.watch_list_failed(now, Failure::of_status(&status));
             }
             Frame::Unreadable(kind, unreadable) => {
-                let mut lost = false;
+                let mut deleted_unknown = false;
                 match (&kind, &unreadable.key) {
-                    // Another kind's object says nothing about ours.
+                    // An object of another kind does not belong to this cache.
                     _ if matches!(unreadable.error, ObjectError::OtherKind { .. }) => {}
                     (FrameKind::Deleted, Some(key)) => {
                         listing.entries.remove(key);
                         listing.unreadable.remove(key);
                     }
-                    (FrameKind::Deleted, None) => lost = true,
+                    (FrameKind::Deleted, None) => deleted_unknown = true,
                     (FrameKind::Added | FrameKind::Modified, Some(key)) => {
                         listing.unreadable.insert(key.clone(), unreadable.clone());
                     }
@@ -74,8 +75,8 @@ impl Reflector {
                 }
                 self.out.counters.unreadable += 1;
                 self.report(ReflectorDiagnostic::ObjectSkipped(unreadable));
-                if lost {
-                    // C2: what is gone may be among the objects so far.
+                if deleted_unknown {
+                    // C2: the deleted object may be among those received so far.
                     self.cancel_stream();
                     self.watch_list_failed(now, Failure::unreadable_deletion());
                 }
@@ -86,33 +87,33 @@ impl Reflector {
     fn watch_list_complete(&mut self, now: Moment, version: ResourceVersion) {
         let Phase::WatchListing(listing) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
         let consistent = listing.consistency == Consistency::MostRecent;
-        if let Some(failure) = self.is_rewind(RequestKind::WatchList, &version, consistent) {
+        if let Some(failure) = self.rewind_failure(RequestKind::WatchList, &version, consistent) {
             self.phase = Phase::WatchListing(listing);
             self.cancel_stream();
             return self.watch_list_failed(now, failure);
         }
         self.record_full_list(now, version.clone(), consistent);
-        self.server.capability.unfinished = 0;
+        self.server.watch_list.unfinished = 0;
         let entries = listing.entries.into_iter().map(|ByKey(entry)| entry).collect();
         let unreadable = listing.unreadable.into_values().collect();
         let scope = self.config.scope.clone();
         self.push(Delta::Replaced(Replaced { scope, version, entries, unreadable, audit: false }));
-        self.phase = Phase::Watching(Watching::continued(listing.stream, now));
+        self.phase = Phase::Watching(Watching::from_watch_list(listing.stream, now));
     }
 
-    /// The stream ended without saying that the initial events are over.
+    /// Handles a stream that ended before the end of the initial events.
     pub(super) fn watch_list_end(&mut self, now: Moment) {
         let Phase::WatchListing(listing) = &self.phase else { return };
-        let failure = listing.stream.refusal().unwrap_or_else(|| {
+        let failure = listing.stream.response_failure().unwrap_or_else(|| {
             let failure = Failure::interrupted("the stream ended before the initial events were complete");
-            self.note_unfinished(&failure);
+            self.record_unfinished(&failure);
             failure
         });
         self.watch_list_failed(now, failure);
     }
 
-    /// A window of time is over.
-    pub(super) fn watch_list_stalled(&mut self, now: Moment) {
+    /// Starts the next progress window, or replaces a stalled watch-list by a list.
+    pub(super) fn check_watch_list_progress(&mut self, now: Moment) {
         let Phase::WatchListing(listing) = &mut self.phase else { return };
         if listing.made_progress() {
             listing.window = Some((now, listing.entries.len()));
@@ -131,22 +132,22 @@ impl Reflector {
         match failure.class() {
             FailureClass::Expired | FailureClass::VersionTooLarge => {
                 if consistent {
-                    // It asked for no version, so no other can help. The list may.
-                    self.note_unfinished(&failure);
+                    // The watch-list requested no version that could be dropped. A list may succeed.
+                    self.record_unfinished(&failure);
                 }
-                self.set_refused(now, RequestKind::WatchList, consistent, failure);
+                self.relist_failed(now, RequestKind::WatchList, consistent, failure);
             }
             FailureClass::Throttled | FailureClass::Unreachable => {
-                self.set_refused(now, RequestKind::WatchList, consistent, failure);
+                self.relist_failed(now, RequestKind::WatchList, consistent, failure);
             }
-            // C11: a server that asks for a pause is spared the list too.
+            // C11: Retry-After delays the list as well.
             FailureClass::Transient if failure.retry_after().is_some() => {
-                self.set_refused(now, RequestKind::WatchList, consistent, failure);
+                self.relist_failed(now, RequestKind::WatchList, consistent, failure);
             }
             FailureClass::Rejected | FailureClass::Forbidden | FailureClass::NotServed => {
-                // Old servers refuse the parameters, each in its own way. If the list works, that was it; if not, the
-                // list's own refusal says what is wrong.
-                self.server.capability.refused_this_relist = Some(failure.clone());
+                // Old servers reject the parameters of a watch-list in different ways. If the list succeeds,
+                // this was the reason; if not, the failure of the list is reported.
+                self.server.watch_list.rejected_this_relist = Some(failure.clone());
                 self.report_failure(RequestKind::WatchList, failure, std::time::Duration::ZERO);
                 self.begin_list(now);
             }
@@ -157,17 +158,17 @@ impl Reflector {
         }
     }
 
-    /// Once may be chance; twice in a row, and watch-lists are not asked for any more.
-    fn note_unfinished(&mut self, failure: &Failure) {
-        self.server.capability.unfinished += 1;
-        if self.server.capability.unfinished >= MOST_UNFINISHED {
+    /// Records a watch-list that did not end its initial events; disables watch-lists after consecutive ones.
+    fn record_unfinished(&mut self, failure: &Failure) {
+        self.server.watch_list.unfinished += 1;
+        if self.server.watch_list.unfinished >= MAX_UNFINISHED_WATCH_LISTS {
             self.disable_watch_list(failure.clone());
         }
     }
 
     pub(super) fn disable_watch_list(&mut self, failure: Failure) {
-        if !self.server.capability.disabled {
-            self.server.capability.disabled = true;
+        if !self.server.watch_list.disabled {
+            self.server.watch_list.disabled = true;
             self.report(ReflectorDiagnostic::WatchListDisabled { failure });
         }
     }

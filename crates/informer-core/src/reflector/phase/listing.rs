@@ -1,4 +1,4 @@
-//! A list that is coming in, page by page. It must not know what is asked for next.
+//! A list that is being received, page by page. It must not know which request is next.
 
 use super::response::ResponseState;
 use crate::object::Entry;
@@ -12,7 +12,7 @@ use crate::wire::{ListBody, ListMeta, UnreadableObject};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A list that is coming in.
+/// A list that is being received.
 #[derive(Debug)]
 pub(in crate::reflector) struct Listing {
     pub(in crate::reflector) id: StreamId,
@@ -21,19 +21,22 @@ pub(in crate::reflector) struct Listing {
     pub(in crate::reflector) response: ResponseState<ListBody>,
     /// The metadata of the current page.
     pub(in crate::reflector) meta: Option<ListMeta>,
-    /// The version of the first page: later pages repeat it, and if one should not, the earlier loses nothing.
+    /// The version of the first page. Later pages repeat it; if one does not, the older version loses no
+    /// changes.
     pub(in crate::reflector) version: Option<ResourceVersion>,
-    /// The tokens of the pages so far.
+    /// The continue tokens received so far.
     pub(in crate::reflector) tokens: BTreeSet<Box<str>>,
-    /// Items so far, of whatever kind; those before the current page; and pages in a row that brought none.
+    /// Number of items received so far, including unreadable ones and those of another kind.
     pub(in crate::reflector) items: u64,
-    pub(in crate::reflector) before_page: u64,
+    /// Number of items received before the current page.
+    pub(in crate::reflector) items_before_page: u64,
+    /// Number of consecutive pages without items.
     pub(in crate::reflector) empty_pages: u32,
-    /// The pages took too long once: everything was asked for at once instead.
+    /// Whether paging failed and the whole list was requested instead. Happens at most once per list.
     pub(in crate::reflector) unpaged: bool,
-    /// It is asked for its version alone.
+    /// Whether only the version is of interest.
     pub(in crate::reflector) probe: bool,
-    /// How many objects there are in all; the server says it with each page but the last.
+    /// Number of objects in total. The server may report it with each page but the last.
     pub(in crate::reflector) total: Option<u64>,
     pub(in crate::reflector) entries: Vec<Arc<Entry>>,
     pub(in crate::reflector) unreadable: Vec<UnreadableObject>,
@@ -49,7 +52,7 @@ impl Listing {
             version: None,
             tokens: BTreeSet::new(),
             items: 0,
-            before_page: 0,
+            items_before_page: 0,
             empty_pages: 0,
             unpaged: false,
             probe: false,
@@ -65,27 +68,32 @@ impl Listing {
             body.map_or_else(|| ResponseState::Rejected(ErrorResponse::new(now, head)), ResponseState::Body);
     }
 
-    pub(in crate::reflector) fn refused(&self) -> Option<&ErrorResponse> {
-        self.response.rejected()
+    pub(in crate::reflector) fn error_response(&self) -> Option<&ErrorResponse> {
+        self.response.error_response()
     }
 
-    /// A body that has begun must go on.
-    pub(in crate::reflector) fn deadline(&self, config: &Config, last_contact: Moment) -> Option<Moment> {
-        (!self.is_awaited()).then(|| last_contact + config.list_idle_timeout)
+    /// Returns the moment at which more data must have arrived; `None` while the headers are pending.
+    pub(in crate::reflector) fn deadline(
+        &self,
+        config: &Config,
+        last_contact: Option<Moment>,
+    ) -> Option<Moment> {
+        last_contact.filter(|_| !self.is_pending()).map(|last| last + config.list_idle_timeout)
     }
 
-    pub(in crate::reflector) fn is_awaited(&self) -> bool {
+    /// Whether no response headers have been received.
+    pub(in crate::reflector) fn is_pending(&self) -> bool {
         matches!(self.response, ResponseState::Pending)
     }
 
     pub(in crate::reflector) fn state(&self) -> InformerState {
-        match self.done() {
+        match self.received() {
             0 => InformerState::Connecting,
-            done => InformerState::Listing { received: done, total: self.total },
+            received => InformerState::Listing { received, total: self.total },
         }
     }
 
-    /// One that is asked for its version alone.
+    /// Creates a probe, of which only the version is of interest.
     pub(in crate::reflector) fn probe(id: StreamId, request: ListRequest) -> Self {
         Self { probe: true, ..Self::new(id, request) }
     }
@@ -98,8 +106,8 @@ impl Listing {
         matches!(self.request.consistency, Consistency::Exact(_))
     }
 
-    /// Objects so far, readable or not.
-    pub(in crate::reflector) fn done(&self) -> u64 {
+    /// Returns the number of objects received so far, readable or not.
+    pub(in crate::reflector) fn received(&self) -> u64 {
         (self.entries.len() + self.unreadable.len()) as u64
     }
 }

@@ -1,6 +1,7 @@
-//! The states of the machine: what is known while it is in each of them.
+//! The phases of the reflector, with the data of each phase.
 //!
-//! Data only. The steps from state to state are methods of the reflector, in a file for each state. Nothing here sends requests or reports.
+//! Data only. The transitions are methods of the reflector, in one file per phase. Nothing here sends
+//! requests or reports diagnostics.
 
 mod listing;
 mod response;
@@ -15,15 +16,16 @@ pub(in crate::reflector) use watchlist::{ByKey, WatchListing};
 use super::failure::Failure;
 use crate::time::Moment;
 
-/// What happens when a wait is over.
+/// The next step after a backoff.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reflector) enum Resume {
-    /// The set is asked for anew.
+    /// Request the full list again.
     Relist,
-    /// The watch goes on where it was.
+    /// Resume the watch from the position.
     Watch,
 }
 
+/// The phase of a reflector.
 #[derive(Debug)]
 pub(in crate::reflector) enum Phase {
     Idle,
@@ -35,7 +37,7 @@ pub(in crate::reflector) enum Phase {
 }
 
 impl Phase {
-    /// Panics if the cache is not far enough for it.
+    /// Panics if the phase needs a position and the cache is not synced.
     pub(in crate::reflector) fn check(&self, synced: bool) {
         let needs_position =
             matches!(self, Self::Watching(_) | Self::BackingOff { resume: Resume::Watch, .. });

@@ -1,19 +1,21 @@
-//! The answer to one request. It must not know what was requested.
+//! The response to one request. It must not know what was requested.
 
 use crate::reflector::failure::ErrorResponse;
 
-/// How far the answer to a request has come.
+/// The state of the response to a request.
 #[derive(Debug)]
 pub(in crate::reflector) enum ResponseState<R> {
+    /// No headers have been received yet.
     Pending,
-    /// Headers said success.
+    /// The headers report success, and the body is being read by `R`.
     Body(R),
-    /// Headers said something else; the reason is coming in.
+    /// The headers report an error or an unreadable body; the error is being received.
     Rejected(ErrorResponse),
 }
 
 impl<R> ResponseState<R> {
-    pub(in crate::reflector) fn rejected(&self) -> Option<&ErrorResponse> {
+    /// Returns the error response, if the request was rejected.
+    pub(in crate::reflector) fn error_response(&self) -> Option<&ErrorResponse> {
         if let Self::Rejected(response) = self { Some(response) } else { None }
     }
 }

@@ -1,4 +1,4 @@
-//! A watch stream, and the watch that follows changes. It must not know what frames mean.
+//! A watch stream, and the phase of watching. It must not know what frames mean.
 
 use super::response::ResponseState;
 use crate::reflector::config::Config;
@@ -8,22 +8,22 @@ use crate::time::Moment;
 use crate::wire::WatchBody;
 use std::time::Duration;
 
-/// The shortest silence that is taken for a dead connection.
+/// The minimum silence after which a connection is considered dead.
 pub(in crate::reflector) const MIN_SILENCE_TIMEOUT: Duration = Duration::from_secs(90);
-/// How much later than its own timeout a watch may end.
+/// The time that a watch may last beyond its own timeout.
 const WATCH_END_SLACK: Duration = Duration::from_secs(10);
 
-/// A watch stream, whatever it is used for.
+/// The stream of a watch or a watch-list.
 #[derive(Debug)]
 pub(in crate::reflector) struct Stream {
     pub(in crate::reflector) id: StreamId,
     pub(in crate::reflector) response: ResponseState<WatchBody>,
-    /// When the headers came; before that, when the request was sent.
+    /// When the headers were received; until then, when the request was sent.
     pub(in crate::reflector) opened: Moment,
-    /// How long the server was asked to keep it open.
+    /// The requested timeout, after which the server ends the stream.
     pub(in crate::reflector) timeout: Duration,
     pub(in crate::reflector) last_bookmark: Option<Moment>,
-    /// Frames of a watch that brought something: an ERROR does not, nor does a frame of no known type.
+    /// Number of frames of a watch, not counting ERROR frames and frames of unknown type.
     pub(in crate::reflector) frames: u64,
 }
 
@@ -39,8 +39,8 @@ impl Stream {
             body.map_or_else(|| ResponseState::Rejected(ErrorResponse::new(now, head)), ResponseState::Body);
     }
 
-    /// Why the request was refused, if it was.
-    pub(in crate::reflector) fn refusal(&self) -> Option<Failure> {
+    /// Returns the failure if the stream ends before its response was successful.
+    pub(in crate::reflector) fn response_failure(&self) -> Option<Failure> {
         match &self.response {
             ResponseState::Pending => Some(Failure::interrupted("the response ended before its headers")),
             ResponseState::Rejected(response) => Some(response.failure()),
@@ -48,48 +48,51 @@ impl Stream {
         }
     }
 
-    pub(in crate::reflector) fn refused(&self) -> Option<&ErrorResponse> {
-        self.response.rejected()
+    pub(in crate::reflector) fn error_response(&self) -> Option<&ErrorResponse> {
+        self.response.error_response()
     }
 
-    pub(in crate::reflector) fn is_awaited(&self) -> bool {
+    /// Whether no response headers have been received.
+    pub(in crate::reflector) fn is_pending(&self) -> bool {
         matches!(self.response, ResponseState::Pending)
     }
 
+    /// Whether the response is successful, and its body is being read.
     pub(in crate::reflector) fn is_open(&self) -> bool {
         matches!(self.response, ResponseState::Body(_))
     }
 }
 
-/// A watch from the position on.
+/// A watch from the position.
 #[derive(Debug)]
 pub(in crate::reflector) struct Watching {
     pub(in crate::reflector) stream: Stream,
-    /// Follows a healthy watch without a pause, so the cache is not worth less while the headers are awaited.
+    /// Whether the watch follows a healthy one without a delay, so that the cache is live before its headers
+    /// arrive.
     pub(in crate::reflector) seamless: bool,
 }
 
 impl Watching {
-    /// A watch-list whose initial events are over.
-    pub(in crate::reflector) fn continued(stream: Stream, now: Moment) -> Self {
+    /// Creates the watch that a watch-list becomes after its initial events.
+    pub(in crate::reflector) fn from_watch_list(stream: Stream, now: Moment) -> Self {
         Self { stream: Stream { opened: now, last_bookmark: Some(now), frames: 0, ..stream }, seamless: true }
     }
 
     pub(in crate::reflector) fn is_live(&self) -> bool {
-        self.stream.is_open() || (self.seamless && self.stream.refused().is_none())
+        self.stream.is_open() || (self.seamless && self.stream.error_response().is_none())
     }
 
-    /// When silence has lasted too long.
+    /// Returns the moment at which the connection is considered dead; `None` while the headers are pending.
     pub(in crate::reflector) fn deadline(
         &self,
         bookmark_gap: Option<Duration>,
-        last_contact: Moment,
+        last_contact: Option<Moment>,
     ) -> Option<Moment> {
         let silence = match bookmark_gap {
-            // One long gap must not make every later silence longer than a watch lasts.
+            // A single long gap must not extend the silence timeout beyond the duration of a watch.
             Some(gap) => (3 * gap).min(self.stream.timeout + WATCH_END_SLACK).max(MIN_SILENCE_TIMEOUT),
             None => self.stream.timeout + WATCH_END_SLACK,
         };
-        (!self.stream.is_awaited()).then(|| last_contact + silence)
+        last_contact.filter(|_| !self.stream.is_pending()).map(|last| last + silence)
     }
 }

@@ -1,4 +1,5 @@
-//! A watch-list before its initial events are over. It must not know whether the server is able to end them.
+//! A watch-list before the end of its initial events. It must not know whether the server supports
+//! watch-lists.
 
 use super::stream::Stream;
 use crate::key::Key;
@@ -14,18 +15,20 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A watch-list before its initial events are over.
+/// A watch-list before the end of its initial events.
 #[derive(Debug)]
 pub(in crate::reflector) struct WatchListing {
     pub(in crate::reflector) stream: Stream,
     pub(in crate::reflector) consistency: Consistency,
     pub(in crate::reflector) entries: BTreeSet<ByKey>,
     pub(in crate::reflector) unreadable: BTreeMap<Key, UnreadableObject>,
-    /// When the current window of progress began, and how many keys there were then.
+    /// Start of the current progress window, and the number of keys at that moment.
     pub(in crate::reflector) window: Option<(Moment, usize)>,
 }
 
-/// An entry in the place of its key. The key is not copied: a set is held here whole until it is complete.
+/// An entry ordered by its key.
+///
+/// The key is not copied, because all entries are held until the list is complete.
 #[derive(Debug)]
 pub(in crate::reflector) struct ByKey(pub(in crate::reflector) Arc<Entry>);
 
@@ -68,12 +71,14 @@ impl WatchListing {
     pub(in crate::reflector) fn state(&self) -> InformerState {
         match self.entries.len() as u64 {
             0 => InformerState::Connecting,
-            done => InformerState::Listing { received: done, total: None },
+            received => InformerState::Listing { received, total: None },
         }
     }
 
-    /// A fair number of new keys is one in a hundred: less is what a busy cluster's live changes look like.
+    /// Whether the number of keys has grown by more than 1 % in the current window.
+    ///
+    /// Less growth can be caused by the live changes of a busy cluster alone.
     pub(in crate::reflector) fn made_progress(&self) -> bool {
-        self.window.is_some_and(|(_, before)| self.entries.len() > before + before / 100)
+        self.window.is_some_and(|(_, at_start)| self.entries.len() > at_start + at_start / 100)
     }
 }

@@ -369,7 +369,7 @@ fn a_list_older_than_asked_for_is_not_believed_but_asked_for_again() {
         > list rv=9 match=NotOlderThan
         > state stale
         list v=7 a/x@5
-        > list failed: the list is older than asked for: 7; again now
+        > list failed: the list is older than requested: 7; again now
         > list limit=500
         list v=7 a/x@5
         > rewound from 9 to 7

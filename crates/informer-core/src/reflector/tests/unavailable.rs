@@ -42,7 +42,7 @@ fn a_server_out_of_reach_costs_the_position_nothing() {
 fn c1_a_server_that_was_away_and_comes_back_older_is_found_out() {
     for (error, broke) in [("refused", "connection refused"), ("broken", "connection reset")] {
         for (answer, because) in
-            [("refuse 504 TooLarge", "504 Timeout"), ("list v=4", "the list is older than asked for: 4")]
+            [("refuse 504 TooLarge", "504 Timeout"), ("list v=4", "the list is older than requested: 4")]
         {
             check(&format!(
                 "

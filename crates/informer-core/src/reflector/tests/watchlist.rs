@@ -718,7 +718,7 @@ fn a_watch_list_older_than_asked_for_is_not_believed_but_asked_for_again() {
         ADDED a/x@5
         BOOKMARK @7 end + MODIFIED a/x@8
         > cancel
-        > watch-list failed: the watch-list is older than asked for: 7; again now
+        > watch-list failed: the watch-list is older than requested: 7; again now
         > watch-list match=NotOlderThan rv=
         200
         ADDED a/x@5
