@@ -1,12 +1,12 @@
-//! A server that answers anything to anything: nothing it does makes a hot loop, a dead end or a panic (C9, C11).
+//! A server that sends random responses: none of them causes a hot loop, a dead end or a panic (C9, C11).
 
 use super::script::Run;
 use crate::random::Random;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What any request may be answered with. Each is a line of a script; several belong together behind `/`.
-const ANSWERS: &[&str] = &[
+/// The possible responses to any request. Each consists of script inputs separated by ` / `.
+const RESPONSES: &[&str] = &[
     "list v=9",
     "list v=7 a/x@5",
     "list v=12 a/x@5 a/no-version @6 =17",
@@ -30,54 +30,59 @@ const ANSWERS: &[&str] = &[
     "200 / bytes {",
     "200 type=text/html / bytes <html> / end",
     "200",
-    "refuse 400",
-    "refuse 401",
-    "refuse 403 Forbidden",
-    "refuse 404",
-    "refuse 410 Expired",
-    "refuse 422 Invalid",
-    "refuse 429",
-    "refuse 500",
-    "refuse 503 retry-after=1",
-    "refuse 504 TooLarge",
+    "reject 400",
+    "reject 401",
+    "reject 403 Forbidden",
+    "reject 404",
+    "reject 410 Expired",
+    "reject 422 Invalid",
+    "reject 429",
+    "reject 500",
+    "reject 503 retry-after=1",
+    "reject 504 TooLarge",
     "410",
     "500 / bytes x",
     "error refused",
-    "error broken",
+    "error reset",
     "end",
 ];
 
-/// So many requests at most, in any second. A round may drop its version, the watch-list and the pages, one after the other.
-const MOST_A_SECOND: usize = 12;
+/// Upper bound on the requests in any second.
+///
+/// A relist may drop its version, the watch-list and the pages, one after the other.
+const MAX_REQUESTS_PER_SECOND: usize = 12;
 
 #[test]
-fn no_server_makes_a_hot_loop_or_a_dead_end() {
+fn no_server_causes_a_hot_loop_or_a_dead_end() {
     for seed in 0..400 {
         let mut random = Random::new(seed);
-        // Few kinds of answers make a server that insists; many make one that is out of its mind.
-        let kinds = 1 + random.below(6);
-        let kinds: Vec<&str> = (0..kinds).map(|_| pick(ANSWERS, &mut random)).collect();
+        // With few different responses the server persists in a failure; with many it is erratic.
+        let count = 1 + random.below(6);
+        let responses: Vec<&str> = (0..count).map(|_| pick(RESPONSES, &mut random)).collect();
         let mut run = Run::quiet(seed);
         let (mut recent, mut requests) = (VecDeque::new(), 0);
         while run.now().since_origin() < Duration::from_mins(20) {
-            if run.is_asked() {
+            if run.has_new_request() {
                 requests += 1;
                 recent.push_back(run.now());
                 while recent.front().is_some_and(|sent| run.now() - *sent >= Duration::from_secs(1)) {
                     recent.pop_front();
                 }
-                assert!(recent.len() <= MOST_A_SECOND, "seed {seed}: a hot loop with {kinds:?}");
-                run.answer_with(pick(&kinds, &mut random));
+                assert!(
+                    recent.len() <= MAX_REQUESTS_PER_SECOND,
+                    "seed {seed}: a hot loop with {responses:?}"
+                );
+                run.respond_with(pick(&responses, &mut random));
                 continue;
             }
-            // What is still open may go on, end, or fall silent.
+            // An open response continues, ends, or stays silent.
             match random.below(4) {
-                0 => run.answer_with("MODIFIED a/x@20"),
-                1 => run.answer_with("end"),
-                _ => run.sleep(),
+                0 => run.respond_with("MODIFIED a/x@20"),
+                1 => run.respond_with("end"),
+                _ => run.wake_at_deadline(),
             }
         }
-        assert!(requests < 20 * 60 / 2, "seed {seed}: {requests} requests with {kinds:?}");
+        assert!(requests < 20 * 60 / 2, "seed {seed}: {requests} requests with {responses:?}");
     }
 }
 

@@ -1,12 +1,12 @@
-//! Audits: the cache compared with a fresh list, now and then.
+//! Audits: the cache is compared with a list at the same version.
 
 use super::check;
 
 #[test]
-fn an_audit_lists_exactly_the_position_and_watches_on_from_there() {
+fn audit_lists_exactly_the_position_and_resumes_the_watch() {
     check(
         "
-        with relist-every 4m
+        with audit-period 4m
         live v=9 a/x@5
         > state live
         ADDED a/y@10
@@ -23,18 +23,18 @@ fn an_audit_lists_exactly_the_position_and_watches_on_from_there() {
 }
 
 #[test]
-fn an_audit_of_a_forgotten_version_becomes_an_ordinary_list() {
+fn audit_of_an_expired_version_becomes_an_ordinary_list() {
     check(
         "
-        with relist-every 4m
+        with audit-period 4m
         live v=9 a/x@5
         > state live
         after 264s
         > cancel
         > list limit=500 rv=9 match=Exact
         > state stale
-        refuse 410 Expired
-        > list failed: 410 Expired; again now
+        reject 410 Expired
+        > list failed: 410 Expired; retry now
         > list rv=9 match=NotOlderThan
         list v=20 a/x@5
         > push replaced @20 [a/x@5]
@@ -44,18 +44,18 @@ fn an_audit_of_a_forgotten_version_becomes_an_ordinary_list() {
 }
 
 #[test]
-fn an_audit_that_fails_lets_the_watch_go_on() {
+fn failed_audit_resumes_the_watch() {
     check(
         "
-        with relist-every 4m
+        with audit-period 4m
         live v=9 a/x@5
         > state live
         after 264s
         > cancel
         > list limit=500 rv=9 match=Exact
         > state stale
-        refuse 500 InternalError
-        > list failed: 500 InternalError; again in 800ms..1.6s
+        reject 500 InternalError
+        > list failed: 500 InternalError; retry in 800ms..1.6s
         > state backing off: 500 InternalError
         wake
         > list limit=1 rv=9 match=NotOlderThan
@@ -67,11 +67,12 @@ fn an_audit_that_fails_lets_the_watch_go_on() {
 }
 
 #[test]
-fn an_audit_answered_with_a_newer_list_finds_no_drift() {
-    // A proxy that drops `resourceVersionMatch` made every change since the last frame look like drift.
+fn audit_with_a_newer_list_reports_no_drift() {
+    // Regression: with a proxy that drops `resourceVersionMatch`, every change since the last frame was
+    // drift.
     check(
         "
-        with relist-every 4m
+        with audit-period 4m
         live v=9 a/x@5
         > state live
         after 264s

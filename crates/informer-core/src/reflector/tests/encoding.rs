@@ -1,4 +1,4 @@
-//! The bodies of scripts in either form: JSON as they are written, or the same as protobuf.
+//! The bodies of scripts in both encodings: JSON, and the equivalent protobuf.
 
 #[path = "../../../tests/protobuf/encode.rs"]
 mod encode;
@@ -6,28 +6,28 @@ mod encode;
 use informer_schema::Message;
 use serde_json::Value;
 
-/// The form in which a run's bodies come.
+/// The encoding of the bodies of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum Encoding {
     Json,
     Protobuf,
 }
 
-/// What a script may have that cannot be said in protobuf: bytes as they are, where they stand, and objects that are none, or say more
-/// than a pod has.
+/// Parts of scripts that exist in JSON only: literal bytes, byte positions, content types, values that are
+/// not objects, and objects with fields or kinds that a pod does not have.
 const ONLY_JSON: [&str; 6] = ["bytes ", " at byte ", ";kind=", ";big", " =", "type="];
 
-impl Form {
-    /// Whether a script can be played in protobuf.
-    pub(super) fn is_for(self, script: &str) -> bool {
-        self == Self::Json || !ONLY_JSON.iter().any(|only| script.contains(only))
+impl Encoding {
+    /// Whether the script can run in this encoding.
+    pub(super) fn supports(self, script: &str) -> bool {
+        self == Self::Json || !ONLY_JSON.iter().any(|part| script.contains(part))
     }
 
     pub(super) fn content_type(self) -> Option<Box<str>> {
         (self == Self::Protobuf).then(|| "application/vnd.kubernetes.protobuf;stream=watch".into())
     }
 
-    /// A list, a frame or a status.
+    /// Encodes a list, a frame or a status, given as JSON.
     pub(super) fn body(self, json: &str) -> Vec<u8> {
         if self == Self::Json {
             return json.as_bytes().to_vec();
@@ -39,12 +39,12 @@ impl Form {
 
 fn envelope(object: &Value) -> Vec<u8> {
     let kind = object["kind"].as_str().unwrap();
-    let of = Message::of_kind("v1", kind).unwrap();
-    let (mut types, mut body) = (Vec::new(), b"k8s\0".to_vec());
-    encode::data(&mut types, 1, b"v1");
-    encode::data(&mut types, 2, kind.as_bytes());
-    encode::data(&mut body, 1, &types);
-    encode::data(&mut body, 2, &encode::message(of.get(), object));
+    let message = Message::of_kind("v1", kind).unwrap();
+    let (mut type_meta, mut body) = (Vec::new(), b"k8s\0".to_vec());
+    encode::data(&mut type_meta, 1, b"v1");
+    encode::data(&mut type_meta, 2, kind.as_bytes());
+    encode::data(&mut body, 1, &type_meta);
+    encode::data(&mut body, 2, &encode::message(message.get(), object));
     body
 }
 

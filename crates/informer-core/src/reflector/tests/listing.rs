@@ -1,12 +1,12 @@
-//! Lists: which version is asked for, pages and their tokens, refusals.
+//! Lists: requested versions, pages and their tokens, failures.
 
 use super::check;
 
 #[test]
-fn the_first_list_takes_any_version_and_the_watch_follows_it() {
+fn initial_list_requests_any_version_and_is_followed_by_a_watch() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
         list v=9 a/x@5 a/y@7
@@ -20,7 +20,7 @@ fn the_first_list_takes_any_version_and_the_watch_follows_it() {
 }
 
 #[test]
-fn a_relist_asks_for_no_less_than_the_last_version_and_for_no_pages() {
+fn relist_requests_the_last_version_or_newer_without_pages() {
     check(
         "
         live v=9 a/x@5
@@ -28,7 +28,7 @@ fn a_relist_asks_for_no_less_than_the_last_version_and_for_no_pages() {
         after 10s
         ERROR 410 Expired
         > cancel
-        > watch failed: 410 Expired; again now
+        > watch failed: 410 Expired; retry now
         > list rv=9 match=NotOlderThan
         > state stale
         list v=12 a/x@5
@@ -38,9 +38,10 @@ fn a_relist_asks_for_no_less_than_the_last_version_and_for_no_pages() {
     );
 }
 
-// C1, C11: the version is dropped once and at once; the second refusal takes the back-off, and the flag stays.
+// C1, C11: the version is dropped once, without a delay. The second failure backs off, and the version stays
+// dropped.
 #[test]
-fn a_version_the_server_cannot_list_is_dropped_for_the_newest_state() {
+fn expired_version_of_a_list_is_replaced_by_the_most_recent_state() {
     for reason in ["410 Expired", "410 Gone"] {
         check(&format!(
             "
@@ -49,14 +50,14 @@ fn a_version_the_server_cannot_list_is_dropped_for_the_newest_state() {
             after 10s
             ERROR {reason}
             > cancel
-            > watch failed: {reason}; again now
+            > watch failed: {reason}; retry now
             > list rv=9 match=NotOlderThan
             > state stale
-            refuse {reason}
-            > list failed: {reason}; again now
+            reject {reason}
+            > list failed: {reason}; retry now
             > list limit=500
-            refuse {reason}
-            > list failed: {reason}; again in 800ms..1.6s
+            reject {reason}
+            > list failed: {reason}; retry in 800ms..1.6s
             > state backing off: {reason}
             wake
             > list limit=500
@@ -69,7 +70,7 @@ fn a_version_the_server_cannot_list_is_dropped_for_the_newest_state() {
             after 10s
             ERROR {reason}
             > cancel
-            > watch failed: {reason}; again now
+            > watch failed: {reason}; retry now
             > list rv=12 match=NotOlderThan
             > state stale
             count expired lists
@@ -79,9 +80,9 @@ fn a_version_the_server_cannot_list_is_dropped_for_the_newest_state() {
     }
 }
 
-// C1: a restored server does not know our version yet.
+// C1: a server restored from a backup has not reached our version.
 #[test]
-fn a_version_too_large_for_a_list_is_dropped_for_the_newest_state() {
+fn too_large_version_of_a_list_is_replaced_by_the_most_recent_state() {
     check(
         "
         live v=9 a/x@5
@@ -89,14 +90,14 @@ fn a_version_too_large_for_a_list_is_dropped_for_the_newest_state() {
         after 10s
         ERROR 410 Expired
         > cancel
-        > watch failed: 410 Expired; again now
+        > watch failed: 410 Expired; retry now
         > list rv=9 match=NotOlderThan
         > state stale
-        refuse 504 TooLarge
-        > list failed: 504 Timeout; again now
+        reject 504 TooLarge
+        > list failed: 504 Timeout; retry now
         > list limit=500
-        refuse 504 TooLarge
-        > list failed: 504 Timeout; again in 800ms..1.6s
+        reject 504 TooLarge
+        > list failed: 504 Timeout; retry in 800ms..1.6s
         > state backing off: 504 Timeout
         wake
         > list limit=500
@@ -105,21 +106,21 @@ fn a_version_too_large_for_a_list_is_dropped_for_the_newest_state() {
         > rewound from 9 to 4
         > push replaced @4 [a/x@3]
         > watch rv=4
-        count rewinds replaces
-        > rewinds 1 replaces 2
+        count rewinds full_lists
+        > rewinds 1 full_lists 2
         ",
     );
 }
 
 #[test]
-fn even_any_version_can_be_refused() {
+fn rejected_list_of_any_version_is_replaced_by_the_most_recent_state() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
-        refuse 410 Expired
-        > list failed: 410 Expired; again now
+        reject 410 Expired
+        > list failed: 410 Expired; retry now
         > list limit=500
         list v=3
         > push replaced @3 []
@@ -130,10 +131,10 @@ fn even_any_version_can_be_refused() {
 }
 
 #[test]
-fn pages_are_followed_and_the_first_says_the_version() {
+fn pages_are_followed_and_the_first_sets_the_version() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
         200
@@ -151,18 +152,18 @@ fn pages_are_followed_and_the_first_says_the_version() {
         > push replaced @9 [a/x@5, a/y@6, b/x@7, b/y@3, b/z@8]
         > watch rv=9
         > state stale
-        count lists replaces
-        > lists 3 replaces 1
+        count lists full_lists
+        > lists 3 full_lists 1
         ",
     );
 }
 
-// A server that pages at "any version" has no watch cache in front of its storage.
+// A server that pages lists at "any version" has no watch cache in front of its storage.
 #[test]
-fn once_any_version_came_in_pages_every_list_is_paged() {
+fn all_lists_are_paged_after_a_paged_list_of_any_version() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
         list v=9 continue=t1 a/x@5
@@ -177,7 +178,7 @@ fn once_any_version_came_in_pages_every_list_is_paged() {
         after 10s
         ERROR 410 Expired
         > cancel
-        > watch failed: 410 Expired; again now
+        > watch failed: 410 Expired; retry now
         > list limit=500 rv=9 match=NotOlderThan
         > state stale
         list v=12 continue=t2 a/x@5
@@ -187,10 +188,10 @@ fn once_any_version_came_in_pages_every_list_is_paged() {
 }
 
 #[test]
-fn a_page_size_of_our_own_goes_for_every_list() {
+fn configured_page_size_applies_to_every_list() {
     check(
         "
-        with lists
+        with watch-list never
         with page-size 2
         start
         > list limit=2 rv=0
@@ -206,18 +207,18 @@ fn a_page_size_of_our_own_goes_for_every_list() {
         after 10s
         ERROR 410 Expired
         > cancel
-        > watch failed: 410 Expired; again now
+        > watch failed: 410 Expired; retry now
         > list limit=2 rv=9 match=NotOlderThan
         > state stale
-        refuse 410 Expired
-        > list failed: 410 Expired; again now
+        reject 410 Expired
+        > list failed: 410 Expired; retry now
         > list limit=2
         ",
     );
 }
 
 #[test]
-fn pages_that_nobody_asked_for_are_followed_too() {
+fn unrequested_pages_are_followed() {
     check(
         "
         live v=9
@@ -225,7 +226,7 @@ fn pages_that_nobody_asked_for_are_followed_too() {
         after 10s
         ERROR 410 Expired
         > cancel
-        > watch failed: 410 Expired; again now
+        > watch failed: 410 Expired; retry now
         > list rv=9 match=NotOlderThan
         > state stale
         list v=12 continue=t1 a/x@5
@@ -239,17 +240,17 @@ fn pages_that_nobody_asked_for_are_followed_too() {
 
 // P14
 #[test]
-fn an_expired_token_means_everything_at_once_from_the_same_version() {
+fn expired_token_causes_a_list_without_pages_at_the_same_version() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
         list v=9 continue=t1 a/x@5
         > list limit=500 continue=t1
         > state listing 1
-        refuse 410 Expired
-        > list failed: 410 Expired; again now
+        reject 410 Expired
+        > list failed: 410 Expired; retry now
         > list rv=0
         > state connecting
         list v=12 a/y@11
@@ -262,58 +263,60 @@ fn an_expired_token_means_everything_at_once_from_the_same_version() {
     );
 }
 
-// C11. The server pages although it was asked not to, and forgets its tokens at once. This used to go round without a pause.
+// C11. The server pages although the request has no limit, and its tokens expire immediately.
+// Regression: the list was repeated without a delay.
 #[test]
-fn tokens_that_always_expire_are_no_hot_loop() {
+fn tokens_that_always_expire_cause_no_hot_loop() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
         list v=9 continue=t1 a/x@5
         > list limit=500 continue=t1
         > state listing 1
-        refuse 410 Expired
-        > list failed: 410 Expired; again now
+        reject 410 Expired
+        > list failed: 410 Expired; retry now
         > list rv=0
         > state connecting
         list v=9 continue=t2 a/x@5
         > list limit=500 continue=t2
         > state listing 1
-        refuse 410 Expired
-        > list failed: 410 Expired; again now
+        reject 410 Expired
+        > list failed: 410 Expired; retry now
         > list limit=500
         > state connecting
         list v=9 continue=t3 a/x@5
         > list limit=500 continue=t3
         > state listing 1
-        refuse 410 Expired
-        > list failed: 410 Expired; again now
+        reject 410 Expired
+        > list failed: 410 Expired; retry now
         > list
         > state connecting
         list v=9 continue=t4 a/x@5
         > list limit=500 continue=t4
         > state listing 1
-        refuse 410 Expired
-        > list failed: 410 Expired; again in 800ms..1.6s
+        reject 410 Expired
+        > list failed: 410 Expired; retry in 800ms..1.6s
         > state backing off: 410 Expired
         ",
     );
 }
 
-// C11. The server ignores tokens and answers every page with the first. This used to go round without a pause, and grow.
+// C11. The server ignores tokens and returns the first page for each of them.
+// Regression: pages were requested without a delay, and memory grew.
 #[test]
-fn pages_that_go_round_in_a_circle_are_no_hot_loop() {
+fn repeating_pages_cause_no_hot_loop() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
         list v=9 continue=t1 a/x@5
         > list limit=500 continue=t1
         > state listing 1
         list v=9 continue=t1 a/x@5
-        > list failed: the pages of the list repeat; again in 800ms..1.6s
+        > list failed: the pages of the list repeat; retry in 800ms..1.6s
         > state backing off: the pages of the list repeat
         wake
         > list limit=500 rv=0
@@ -325,24 +328,24 @@ fn pages_that_go_round_in_a_circle_are_no_hot_loop() {
         > list limit=500 continue=t2
         > state listing 2
         list v=9 continue=t1 a/x@5
-        > list failed: the pages of the list repeat; again in 1.6s..3.2s
+        > list failed: the pages of the list repeat; retry in 1.6s..3.2s
         > state backing off: the pages of the list repeat
         ",
     );
 }
 
 #[test]
-fn a_page_that_fails_otherwise_starts_the_list_over() {
+fn failed_page_restarts_the_list_after_a_backoff() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
         list v=9 continue=t1 remaining=1 a/x@5
         > list limit=500 continue=t1
         > state listing 1/2
-        refuse 500
-        > list failed: 500; again in 800ms..1.6s
+        reject 500
+        > list failed: 500; retry in 800ms..1.6s
         > state backing off: 500
         wake
         > list limit=500 rv=0
@@ -355,9 +358,9 @@ fn a_page_that_fails_otherwise_starts_the_list_over() {
     );
 }
 
-// C1: only a consistent list may take us back.
+// C1: only a consistent list may be older than the cache.
 #[test]
-fn a_list_older_than_asked_for_is_not_believed_but_asked_for_again() {
+fn list_older_than_requested_is_requested_again_at_the_most_recent_state() {
     check(
         "
         live v=9 a/x@5
@@ -365,11 +368,11 @@ fn a_list_older_than_asked_for_is_not_believed_but_asked_for_again() {
         after 10s
         ERROR 410 Expired
         > cancel
-        > watch failed: 410 Expired; again now
+        > watch failed: 410 Expired; retry now
         > list rv=9 match=NotOlderThan
         > state stale
         list v=7 a/x@5
-        > list failed: the list is older than requested: 7; again now
+        > list failed: the list is older than requested: 7; retry now
         > list limit=500
         list v=7 a/x@5
         > rewound from 9 to 7
@@ -381,9 +384,9 @@ fn a_list_older_than_asked_for_is_not_believed_but_asked_for_again() {
     );
 }
 
-// C1: what does not compare is never used to refuse anything.
+// C1: versions that cannot be compared never cause a list to be dropped.
 #[test]
-fn opaque_versions_do_not_go_back() {
+fn opaque_versions_are_never_a_rewind() {
     check(
         "
         live v=zz a/x@yy
@@ -391,7 +394,7 @@ fn opaque_versions_do_not_go_back() {
         after 10s
         ERROR 410 Expired
         > cancel
-        > watch failed: 410 Expired; again now
+        > watch failed: 410 Expired; retry now
         > list rv=zz match=NotOlderThan
         > state stale
         list v=aa a/x@bb
@@ -404,10 +407,10 @@ fn opaque_versions_do_not_go_back() {
 }
 
 #[test]
-fn an_item_listed_twice_is_handed_on_as_it_came() {
+fn duplicate_items_of_a_list_are_passed_on_in_order() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
         list v=9 a/x@5 a/y@6 a/x@7
@@ -418,51 +421,51 @@ fn an_item_listed_twice_is_handed_on_as_it_came() {
     );
 }
 
-// P6, C11: a list that fails, fails more and more slowly; nothing but health starts that over.
+// P6, C11: the backoff grows with each failed list, and only a healthy watch resets it.
 #[test]
-fn waits_grow_over_failing_lists_and_only_health_resets_them() {
+fn backoff_grows_with_failing_lists_and_only_a_healthy_watch_resets_it() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
-        refuse 500
-        > list failed: 500; again in 800ms..1.6s
+        reject 500
+        > list failed: 500; retry in 800ms..1.6s
         > state backing off: 500
         wake
         > list limit=500 rv=0
         > state connecting
-        refuse 500
-        > list failed: 500; again in 1.6s..3.2s
+        reject 500
+        > list failed: 500; retry in 1.6s..3.2s
         > state backing off: 500
         wake
         > list limit=500 rv=0
         > state connecting
-        refuse 500
-        > list failed: 500; again in 3.2s..6.4s
+        reject 500
+        > list failed: 500; retry in 3.2s..6.4s
         > state backing off: 500
         wake
         > list limit=500 rv=0
         > state connecting
         error refused
-        > list failed: connection refused; again in 6.4s..12.8s
+        > list failed: connection refused; retry in 6.4s..12.8s
         > state backing off: connection refused
         wake
         > list limit=500 rv=0
         > state connecting
-        error broken
-        > list failed: connection reset; again in 12.8s..25.6s
+        error reset
+        > list failed: connection reset; retry in 12.8s..25.6s
         > state backing off: connection reset
         wake
         > list limit=500 rv=0
         > state connecting
-        refuse 500
-        > list failed: 500; again in 25.6s..60s
+        reject 500
+        > list failed: 500; retry in 25.6s..60s
         > state backing off: 500
         wake
         > list limit=500 rv=0
         > state connecting
-        # a list that works is no health
+        # a successful list does not reset the backoff
         list v=9
         > push replaced @9 []
         > watch rv=9
@@ -471,7 +474,7 @@ fn waits_grow_over_failing_lists_and_only_health_resets_them() {
         > state live
         after 9s
         end
-        > watch failed: the watch ended early; again in 25.6s..60s
+        > watch failed: the watch ended early; retry in 25.6s..60s
         > state backing off: the watch ended early
         wake
         > list limit=1 rv=9 match=NotOlderThan
@@ -481,9 +484,9 @@ fn waits_grow_over_failing_lists_and_only_health_resets_them() {
         200
         > state live
         after 10s
-        # this is
+        # a healthy watch does
         error refused
-        > watch failed: connection refused; again in 800ms..1.6s
+        > watch failed: connection refused; retry in 800ms..1.6s
         > state backing off: connection refused
         count failures lists watches
         > failures 8 lists 8 watches 2
@@ -491,61 +494,61 @@ fn waits_grow_over_failing_lists_and_only_health_resets_them() {
     );
 }
 
-// P6: 25 s of failing lists were 21 requests elsewhere.
+// P6: another client sent 21 requests in 25 s of failing lists.
 #[test]
-fn failing_lists_are_few() {
+fn failing_lists_are_requested_rarely() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
-        during 25s 4..7 list: refuse 500
+        during 25s 4..7 list: reject 500
         > state backing off: 500
-        during 10m 9..26 list: refuse 500
+        during 10m 9..26 list: reject 500
         ",
     );
 }
 
 // C11
 #[test]
-fn a_list_waits_as_long_as_the_server_asks() {
+fn list_honours_retry_after() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
         429 retry-after=7
         end
-        > list failed: 429; again in 7s
+        > list failed: 429; retry in 7s
         > state backing off: 429
         wake
         > list limit=500 rv=0
         > state connecting
-        refuse 429 TooManyRequests retry-after=20
-        > list failed: 429 TooManyRequests; again in 20s
+        reject 429 TooManyRequests retry-after=20
+        > list failed: 429 TooManyRequests; retry in 20s
         > state backing off: 429 TooManyRequests
         wake
         > list limit=500 rv=0
         > state connecting
         503 retry-after=9
         end
-        > list failed: 503; again in 9s
+        > list failed: 503; retry in 9s
         > state backing off: 503
         wake
         > list limit=500 rv=0
         > state connecting
-        # never sooner than our own back-off
+        # a small Retry-After does not shorten the backoff
         429 retry-after=1
         end
-        > list failed: 429; again in 6.4s..12.8s
+        > list failed: 429; retry in 6.4s..12.8s
         > state backing off: 429
         wake
         > list limit=500 rv=0
         > state connecting
-        # and not for ever
+        # a large one is limited to ten minutes
         429 retry-after=86400
         end
-        > list failed: 429; again in 600s
+        > list failed: 429; retry in 600s
         > state backing off: 429
         ",
     );
@@ -553,20 +556,20 @@ fn a_list_waits_as_long_as_the_server_asks() {
 
 // C7
 #[test]
-fn a_forbidden_list_is_told_and_asked_for_slowly() {
+fn forbidden_list_is_reported_and_retried_slowly() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
-        refuse 403 Forbidden
-        > list failed: 403 Forbidden; again in 30s..60s
+        reject 403 Forbidden
+        > list failed: 403 Forbidden; retry in 30s..60s
         > state forbidden: 403 Forbidden
         wake
         > list limit=500 rv=0
         > state connecting
-        refuse 403 Forbidden
-        > list failed: 403 Forbidden; again in 30s..60s
+        reject 403 Forbidden
+        > list failed: 403 Forbidden; retry in 30s..60s
         > state forbidden: 403 Forbidden
         wake
         > list limit=500 rv=0
@@ -575,7 +578,7 @@ fn a_forbidden_list_is_told_and_asked_for_slowly() {
         > push replaced @9 []
         > watch rv=9
         > state stale
-        during 10m 21..84 list: refuse 403; watch: refuse 403
+        during 10m 21..84 list: reject 403; watch: reject 403
         > state forbidden: 403
         ",
     );
@@ -583,14 +586,14 @@ fn a_forbidden_list_is_told_and_asked_for_slowly() {
 
 // C7: any 404 is NotServed, whatever its body.
 #[test]
-fn a_list_that_is_not_found_is_told_and_asked_for_slowly() {
+fn list_that_is_not_served_is_reported_and_retried_slowly() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
-        refuse 404 NotFound
-        > list failed: 404 NotFound; again in 30s..60s
+        reject 404 NotFound
+        > list failed: 404 NotFound; retry in 30s..60s
         > state not served: 404 NotFound
         wake
         > list limit=500 rv=0
@@ -598,31 +601,31 @@ fn a_list_that_is_not_found_is_told_and_asked_for_slowly() {
         404 type=text/plain
         bytes 404 page not found
         end
-        > list failed: 404; again in 30s..60s
+        > list failed: 404; retry in 30s..60s
         > state not served: 404
         wake
         > list limit=500 rv=0
         > state connecting
         404
-        error broken
-        > list failed: 404; again in 30s..60s
+        error reset
+        > list failed: 404; retry in 30s..60s
         > state not served: 404
         wake
         > list limit=500 rv=0
         > state connecting
-        refuse 405 MethodNotAllowed
-        > list failed: 405 MethodNotAllowed; again in 30s..60s
+        reject 405 MethodNotAllowed
+        > list failed: 405 MethodNotAllowed; retry in 30s..60s
         > state not served: 405 MethodNotAllowed
         ",
     );
 }
 
-// The headers of a refusal say what matters; a body that does not come is not waited for.
+// The headers of an error response are sufficient; the wait for its body is limited.
 #[test]
-fn a_refusal_without_its_body_is_a_refusal_all_the_same() {
+fn error_response_without_a_body_is_classified_by_its_headers() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
         404
@@ -632,45 +635,45 @@ fn a_refusal_without_its_body_is_a_refusal_all_the_same() {
         bytes {
         after 1s
         > cancel
-        > list failed: 404; again in 30s..60s
+        > list failed: 404; retry in 30s..60s
         > state not served: 404
         wake
         > list limit=500 rv=0
         > state connecting
         403
-        error broken
-        > list failed: 403; again in 30s..60s
+        error reset
+        > list failed: 403; retry in 30s..60s
         > state forbidden: 403
         ",
     );
 }
 
 #[test]
-fn a_refusal_of_any_length_is_read_no_further_than_needed() {
+fn error_body_is_read_up_to_its_limit() {
     let page = "x".repeat(70_000);
     check(&format!(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
         500
         bytes {page}
         > cancel
-        > list failed: 500; again in 800ms..1.6s
+        > list failed: 500; retry in 800ms..1.6s
         > state backing off: 500
         old bytes more
         old end
-        count late
-        > late 2
+        count stray_responses
+        > stray_responses 2
         "
     ));
 }
 
 #[test]
-fn a_list_whose_body_stops_coming_is_given_up() {
+fn list_without_data_times_out() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
         deadline
@@ -687,22 +690,23 @@ fn a_list_whose_body_stops_coming_is_given_up() {
         tick
         after 1s
         > cancel
-        > list failed: no data received before the timeout; again in 800ms..1.6s
+        > list failed: no data received before the timeout; retry in 800ms..1.6s
         > state backing off: no data received before the timeout
         old bytes }
-        count late
-        > late 1
+        count stray_responses
+        > stray_responses 1
         ",
     );
 }
 
 #[test]
-fn c11_empty_pages_without_end_are_no_hot_loop() {
-    // A server with a fresh token on every empty page was asked a hundred thousand times without a pause. Empty pages are legal,
-    // so before they count as a failure everything is asked for at once.
+fn c11_endless_empty_pages_cause_no_hot_loop() {
+    // Regression: a server that sent a new token with every empty page received 100,000 requests without a
+    // delay. Empty pages are legal, so before they count as a failure, the whole list is requested without
+    // pages.
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
         list v=9 continue=a
@@ -712,7 +716,7 @@ fn c11_empty_pages_without_end_are_no_hot_loop() {
         list v=9 continue=c
         > list limit=500 continue=c
         list v=9 continue=d
-        > list failed: the pages of the list are empty and do not end; again now
+        > list failed: the pages of the list are empty and do not end; retry now
         > list rv=0
         list v=9 continue=a
         > list limit=500 continue=a
@@ -721,29 +725,30 @@ fn c11_empty_pages_without_end_are_no_hot_loop() {
         list v=9 continue=c
         > list limit=500 continue=c
         list v=9 continue=d
-        > list failed: the pages of the list are empty and do not end; again in 800ms..1.6s
+        > list failed: the pages of the list are empty and do not end; retry in 800ms..1.6s
         > state backing off: the pages of the list are empty and do not end
         ",
     );
 }
 
 #[test]
-fn a_version_that_is_not_even_accepted_is_given_up() {
-    // A kind that moved to another server answered 400 to our version for ever: no list without a version was ever tried.
+fn rejected_version_is_dropped_after_a_backoff() {
+    // Regression: after a kind had moved to another server, our version was rejected with 400 forever,
+    // because a list without a version was never requested.
     check(
         "
-        with lists
+        with watch-list never
         live v=abc
         > state live
         after 20s
         ERROR 410 Expired
         > cancel
-        > watch failed: 410 Expired; again now
+        > watch failed: 410 Expired; retry now
         > list rv=abc match=NotOlderThan
         > state stale
         400
         end
-        > list failed: 400; again in 800ms..1.6s
+        > list failed: 400; retry in 800ms..1.6s
         > state backing off: 400
         wake
         > list limit=500
@@ -753,15 +758,15 @@ fn a_version_that_is_not_even_accepted_is_given_up() {
 }
 
 #[test]
-fn a_request_that_nobody_answers_is_given_up() {
+fn request_without_response_headers_times_out() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
         after 2m
         > cancel
-        > list failed: no response headers within 120s; again in 800ms..1.6s
+        > list failed: no response headers within 120s; retry in 800ms..1.6s
         > state backing off: no response headers within 120s
         ",
     );

@@ -1,4 +1,4 @@
-//! The reflector, one script per rule. `script` is the language; the rest are the rules, by state.
+//! Tests of the reflector, by phase. Most tests are scripts, in the language of `script`.
 
 mod any_server;
 mod audit;
@@ -6,7 +6,7 @@ mod bad_input;
 mod encoding;
 mod listing;
 mod script;
-mod standing;
+mod states;
 mod transform;
 mod unavailable;
 mod watching;

@@ -1,37 +1,39 @@
-//! Scripts: a text of inputs to a reflector, with what it did in answer written below each.
+//! Scripts: inputs to a reflector, each followed by the expected output.
 //!
-//! [`check`] carries out the inputs, writes the text anew with what the machine really did, and compares. It does so for several seeds, so
-//! what is random shows only as the range it must lie in; with odd seeds bodies arrive byte by byte. Where a script's bodies can be said in
-//! protobuf it does all of this again in that form: what the machine does must be the same. After each input it also holds
-//! the machine to what must always be true: one request at most, and never neither a request nor a deadline.
+//! [`check`] runs the inputs, writes a transcript with the actual output, and compares it with the script. It
+//! repeats this for several seeds, so random values appear as the range in which they must lie; with odd
+//! seeds, bodies arrive byte by byte. If the bodies of a script can be encoded as protobuf, it runs again in
+//! that encoding, with the same expected output. After each input it also checks what must always hold: there
+//! is at most one open request, and there is always a request or a deadline.
 //!
-//! | line | means |
+//! | line | meaning |
 //! |---|---|
-//! | `> …` | what the machine does; everything else is an input, `#` a comment |
-//! | `with lists`, `with page-size 2`, `with limit 300`, `with relist-every 4m` | settings, before `start` |
-//! | `live v=9 a/x@5 …` | started with a list like that, and watching: nothing of it is told but the state |
-//! | `start`, `stop`, `tick` | the call of that name; `tick` calls `handle_timeout` now |
-//! | `after 5s`, `wake` | time passes, deadlines on the way are kept; to the next deadline |
-//! | `200`, `403 retry-after=5 type=text/html` | headers |
-//! | `list v=9 continue=t remaining=1 a/x@5 …` | headers and a whole list; `page …` is the body alone |
-//! | `ADDED a/x@5`, `BOOKMARK @9 end`, `ERROR 410 Expired` | a frame; ` + ` puts several into one chunk |
-//! | `refuse 410 Expired` | headers, a `Status` and the end; `TooLarge` as reason names that cause |
-//! | `bytes …`, `end`, `error refused`, `error broken` | a part of a body, its end, and ways to fail |
-//! | `old …` | the same, from the request before |
-//! | `state`, `deadline`, `count late …` | questions; a change of state is told unasked |
-//! | `during 5m 3..9 list: … / …; watch: …` | for so long each request is answered like that; so many are sent |
+//! | `> …` | expected output; every other line is an input, `#` a comment |
+//! | `with watch-list never`, `with page-size 2` | settings, before `start` |
+//! | `with max-object-size 300`, `with audit-period 4m` | settings, before `start` |
+//! | `live v=9 a/x@5 …` | starts, lists these objects and watches; the only output is the state |
+//! | `start`, `stop`, `tick` | the method of that name; `tick` calls `handle_timeout` |
+//! | `after 5s`, `wake` | advances the clock by 5 s, or to the next deadline; deadlines on the way are handled |
+//! | `200`, `403 retry-after=5 type=text/html` | response headers |
+//! | `list v=9 continue=t remaining=1 a/x@5 …` | headers and a complete list; `page …` is only the body |
+//! | `ADDED a/x@5`, `BOOKMARK @9 end`, `ERROR 410 Expired` | a frame; ` + ` joins several in one chunk |
+//! | `reject 410 Expired` | headers, a `Status` and the end; the reason `TooLarge` adds the cause of that name |
+//! | `bytes …`, `end`, `error refused`, `error reset` | a part of a body, its end, a transport error |
+//! | `old …` | any of the above, for the previous request |
+//! | `state`, `deadline`, `count frames …` | prints these; a change of state is always printed |
+//! | `during 5m 3..9 list: … / …; watch: …` | responds like this for 5 min; between 3 and 8 requests are sent |
 //!
-//! An object is `namespace/name@version`, with `;uid=…`, `;kind=…` or `;big` behind it; name or version may be missing.
+//! An object is `namespace/name@version`, followed by `;uid=…`, `;kind=…` or `;big`. Name and version are
+//! optional.
 
 use super::super::{
     Action, Config, Failure, FailureKind, InformerState, Reflector, RequestKind, ResponseHead, StreamId,
 };
 use super::super::{ReflectorDiagnostic, WatchListPolicy};
-use super::encoding::Form;
+use super::encoding::Encoding;
 use crate::Scope;
 use crate::delta::{Delta, Replaced};
 use crate::object::Entry;
-
 use crate::time::Moment;
 use crate::wire::{Limits, TypeMeta, UnreadableObject};
 use std::fmt::Write as _;
@@ -39,13 +41,14 @@ use std::time::Duration;
 
 const SEEDS: u64 = 12;
 
-/// Carries out a script and compares what happened with what it says.
+/// Runs a script and compares the actual output with the expected one.
 #[track_caller]
 pub(super) fn check(script: &str) {
     let expected: Vec<&str> = script.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let forms = [Form::Json, Form::Protobuf].into_iter().filter(|form| form.is_for(script));
-    for (seed, form) in forms.flat_map(|form| (0..SEEDS).map(move |seed| (seed, form))) {
-        let mut run = Run { form, ..Run::new(seed) };
+    let encodings =
+        [Encoding::Json, Encoding::Protobuf].into_iter().filter(|encoding| encoding.supports(script));
+    for (seed, encoding) in encodings.flat_map(|encoding| (0..SEEDS).map(move |seed| (seed, encoding))) {
+        let mut run = Run { encoding, ..Run::new(seed) };
         for line in expected.iter().filter(|line| !line.starts_with('>')) {
             run.line(line);
         }
@@ -53,7 +56,7 @@ pub(super) fn check(script: &str) {
         let same = actual.iter().zip(&expected).take_while(|(actual, expected)| actual == expected).count();
         assert!(
             actual == expected,
-            "seed {seed}, {form:?}: as written up to line {same}\n{}\n--- written:\n{}\n--- happened:\n{}\n",
+            "seed {seed}, {encoding:?}: {same} lines match\n{}\n--- expected:\n{}\n--- actual:\n{}\n",
             actual[..same].join("\n"),
             expected[same..].join("\n"),
             actual[same..].join("\n"),
@@ -65,23 +68,23 @@ pub(super) fn check(script: &str) {
 pub(super) struct Run {
     machine: Option<Reflector>,
     config: Config,
-    form: Form,
+    encoding: Encoding,
     seed: u64,
     now: Moment,
     transcript: String,
-    /// The request that is under way.
+    /// The open request.
     open: Option<(StreamId, RequestKind)>,
-    /// The last one that is not any more.
+    /// The request before the open one, or the last one.
     closed: Option<StreamId>,
-    /// The last one that [`Run::is_asked`] was told of.
-    answered: Option<StreamId>,
+    /// The request that [`Run::has_new_request`] returned last.
+    noticed: Option<StreamId>,
     requests: u64,
     watch_timeout: Duration,
     retry_in: Duration,
-    /// As told last.
+    /// The state that was printed last.
     state: String,
-    /// When the cache was last known to be current.
-    current: Moment,
+    /// When the cache was last known to be up to date.
+    last_up_to_date: Moment,
     quiet: bool,
 }
 
@@ -90,23 +93,23 @@ impl Run {
         Self {
             machine: None,
             config: Config::new(TypeMeta::new("v1", "Pod"), Scope::All),
-            form: Form::Json,
+            encoding: Encoding::Json,
             seed,
             now: Moment::default(),
             transcript: String::new(),
             open: None,
             closed: None,
-            answered: None,
+            noticed: None,
             requests: 0,
             watch_timeout: Duration::ZERO,
             retry_in: Duration::ZERO,
             state: InformerState::Connecting.to_string(),
-            current: Moment::default(),
+            last_up_to_date: Moment::default(),
             quiet: false,
         }
     }
 
-    /// A run without a script, just started.
+    /// Creates a started run without a script and without a transcript.
     pub(super) fn quiet(seed: u64) -> Self {
         let mut run = Self { quiet: true, ..Self::new(seed) };
         run.input("start");
@@ -117,36 +120,35 @@ impl Run {
         self.now
     }
 
-    /// Whether there is a request that nothing was answered to.
-    pub(super) fn is_asked(&mut self) -> bool {
-        let asked = self.open.is_some_and(|(id, _)| self.answered != Some(id));
-        self.answered = self.open.map(|(id, _)| id);
-        asked
+    /// Whether a request was sent since the last call.
+    pub(super) fn has_new_request(&mut self) -> bool {
+        let is_new = self.open.is_some_and(|(id, _)| self.noticed != Some(id));
+        self.noticed = self.open.map(|(id, _)| id);
+        is_new
     }
 
-    /// Answers the open request, if there is one, as long as somebody listens.
-    pub(super) fn answer_with(&mut self, answer: &str) {
+    /// Responds to the open request, if there is one, until it is closed.
+    pub(super) fn respond_with(&mut self, response: &str) {
         let Some((id, _)) = self.open else { return };
-        for part in answer.split(" / ") {
+        for part in response.split(" / ") {
             if self.is_open(id) {
-                self.answer(id, part);
+                self.respond(id, part);
             }
         }
-        self.tell_state();
+        self.print_state_change();
     }
 
-    /// To the next deadline. Before the headers it is the source that watches the time.
-    pub(super) fn sleep(&mut self) {
-        // There is a deadline at all times, also before an answer's headers.
+    /// Advances the clock to the next deadline. There always is one, also before the response headers.
+    pub(super) fn wake_at_deadline(&mut self) {
         self.wake();
-        self.tell_state();
+        self.print_state_change();
     }
 
     fn line(&mut self, line: &str) {
         writeln!(self.transcript, "{line}").unwrap();
         if !line.starts_with('#') {
             self.input(line);
-            self.tell_state();
+            self.print_state_change();
         }
     }
 
@@ -161,7 +163,7 @@ impl Run {
                     InformerState::Stale { since } => format!("state stale since {since:?}"),
                     state => format!("state {state}"),
                 };
-                self.tell(&text);
+                self.print(&text);
             }
             "stop" => {
                 self.call(|machine, _| machine.stop());
@@ -170,24 +172,24 @@ impl Run {
             "tick" => self.call(Reflector::handle_timeout),
             "after" => self.after(duration(rest)),
             "wake" => self.wake(),
-            "deadline" => self.tell_deadline(),
-            "count" => self.tell_counters(rest),
+            "deadline" => self.print_deadline(),
+            "count" => self.print_counters(rest),
             "during" => self.during(rest),
             "old" => {
-                let id = self.closed.unwrap_or_else(|| panic!("no request before: {line}"));
-                self.answer(id, rest);
+                let id = self.closed.unwrap_or_else(|| panic!("no previous request: {line}"));
+                self.respond(id, rest);
             }
             _ => {
-                let (id, _) = self.open.unwrap_or_else(|| panic!("no request is under way: {line}"));
-                self.answer(id, line);
+                let (id, _) = self.open.unwrap_or_else(|| panic!("no open request: {line}"));
+                self.respond(id, line);
             }
         }
     }
 
-    /// The way to a watch that all goes well, without a word about it.
+    /// Lists and watches successfully, without output.
     fn live(&mut self, list: &str) {
         self.quiet = true;
-        self.with("lists");
+        self.with("watch-list never");
         self.input("start");
         self.input(&format!("list {list}"));
         self.input("200");
@@ -196,28 +198,28 @@ impl Run {
 
     fn with(&mut self, setting: &str) {
         match setting.split_once(' ').unwrap_or((setting, "")) {
-            ("lists", "") => self.config.watch_list = WatchListPolicy::Never,
-            ("page-size", size) => self.config.page_size = Some(size.parse().unwrap()),
-            ("relist-every", time) => self.config.audit_period = Some(duration(time)),
-            ("limit", bytes) => self.config.limits = Limits::new(bytes.parse().unwrap()),
-            _ => panic!("no such setting: {setting}"),
+            ("watch-list", "never") => self.config.watch_list = WatchListPolicy::Never,
+            ("page-size", items) => self.config.page_size = Some(items.parse().unwrap()),
+            ("audit-period", period) => self.config.audit_period = Some(duration(period)),
+            ("max-object-size", bytes) => self.config.limits = Limits::new(bytes.parse().unwrap()),
+            _ => panic!("unknown setting: {setting}"),
         }
     }
 
-    /// Something arrives for a request.
-    fn answer(&mut self, id: StreamId, line: &str) {
+    /// Handles an input that belongs to a request.
+    fn respond(&mut self, id: StreamId, line: &str) {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
             "list" => {
                 self.head(id, ResponseHead::new(200));
-                self.bytes(id, &self.form.body(&list_body(rest)));
+                self.bytes(id, &self.encoding.body(&list_body(rest)));
                 self.end(id);
             }
-            "page" => self.bytes(id, &self.form.body(&list_body(rest))),
-            "refuse" => {
+            "page" => self.bytes(id, &self.encoding.body(&list_body(rest))),
+            "reject" => {
                 let code = rest.split(' ').next().unwrap();
                 self.head(id, ResponseHead::new(code.parse().unwrap()));
-                self.bytes(id, &self.form.body(&status(rest)));
+                self.bytes(id, &self.encoding.body(&status(rest)));
                 self.end(id);
             }
             "bytes" => self.bytes(id, rest.as_bytes()),
@@ -225,24 +227,24 @@ impl Run {
             "error" => {
                 let failure = match rest {
                     "refused" => Failure::new(FailureKind::Connect, "connection refused"),
-                    "broken" => Failure::new(FailureKind::Interrupted, "connection reset"),
-                    _ => panic!("no such error: {rest}"),
+                    "reset" => Failure::new(FailureKind::Interrupted, "connection reset"),
+                    _ => panic!("unknown error: {rest}"),
                 };
                 self.close_if(id);
                 self.call(|machine, now| machine.handle_error(now, id, failure));
             }
             _ if word.parse::<u16>().is_ok() => self.head(id, head(line)),
             _ => {
-                let frames: Vec<_> = line.split(" + ").map(|text| self.form.body(&frame(text))).collect();
+                let frames: Vec<_> = line.split(" + ").map(|text| self.encoding.body(&frame(text))).collect();
                 self.bytes(id, &frames.concat());
             }
         }
     }
 
     fn head(&mut self, id: StreamId, mut head: ResponseHead) {
-        head.content_type = head.content_type.or(self.form.content_type());
+        head.content_type = head.content_type.or(self.encoding.content_type());
         self.call(|machine, now| machine.handle_response(now, id, head));
-        self.hear(id);
+        self.record_contact(id);
     }
 
     fn end(&mut self, id: StreamId) {
@@ -250,9 +252,9 @@ impl Run {
         self.call(|machine, now| machine.handle_end(now, id));
     }
 
-    /// Hands bytes over, as far as anybody still wants them. What is late comes in one piece, so that it can be counted.
+    /// Passes on a body until the request is closed. A stray body is one chunk, so that it is counted once.
     fn bytes(&mut self, id: StreamId, body: &[u8]) {
-        self.hear(id);
+        self.record_contact(id);
         if self.seed.is_multiple_of(2) || !self.is_open(id) {
             return self.call(|machine, now| machine.handle_bytes(now, id, body));
         }
@@ -263,173 +265,175 @@ impl Run {
         }
     }
 
-    fn after(&mut self, passed: Duration) {
-        let then = self.now + passed;
-        while let Some(deadline) = self.machine().next_deadline().filter(|deadline| *deadline <= then) {
+    fn after(&mut self, duration: Duration) {
+        let until = self.now + duration;
+        while let Some(deadline) = self.machine().next_deadline().filter(|deadline| *deadline <= until) {
             self.now = deadline.max(self.now);
             self.call(Reflector::handle_timeout);
         }
-        self.now = then;
+        self.now = until;
     }
 
     fn wake(&mut self) {
         let deadline = self.machine().next_deadline().expect("a deadline to wake at");
-        // A timer that goes off too early does no harm.
+        // An early call must have no effect.
         self.now = self.now.max(Moment::at(deadline.since_origin().saturating_sub(Duration::from_millis(1))));
         self.call(Reflector::handle_timeout);
         self.now = deadline.max(self.now);
         self.call(Reflector::handle_timeout);
     }
 
-    /// Answers every request alike, as fast as they come.
+    /// Responds to every request of a kind in the same way, immediately, and checks the number of requests.
     fn during(&mut self, rest: &str) {
         let mut words = rest.splitn(3, ' ');
-        let mut word = || words.next().expect("during TIME LEAST..MOST ANSWERS");
-        let (then, range, answers) = (self.now + duration(word()), word(), word());
-        let (least, most) = range.split_once("..").unwrap();
+        let mut word = || words.next().expect("during TIME MIN..MAX RESPONSES");
+        let (until, range, responses) = (self.now + duration(word()), word(), word());
+        let (min, max) = range.split_once("..").unwrap();
         let before = self.requests;
         self.quiet = true;
         loop {
-            while let Some((id, asked)) = self.open.filter(|_| self.now < then) {
-                let known = answers.split("; ").find_map(|answer| answer.strip_prefix(&format!("{asked}: ")));
-                let answer = known.unwrap_or_else(|| panic!("no answer to a {asked}: {answers}"));
+            while let Some((id, request)) = self.open.filter(|_| self.now < until) {
+                let prefix = format!("{request}: ");
+                let response = responses.split("; ").find_map(|response| response.strip_prefix(&prefix));
+                let response = response.unwrap_or_else(|| panic!("no response to a {request}: {responses}"));
                 assert!(self.requests - before < 10_000, "a hot loop");
-                for part in answer.split(" / ") {
+                for part in response.split(" / ") {
                     match part.strip_prefix("after ") {
-                        Some(passed) => self.after(duration(passed)),
-                        None => self.answer(id, part),
+                        Some(time) => self.after(duration(time)),
+                        None => self.respond(id, part),
                     }
                 }
-                assert!(!self.is_open(id), "the answer must end: {answer}");
+                assert!(!self.is_open(id), "the response must end: {response}");
             }
             let deadline = self.machine().next_deadline();
-            if self.now >= then || deadline.is_none_or(|deadline| deadline > then) {
+            if self.now >= until || deadline.is_none_or(|deadline| deadline > until) {
                 break;
             }
             self.wake();
         }
-        (self.now, self.quiet) = (then.max(self.now), false);
+        (self.now, self.quiet) = (until.max(self.now), false);
         let sent = self.requests - before;
-        let expected = least.parse().unwrap()..most.parse().unwrap();
+        let expected = min.parse().unwrap()..max.parse().unwrap();
         assert!(expected.contains(&sent), "{sent} requests during {rest}");
     }
 
-    fn tell_deadline(&mut self) {
+    fn print_deadline(&mut self) {
         let left = self.machine().next_deadline().map(|deadline| deadline - self.now);
         let text = match left {
             None => "none".to_owned(),
             Some(left) if left < Duration::from_secs(200) => format!("in {left:?}"),
             Some(left) if left < self.watch_timeout => {
-                format!("in the watch's timeout - {:?}", self.watch_timeout.abs_diff(left))
+                format!("in watch timeout - {:?}", self.watch_timeout.abs_diff(left))
             }
-            Some(left) => format!("in the watch's timeout + {:?}", left.abs_diff(self.watch_timeout)),
+            Some(left) => format!("in watch timeout + {:?}", left.abs_diff(self.watch_timeout)),
         };
-        self.tell(&format!("deadline {text}"));
+        self.print(&format!("deadline {text}"));
     }
 
-    fn tell_counters(&mut self, names: &str) {
+    fn print_counters(&mut self, names: &str) {
         let counters = format!("{:?} ", self.machine().counters());
-        let told: Vec<_> = names
+        let values: Vec<_> = names
             .split(' ')
             .map(|name| {
-                let (_, value) = counters.split_once(&format!(" {name}: ")).expect(name);
+                // The last match, because the nested counters of relists precede and repeat some names.
+                let (_, value) = counters.rsplit_once(&format!(" {name}: ")).expect(name);
                 format!("{name} {}", value.split([',', ' ']).next().unwrap())
             })
             .collect();
-        self.tell(&told.join(" "));
+        self.print(&values.join(" "));
     }
 
     fn machine(&mut self) -> &mut Reflector {
         self.machine.get_or_insert_with(|| Reflector::new(self.config.clone(), self.seed, None))
     }
 
-    /// One call of the machine, and all that it leads to.
+    /// Calls the reflector, executes its actions and checks its invariants.
     fn call(&mut self, call: impl FnOnce(&mut Reflector, Moment)) {
         let now = self.now;
         call(self.machine(), now);
         while let Some(action) = self.machine().poll_action() {
-            let text = self.act(action);
-            self.tell(&text);
+            let text = self.execute(action);
+            self.print(&text);
         }
         self.machine().check_invariants();
         let (deadline, state) = (self.machine().next_deadline(), self.machine().state());
-        let at_rest = state == InformerState::Stopped || self.requests == 0;
+        let is_idle = state == InformerState::Stopped || self.requests == 0;
         assert!(
-            self.open.is_some() || deadline.is_some() || at_rest,
-            "nothing is under way or to be waited for"
+            self.open.is_some() || deadline.is_some() || is_idle,
+            "neither an open request nor a deadline"
         );
         assert!(state != InformerState::Live || self.open.is_some(), "live without a watch");
     }
 
-    /// Tells the state if it is another than before. Its times are checked instead of told: they may be random.
-    fn tell_state(&mut self) {
+    /// Prints the state if it has changed. Its times may be random, so they are checked instead of printed.
+    fn print_state_change(&mut self) {
         let Some(machine) = &self.machine else { return };
         let text = match machine.state() {
             InformerState::BackingOff { until, failure } => {
-                let waits_as_told = until > self.now && until <= self.now + self.retry_in;
-                assert!(waits_as_told, "the state says {until:?}, the report {:?}", self.retry_in);
+                let matches = until > self.now && until <= self.now + self.retry_in;
+                assert!(matches, "backing off until {until:?}, but reported a delay of {:?}", self.retry_in);
                 format!("backing off: {failure}")
             }
             InformerState::Stale { since } => {
-                assert_eq!(since, self.current, "stale since the cache was last known to be current");
+                assert_eq!(since, self.last_up_to_date, "stale since the cache was last up to date");
                 "stale".to_owned()
             }
             state => state.to_string(),
         };
         if text != self.state {
-            self.tell(&format!("state {text}"));
+            self.print(&format!("state {text}"));
             self.state = text;
         }
     }
 
-    fn tell(&mut self, text: &str) {
+    fn print(&mut self, text: &str) {
         if !self.quiet {
             writeln!(self.transcript, "> {text}").unwrap();
         }
     }
 
-    fn act(&mut self, action: Action) -> String {
+    fn execute(&mut self, action: Action) -> String {
         match action {
             Action::List(id, request) => {
                 self.send(id, RequestKind::List);
-                format!("list{}{}", query(&request.query()), form(request.json_only))
+                format!("list{}{}", query(&request.query()), encoding_suffix(request.json_only))
             }
             Action::Watch(id, request) => {
                 let query = query(&request.query());
                 self.watch_timeout = request.timeout;
-                let within = (300..600).contains(&request.timeout.as_secs());
-                assert!(within, "a watch of {:?}", request.timeout);
-                let asked =
+                let is_in_range = (300..600).contains(&request.timeout.as_secs());
+                assert!(is_in_range, "a watch timeout of {:?}", request.timeout);
+                let kind =
                     if query.contains("initial") { RequestKind::WatchList } else { RequestKind::Watch };
-                self.send(id, asked);
-                format!("{asked}{}{}", query.replace(" initial", ""), form(request.json_only))
+                self.send(id, kind);
+                format!("{kind}{}{}", query.replace(" initial", ""), encoding_suffix(request.json_only))
             }
             Action::Cancel(id) => {
-                assert_eq!(self.open.map(|(open, _)| open), Some(id), "given up what is not under way");
+                assert_eq!(self.open.map(|(open, _)| open), Some(id), "cancelled a request that is not open");
                 self.close();
                 "cancel".to_owned()
             }
             Action::Push(delta) => {
                 if matches!(delta, crate::delta::Delta::Replaced(_)) {
-                    self.current = self.now;
+                    self.last_up_to_date = self.now;
                 }
                 format!("push {}", delta_text(&delta))
             }
             Action::Report(ReflectorDiagnostic::RequestFailed { request, failure, retry_in }) => {
                 self.retry_in = retry_in;
-                format!("{request} failed: {failure}; again {}", wait_text(failure.kind(), retry_in))
+                format!("{request} failed: {failure}; retry {}", delay_text(failure.kind(), retry_in))
             }
             Action::Report(ReflectorDiagnostic::ObjectSkipped(unreadable)) => {
                 format!("unreadable {}: {}", unreadable_text(&unreadable), unreadable.error)
             }
             Action::Report(ReflectorDiagnostic::TransformFailed { key, message }) => {
-                format!("not transformed {key}: {message}")
+                format!("transform of {key} failed: {message}")
             }
             Action::Report(ReflectorDiagnostic::WatchListDisabled { failure }) => {
-                format!("no more watch-lists: {failure}")
+                format!("watch-list disabled: {failure}")
             }
             Action::Report(ReflectorDiagnostic::ProtobufDisabled { failure }) => {
-                format!("no more protobuf: {failure}")
+                format!("protobuf disabled: {failure}")
             }
             Action::Report(ReflectorDiagnostic::ServerRewound { from, to }) => {
                 format!("rewound from {from} to {to}")
@@ -437,9 +441,9 @@ impl Run {
         }
     }
 
-    fn send(&mut self, id: StreamId, asked: RequestKind) {
-        assert!(self.open.is_none(), "a second request while one is under way");
-        self.open = Some((id, asked));
+    fn send(&mut self, id: StreamId, request: RequestKind) {
+        assert!(self.open.is_none(), "a second request while one is open");
+        self.open = Some((id, request));
         self.requests += 1;
     }
 
@@ -447,11 +451,11 @@ impl Run {
         self.open.is_some_and(|(open, _)| open == id)
     }
 
-    /// A live watch was heard.
-    fn hear(&mut self, id: StreamId) {
+    /// Records that the cache is up to date, if a live watch received something.
+    fn record_contact(&mut self, id: StreamId) {
         let live = self.machine.as_ref().is_some_and(|machine| machine.state() == InformerState::Live);
         if live && self.is_open(id) {
-            self.current = self.now;
+            self.last_up_to_date = self.now;
         }
     }
 
@@ -468,14 +472,14 @@ impl Run {
     }
 }
 
-// Outputs as text.
+// Output as text.
 
-/// What is said of a request that takes nothing but JSON.
-fn form(json_only: bool) -> &'static str {
+/// Marks a request that accepts only JSON.
+fn encoding_suffix(json_only: bool) -> &'static str {
     if json_only { " in JSON" } else { "" }
 }
 
-/// The parameters that vary; the others are checked.
+/// Formats the query parameters that vary.
 fn query(query: &[(&'static str, String)]) -> String {
     let mut text = String::new();
     for (name, value) in query {
@@ -502,10 +506,10 @@ fn delta_text(delta: &Delta) -> String {
         Delta::Replaced(Replaced { version, entries, unreadable, audit, .. }) => {
             let entries: Vec<_> = entries.iter().map(|entry| entry_text(entry)).collect();
             let unreadable: Vec<_> = unreadable.iter().map(unreadable_text).collect();
-            let more =
+            let unreadable =
                 if unreadable.is_empty() { String::new() } else { format!(" unreadable {unreadable:?}") };
             let word = if *audit { "audited" } else { "replaced" };
-            format!("{word} @{version} {entries:?}{more}").replace('"', "")
+            format!("{word} @{version} {entries:?}{unreadable}").replace('"', "")
         }
         Delta::Bookmark(version) => format!("bookmark @{version}"),
         Delta::Unreadable(unreadable) => format!("unreadable {}", unreadable_text(unreadable)),
@@ -521,23 +525,23 @@ fn unreadable_text(unreadable: &UnreadableObject) -> String {
     unreadable.version.as_ref().map_or(key.clone(), |version| format!("{key}@{version}"))
 }
 
-/// A wait that was asked for is exact; one that grew is told as the range its jitter allows.
-fn wait_text(kind: FailureKind, wait: Duration) -> String {
-    let millis = wait.as_millis();
+/// Formats a requested delay exactly, and a delay of the backoff as the range of its jitter.
+fn delay_text(kind: FailureKind, delay: Duration) -> String {
+    let millis = delay.as_millis();
     match (kind, millis) {
         (_, 0) => "now".to_owned(),
         (FailureKind::Forbidden | FailureKind::NotServed, 30_000..60_000) => "in 30s..60s".to_owned(),
-        (_, millis) if millis % 1000 == 0 => format!("in {wait:?}"),
+        (_, millis) if millis % 1000 == 0 => format!("in {delay:?}"),
         (_, 25_600..60_000) => "in 25.6s..60s".to_owned(),
         _ => {
-            let base = (0..5).map(|doubled| Duration::from_millis(800 << doubled));
-            let base = base.rev().find(|base| *base <= wait).unwrap_or_default();
+            let base = (0..5).map(|doublings| Duration::from_millis(800 << doublings));
+            let base = base.rev().find(|base| *base <= delay).unwrap_or_default();
             format!("in {base:?}..{:?}", 2 * base)
         }
     }
 }
 
-// Inputs as bytes.
+// Input as bytes.
 
 fn duration(text: &str) -> Duration {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap());
@@ -546,7 +550,7 @@ fn duration(text: &str) -> Duration {
         "ms" => Duration::from_millis(number),
         "s" => Duration::from_secs(number),
         "m" => Duration::from_mins(number),
-        _ => panic!("no such time: {text}"),
+        _ => panic!("invalid duration: {text}"),
     }
 }
 
@@ -559,13 +563,13 @@ fn head(line: &str) -> ResponseHead {
                 head.retry_after = Some(Duration::from_secs(seconds.parse().unwrap()));
             }
             ("type", content_type) => head.content_type = Some(content_type.into()),
-            _ => panic!("no such header: {word}"),
+            _ => panic!("unknown header: {word}"),
         }
     }
     head
 }
 
-/// `v=9 continue=t remaining=1 a/x@5 …`
+/// Returns the JSON of a list: `v=9 continue=t remaining=1 a/x@5 …`.
 fn list_body(text: &str) -> String {
     let (mut meta, mut items) = (String::new(), Vec::new());
     for word in text.split(' ').filter(|word| !word.is_empty()) {
@@ -580,7 +584,7 @@ fn list_body(text: &str) -> String {
     format!(r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{{meta}}},"items":[{items}]}}"#)
 }
 
-/// `ADDED a/x@5`, `BOOKMARK @9 end`, `ERROR 410 Expired`
+/// Returns the JSON of a frame: `ADDED a/x@5`, `BOOKMARK @9 end`, `ERROR 410 Expired`.
 fn frame(text: &str) -> String {
     let (kind, rest) = text.split_once(' ').unwrap_or((text, ""));
     let object = match kind {
@@ -593,18 +597,18 @@ fn frame(text: &str) -> String {
                 "" => String::new(),
                 "end" => r#""k8s.io/initial-events-end":"true""#.to_owned(),
                 "end=false" => r#""k8s.io/initial-events-end":"false""#.to_owned(),
-                _ => panic!("no such bookmark: {text}"),
+                _ => panic!("unknown bookmark: {text}"),
             };
             let metadata = format!(r#""annotations":{{{marker}}}{}"#, version.unwrap_or_default());
             format!(r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{{metadata}}}}}"#)
         }
         "ADDED" | "MODIFIED" | "DELETED" | "PING" => object(rest),
-        _ => panic!("no such input: {text}"),
+        _ => panic!("unknown input: {text}"),
     };
     format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n")
 }
 
-/// `410 Expired retry-after=5`
+/// Returns the JSON of a `Status`: `410 Expired retry-after=5`.
 fn status(text: &str) -> String {
     let mut fields = String::new();
     for word in text.split(' ').filter(|word| !word.is_empty()) {
@@ -622,7 +626,7 @@ fn status(text: &str) -> String {
     format!(r#"{{"kind":"Status","status":"Failure"{fields}}}"#)
 }
 
-/// `a/x@5;uid=u;kind=Node;big`; a text that begins with `=` is the JSON itself.
+/// Returns the JSON of an object: `a/x@5;uid=u;kind=Node;big`, or literal JSON after `=`.
 fn object(text: &str) -> String {
     if let Some(json) = text.strip_prefix('=') {
         return json.to_owned();
@@ -637,7 +641,7 @@ fn object(text: &str) -> String {
             ("uid", text) => uid = text,
             ("kind", text) => kind = text,
             ("big", _) => rest = format!(r#","spec":{{"text":"{}"}}"#, "x".repeat(1000)),
-            _ => panic!("no such object: {text}"),
+            _ => panic!("unknown object: {text}"),
         }
     }
     let version = version.map(|version| format!(r#""resourceVersion":"{version}","#)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Transforms and projections, as the machine applies them: once per object, and never to the harm of one.
+//! Transforms and field filters in the reflector: applied once per object; a failure affects no other object.
 
 use super::super::{Action, Config, Reflector, ReflectorDiagnostic, ResponseHead, StreamId, WatchListPolicy};
 use crate::delta::{Delta, Replaced};
@@ -17,29 +17,29 @@ fn config() -> Config {
     Config::new(TypeMeta::new("v1", "Secret"), Scope::All)
 }
 
-/// A started machine, with everything that came out of it.
+/// A started reflector with its output.
 struct Run {
     machine: Reflector,
     stream: StreamId,
-    /// Entries in the order in which they were pushed, those of deletions included.
+    /// The entries of all deltas in order, including the last states of deleted objects.
     entries: Vec<Arc<Entry>>,
-    reports: Vec<ReflectorDiagnostic>,
+    diagnostics: Vec<ReflectorDiagnostic>,
 }
 
 impl Run {
     fn new(config: Config) -> Self {
-        Self::knowing(config, None)
+        Self::with_store(config, None)
     }
 
-    fn knowing(config: Config, known: Option<crate::StoreReader>) -> Self {
-        let machine = Reflector::new(config, 1, known);
-        let mut run = Self { machine, stream: StreamId(0), entries: Vec::new(), reports: Vec::new() };
+    fn with_store(config: Config, store: Option<crate::StoreReader>) -> Self {
+        let machine = Reflector::new(config, 1, store);
+        let mut run = Self { machine, stream: StreamId(0), entries: Vec::new(), diagnostics: Vec::new() };
         run.machine.start(NOW);
         run.drain();
         run
     }
 
-    /// A machine that lists `items` and has gone on to its watch.
+    /// Creates a reflector that has listed `items` and requested its watch.
     fn listed(config: Config, items: &[&str]) -> Self {
         let mut run = Self::new(Config { watch_list: WatchListPolicy::Never, ..config });
         run.list(items);
@@ -74,7 +74,7 @@ impl Run {
                 Action::Push(Delta::Added(entry) | Delta::Updated(entry)) => self.entries.push(entry),
                 Action::Push(Delta::Deleted(deleted)) => self.entries.extend(deleted.last),
                 Action::Push(Delta::Replaced(replaced)) => self.entries.extend(replaced.entries),
-                Action::Report(report) => self.reports.push(report),
+                Action::Report(diagnostic) => self.diagnostics.push(diagnostic),
                 Action::Push(_) | Action::Cancel(_) => {}
             }
         }
@@ -85,11 +85,11 @@ impl Run {
         String::from_utf8(self.entries[index].bytes().into_owned()).unwrap()
     }
 
-    /// Checks that the one object failed for this reason, and what was cached of it.
+    /// Checks the error of the transform on the only object, and the bytes that were cached.
     #[track_caller]
-    fn check_failed(&self, because: &str, cached: &str) {
+    fn check_failed(&self, message: &str, cached: &str) {
         let key = Key::new("ns", "a");
-        assert_eq!(self.reports, [ReflectorDiagnostic::TransformFailed { key, message: because.into() }]);
+        assert_eq!(self.diagnostics, [ReflectorDiagnostic::TransformFailed { key, message: message.into() }]);
         assert_eq!(self.machine.counters().transform_errors, 1);
         assert_eq!(self.entries.len(), 1);
         assert_eq!(self.bytes_of(0), cached);
@@ -106,7 +106,7 @@ fn received(name: &str, version: u32) -> String {
     object(name, version).replacen('{', r#"{"apiVersion":"v1","kind":"Secret","#, 1)
 }
 
-/// Replaces texts in what was received.
+/// Returns a transform that replaces texts in the received bytes.
 fn replacing(pairs: &'static [(&'static str, &'static str)]) -> Transform {
     Transform::new(|entry| {
         let text = String::from_utf8(entry.bytes().to_vec()).unwrap();
@@ -114,16 +114,16 @@ fn replacing(pairs: &'static [(&'static str, &'static str)]) -> Transform {
     })
 }
 
-fn with(transform: Transform) -> Config {
+fn config_with(transform: Transform) -> Config {
     Config { transform: Some(transform), ..config() }
 }
 
-/// A transform that changes nothing, and what it was called for.
-fn counting() -> (Transform, Arc<Mutex<Vec<String>>>) {
+/// Returns a transform that changes nothing, and the objects it was called with.
+fn recording_transform() -> (Transform, Arc<Mutex<Vec<String>>>) {
     let calls = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&calls);
+    let recorded = Arc::clone(&calls);
     let transform = Transform::new(move |entry| {
-        told.lock().unwrap().push(format!("{entry:?}"));
+        recorded.lock().unwrap().push(format!("{entry:?}"));
         Ok(entry.bytes().to_vec())
     });
     (transform, calls)
@@ -131,8 +131,8 @@ fn counting() -> (Transform, Arc<Mutex<Vec<String>>>) {
 
 #[test]
 fn each_object_is_transformed_exactly_once() {
-    let (transform, calls) = counting();
-    let mut run = Run::listed(with(transform), &[&object("a", 1), &object("b", 2)]);
+    let (transform, calls) = recording_transform();
+    let mut run = Run::listed(config_with(transform), &[&object("a", 1), &object("b", 2)]);
     assert_eq!(*calls.lock().unwrap(), ["ns/a@1", "ns/b@2"]);
     run.open();
     run.frame("ADDED", &object("c", 10));
@@ -147,13 +147,13 @@ fn each_object_is_transformed_exactly_once() {
 }
 
 #[test]
-fn a_watch_list_transforms_each_object_once() {
-    let (transform, calls) = counting();
-    let mut run = Run::new(with(transform));
+fn watch_list_transforms_each_object_once() {
+    let (transform, calls) = recording_transform();
+    let mut run = Run::new(config_with(transform));
     run.open();
     run.frame("ADDED", &object("a", 1));
     run.frame("ADDED", &object("b", 2));
-    run.frame("DELETED", &object("b", 3)); // nobody sees its last state
+    run.frame("DELETED", &object("b", 3)); // its last state is not delivered
     let end = r#"{"metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}"#;
     run.frame("BOOKMARK", end);
     run.frame("MODIFIED", &object("a", 10));
@@ -165,38 +165,38 @@ fn a_watch_list_transforms_each_object_once() {
 }
 
 #[test]
-fn the_result_is_cached_in_canonical_form_and_its_head_is_read_again() {
+fn transformed_object_is_cached_in_canonical_form_with_a_new_head() {
     let transform = Transform::new(|_| {
         Ok(br#" { "data" : {} , "metadata" : {"managedFields":[1],"resourceVersion":"1","name":"a","namespace":"ns",
             "labels":{"new":"yes"},"uid":"u-a"}, "kind":"Secret" } "#.to_vec())
     });
-    let run = Run::listed(with(transform), &[&object("a", 1)]);
-    assert_eq!(run.reports, []);
+    let run = Run::listed(config_with(transform), &[&object("a", 1)]);
+    assert_eq!(run.diagnostics, []);
     let expected = r#"{"apiVersion":"v1","kind":"Secret","data":{},"metadata":{"resourceVersion":"1","name":"a","namespace":"ns","labels":{"new":"yes"},"uid":"u-a"}}"#;
     assert_eq!(run.bytes_of(0), expected);
     assert_eq!(run.entries[0].head().labels.iter().collect::<Vec<_>>(), [("new", "yes")]);
 }
 
 #[test]
-fn the_projection_comes_first_and_only_once() {
-    let seen = Arc::new(AtomicUsize::new(0));
-    let (told, text) = (Arc::clone(&seen), "hunter2");
+fn field_filter_is_applied_once_before_the_transform() {
+    let filtered = Arc::new(AtomicUsize::new(0));
+    let (counter, text) = (Arc::clone(&filtered), "hunter2");
     let transform = Transform::new(move |entry| {
         let bytes = String::from_utf8(entry.bytes().to_vec()).unwrap();
-        told.fetch_add(usize::from(!bytes.contains(text)), Ordering::Relaxed);
-        // What the projection would drop may well be put back.
+        counter.fetch_add(usize::from(!bytes.contains(text)), Ordering::Relaxed);
+        // The transform may add a field that the filter drops.
         Ok(bytes.replacen(r#","metadata":"#, r#","data":{"n":1},"metadata":"#, 1).into_bytes())
     });
-    let projection = Some(FieldFilter::drop(["data", "metadata.annotations"]).unwrap());
-    let run = Run::listed(Config { field_filter: projection, ..with(transform) }, &[&object("a", 1)]);
-    assert_eq!((seen.load(Ordering::Relaxed), run.reports.len()), (1, 0));
+    let field_filter = Some(FieldFilter::drop(["data", "metadata.annotations"]).unwrap());
+    let run = Run::listed(Config { field_filter, ..config_with(transform) }, &[&object("a", 1)]);
+    assert_eq!((filtered.load(Ordering::Relaxed), run.diagnostics.len()), (1, 0));
     assert!(run.bytes_of(0).contains(r#""data":{"n":1}"#) && !run.bytes_of(0).contains(text));
 }
 
 #[test]
-fn projections_reach_lists_and_watches() {
-    let projection = Some(FieldFilter::keep(["data.password"]).unwrap());
-    let mut run = Run::listed(Config { field_filter: projection, ..config() }, &[&object("a", 1)]);
+fn field_filter_applies_to_lists_and_watches() {
+    let field_filter = Some(FieldFilter::keep(["data.password"]).unwrap());
+    let mut run = Run::listed(Config { field_filter, ..config() }, &[&object("a", 1)]);
     run.open();
     run.frame("MODIFIED", &object("a", 10));
     let expected = |version| received("a", version).replace(r#""annotations":{"copy":"hunter2"},"#, "");
@@ -205,41 +205,41 @@ fn projections_reach_lists_and_watches() {
 
 const METADATA: &str = r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a","namespace":"ns","uid":"u-a","resourceVersion":"1","labels":{"a":"b"}}}"#;
 
-/// Checks that the transform fails like that, and both ways to go on.
+/// Checks the error of a failing transform, with both fallbacks.
 #[track_caller]
-fn check_fails(transform: &Transform, because: &str) {
-    let config = || Config { limits: Limits::new(400), ..with(transform.clone()) };
+fn check_fails(transform: &Transform, message: &str) {
+    let config = || Config { limits: Limits::new(400), ..config_with(transform.clone()) };
     let run = Run::listed(config(), &[&object("a", 1)]);
-    run.check_failed(because, &received("a", 1));
+    run.check_failed(message, &received("a", 1));
 
-    let on_transform_error = TransformFallback::MetadataOnly;
-    let run = Run::listed(Config { transform_fallback: on_transform_error, ..config() }, &[&object("a", 1)]);
-    run.check_failed(because, METADATA);
+    let transform_fallback = TransformFallback::MetadataOnly;
+    let run = Run::listed(Config { transform_fallback, ..config() }, &[&object("a", 1)]);
+    run.check_failed(message, METADATA);
     let entry = &run.entries[0];
     assert_eq!((entry.head().labels.get("a"), &*entry.head().uid), (Some("b"), "u-a"));
     let range = entry.head().metadata.start as usize..entry.head().metadata.end as usize;
     let metadata = METADATA.split_once(r#""metadata":"#).unwrap().1.strip_suffix('}').unwrap();
     assert_eq!(std::str::from_utf8(&entry.bytes()[range]).unwrap(), metadata);
-    assert!(!format!("{:?}", run.reports).contains("hunter2"));
+    assert!(!format!("{:?}", run.diagnostics).contains("hunter2"));
 }
 
 #[test]
-fn whatever_goes_wrong_is_told_and_something_is_cached() {
+fn failed_transform_is_reported_and_the_fallback_is_cached() {
     check_fails(&Transform::new(|_| Err("no such field".into())), "no such field");
     check_fails(&Transform::new(|_| panic!("hunter2")), "the transform panicked");
-    let unfit = |result: &'static str, why: &str| {
-        let because = format!("the transform returned an unreadable object: {why}");
-        check_fails(&Transform::new(move |_| Ok(result.into())), &because);
+    let check_result = |result: &'static str, reason: &str| {
+        let message = format!("the transform returned an unreadable object: {reason}");
+        check_fails(&Transform::new(move |_| Ok(result.into())), &message);
     };
-    unfit("", "invalid JSON at line 1, column 0");
-    unfit("{\"hunter2\":\n hunter2}", "invalid JSON at line 2, column 2");
-    unfit(r#"{"data":{"a":hunter2}}"#, "invalid JSON at line 1, column 14");
-    unfit("{}{}", "invalid JSON at line 1, column 3");
-    unfit(r#""hunter2""#, "not a JSON object");
-    unfit("null", "not a JSON object");
-    unfit("{}", "metadata.name is missing");
-    unfit(r#"{"kind":"hunter2"}"#, "unexpected kind");
-    unfit(
+    check_result("", "invalid JSON at line 1, column 0");
+    check_result("{\"hunter2\":\n hunter2}", "invalid JSON at line 2, column 2");
+    check_result(r#"{"data":{"a":hunter2}}"#, "invalid JSON at line 1, column 14");
+    check_result("{}{}", "invalid JSON at line 1, column 3");
+    check_result(r#""hunter2""#, "not a JSON object");
+    check_result("null", "not a JSON object");
+    check_result("{}", "metadata.name is missing");
+    check_result(r#"{"kind":"hunter2"}"#, "unexpected kind");
+    check_result(
         r#"{"metadata":{"name":"a","resourceVersion":"1","labels":"hunter2"}}"#,
         "metadata.labels is not a map of strings",
     );
@@ -253,7 +253,7 @@ fn whatever_goes_wrong_is_told_and_something_is_cached() {
 }
 
 #[test]
-fn an_object_stays_the_object_it_is() {
+fn transform_may_not_change_key_uid_or_version() {
     check_fails(&replacing(&[(r#""name":"a""#, r#""name":"b""#)]), "the transform changed the object's key");
     check_fails(&replacing(&[(r#""namespace":"ns","#, "")]), "the transform changed the object's key");
     check_fails(&replacing(&[("u-a", "u-b")]), "the transform changed the object's uid");
@@ -262,18 +262,18 @@ fn an_object_stays_the_object_it_is() {
     check_fails(&version, "the transform changed the object's version");
 }
 
-/// A controller that does not see its finalizer lets a deleted object wait for ever, and one that does not see owners hears of no
-/// change: neither can be transformed away, or into being.
+// A controller that does not see its finalizer never completes a deletion, and one that does not see owners
+// misses changes, so a transform may neither remove nor add them.
 #[test]
-fn what_controllers_go_by_stays() {
+fn transform_may_not_change_finalizers_owners_or_deletion() {
     let owned = object("a", 1).replace(
         r#""labels""#,
         r#""deletionTimestamp":"2026-11-15T01:40:30Z","deletionGracePeriodSeconds":0,"finalizers":["f","g"],"ownerReferences":[{"uid":"o"}],"labels""#,
     );
-    let check = |transform: Transform, because: &str| {
-        let run = Run::listed(with(transform), &[&owned]);
+    let check = |transform: Transform, message: &str| {
+        let run = Run::listed(config_with(transform), &[&owned]);
         let key = Key::new("ns", "a");
-        assert_eq!(run.reports, [ReflectorDiagnostic::TransformFailed { key, message: because.into() }]);
+        assert_eq!(run.diagnostics, [ReflectorDiagnostic::TransformFailed { key, message: message.into() }]);
     };
     let finalizers = "the transform changed the object's finalizers";
     check(replacing(&[(r#""finalizers":["f","g"],"#, "")]), finalizers);
@@ -282,7 +282,7 @@ fn what_controllers_go_by_stays() {
     check(replacing(&[(r#"[{"uid":"o"}]"#, "[]")]), "the transform changed the object's owners");
     check(replacing(&[("01:40:30", "01:40:31")]), "the transform changed the object's deletion");
     check_fails(&replacing(&[(r#""uid""#, r#""finalizers":["h"],"uid""#)]), finalizers);
-    // Written in another way, they are the same; so are none, and a list of none.
+    // Another notation is not a change, and neither is an empty list instead of a missing one.
     for pair in [
         [(r#"["f","g"]"#, r#" [ "f" , "\u0067" ] "#)],
         [(r#""uid":"u-b""#, r#""finalizers":[],"uid":"u-b""#)],
@@ -291,27 +291,27 @@ fn what_controllers_go_by_stays() {
             let text = String::from_utf8(entry.bytes().to_vec()).unwrap();
             Ok(pair.iter().fold(text, |text, (old, new)| text.replace(old, new)).into_bytes())
         });
-        let run = Run::listed(with(transform), &[&owned, &object("b", 2)]);
-        assert_eq!(run.reports, []);
+        let run = Run::listed(config_with(transform), &[&owned, &object("b", 2)]);
+        assert_eq!(run.diagnostics, []);
     }
 }
 
 #[test]
-fn one_bad_object_is_one_bad_object() {
+fn failed_transform_of_one_object_affects_no_other() {
     let transform = Transform::new(|entry| {
         if entry.key().name() == "b" { Err("not this one".into()) } else { Ok(entry.bytes().to_vec()) }
     });
-    let run = Run::listed(with(transform), &[&object("a", 1), &object("b", 2), &object("c", 3)]);
+    let run = Run::listed(config_with(transform), &[&object("a", 1), &object("b", 2), &object("c", 3)]);
     assert_eq!(run.entries.len(), 3);
     let (key, message) = (Key::new("ns", "b"), "not this one".into());
-    assert_eq!(run.reports, [ReflectorDiagnostic::TransformFailed { key, message }]);
+    assert_eq!(run.diagnostics, [ReflectorDiagnostic::TransformFailed { key, message }]);
     assert_eq!(run.machine.counters().transform_errors, 1);
 }
 
 #[test]
-fn a_relist_finds_transformed_objects_unchanged() {
+fn relist_reuses_entries_of_unchanged_transformed_objects() {
     let transform = replacing(&[("hunter2", "x")]);
-    let config = || Config { watch_list: WatchListPolicy::Never, ..with(transform.clone()) };
+    let config = || Config { watch_list: WatchListPolicy::Never, ..config_with(transform.clone()) };
     let (mut writer, reader) = StoreWriter::new([Scope::All]);
     let first = Run::listed(config(), &[&object("a", 1), &object("b", 2)]);
     let replaced = |entries: &[Arc<Entry>]| {
@@ -325,7 +325,7 @@ fn a_relist_finds_transformed_objects_unchanged() {
         })
     };
     assert_eq!(writer.apply(&Scope::All, [replaced(&first.entries)]).changes.len(), 2);
-    let mut second = Run::knowing(config(), Some(reader));
+    let mut second = Run::with_store(config(), Some(reader));
     second.list(&[&object("a", 1), &object("b", 3)]);
     let same: Vec<_> =
         first.entries.iter().zip(&second.entries).map(|(old, new)| Arc::ptr_eq(old, new)).collect();
@@ -334,7 +334,7 @@ fn a_relist_finds_transformed_objects_unchanged() {
 }
 
 #[test]
-fn a_transform_is_itself_and_tells_nothing() {
+fn transform_equals_its_clone_and_hides_its_function_in_debug() {
     let (one, other) = (replacing(&[]), replacing(&[]));
     assert!(Transform::ptr_eq(&one, &one.clone()) && !Transform::ptr_eq(&one, &other));
     assert_eq!(format!("{one:?}"), "Transform");

@@ -1,27 +1,27 @@
-//! Servers that were out of reach: whether they come back as they were.
+//! Outages: the position is probed before the watch resumes.
 
 use super::check;
 
-// One small list says whether it is still the server that it was.
+// A probe confirms the position after the outage.
 #[test]
-fn a_server_out_of_reach_costs_the_position_nothing() {
+fn position_survives_an_unreachable_server() {
     check(
         "
         live v=9
         > state live
         after 10s
-        error broken
-        > watch failed: connection reset; again now
+        error reset
+        > watch failed: connection reset; retry now
         > watch rv=9
         > state stale
         error refused
-        > watch failed: connection refused; again in 800ms..1.6s
+        > watch failed: connection refused; retry in 800ms..1.6s
         > state backing off: connection refused
         wake
         > list limit=1 rv=9 match=NotOlderThan
         > state stale
         error refused
-        > list failed: connection refused; again in 1.6s..3.2s
+        > list failed: connection refused; retry in 1.6s..3.2s
         > state backing off: connection refused
         wake
         > list limit=1 rv=9 match=NotOlderThan
@@ -30,38 +30,39 @@ fn a_server_out_of_reach_costs_the_position_nothing() {
         > watch rv=9
         200
         > state live
-        count replaces
-        > replaces 1
+        count full_lists
+        > full_lists 1
         ",
     );
 }
 
-// Seen on a real server: etcd was restored while the API server was away. The watch from the old position was accepted and silent, and went
-// on so until versions had grown past it again; everything between was lost. No test had a server that was away and restored at once.
+// Regression, seen on a real server: etcd was restored while the API server was down. The watch from the old
+// position was accepted and stayed silent until the versions had passed that position; all changes in between
+// were lost. No test combined an outage with a restore.
 #[test]
-fn c1_a_server_that_was_away_and_comes_back_older_is_found_out() {
-    for (error, broke) in [("refused", "connection refused"), ("broken", "connection reset")] {
-        for (answer, because) in
-            [("refuse 504 TooLarge", "504 Timeout"), ("list v=4", "the list is older than requested: 4")]
+fn c1_server_that_returns_with_older_versions_is_detected() {
+    for (error, failure) in [("refused", "connection refused"), ("reset", "connection reset")] {
+        for (response, probe_failure) in
+            [("reject 504 TooLarge", "504 Timeout"), ("list v=4", "the list is older than requested: 4")]
         {
             check(&format!(
                 "
                 live v=9
                 > state live
                 error {error}
-                > watch failed: {broke}; again in 800ms..1.6s
-                > state backing off: {broke}
+                > watch failed: {failure}; retry in 800ms..1.6s
+                > state backing off: {failure}
                 wake
                 > list limit=1 rv=9 match=NotOlderThan
                 > state stale
-                {answer}
-                > list failed: {because}; again in 1.6s..3.2s
-                > state backing off: {because}
+                {response}
+                > list failed: {probe_failure}; retry in 1.6s..3.2s
+                > state backing off: {probe_failure}
                 wake
                 > list limit=1 rv=9 match=NotOlderThan
                 > state stale
-                {answer}
-                > list failed: {because}; again now
+                {response}
+                > list failed: {probe_failure}; retry now
                 > list limit=500
                 list v=4
                 > rewound from 9 to 4
@@ -77,22 +78,22 @@ fn c1_a_server_that_was_away_and_comes_back_older_is_found_out() {
     }
 }
 
-// A watch-list needs no right to list.
+// A watch-list does not need the permission to list.
 #[test]
-fn who_may_not_list_watches_from_the_position() {
+fn user_without_permission_to_list_resumes_the_watch() {
     check(
         "
         live v=9
         > state live
         after 10s
         error refused
-        > watch failed: connection refused; again in 800ms..1.6s
+        > watch failed: connection refused; retry in 800ms..1.6s
         > state backing off: connection refused
         wake
         > list limit=1 rv=9 match=NotOlderThan
         > state stale
-        refuse 403 Forbidden
-        > list failed: 403 Forbidden; again now
+        reject 403 Forbidden
+        > list failed: 403 Forbidden; retry now
         > watch rv=9
         200
         > state live
@@ -100,21 +101,21 @@ fn who_may_not_list_watches_from_the_position() {
     );
 }
 
-// One of several servers may be some seconds behind the one that we had. That is no reason to list everything.
+// One of several servers may lag some seconds behind the previous one. That does not justify a relist.
 #[test]
-fn a_server_that_lags_behind_is_given_time() {
+fn lagging_server_is_probed_again_before_a_relist() {
     check(
         "
         live v=9
         > state live
         error refused
-        > watch failed: connection refused; again in 800ms..1.6s
+        > watch failed: connection refused; retry in 800ms..1.6s
         > state backing off: connection refused
         wake
         > list limit=1 rv=9 match=NotOlderThan
         > state stale
-        refuse 504 TooLarge
-        > list failed: 504 Timeout; again in 1.6s..3.2s
+        reject 504 TooLarge
+        > list failed: 504 Timeout; retry in 1.6s..3.2s
         > state backing off: 504 Timeout
         wake
         > list limit=1 rv=9 match=NotOlderThan
@@ -129,64 +130,65 @@ fn a_server_that_lags_behind_is_given_time() {
     );
 }
 
-// Found in review: what had been said before a question that was never answered counted for the next outage, however long ago it was, and one
-// lag was then enough to list everything.
+// Regression: a probe that had found the server behind, and was followed by one without a result, counted for
+// the next outage as well, however much later. A single lag then caused a relist.
 #[test]
-fn a_lag_of_long_ago_does_not_count() {
+fn earlier_lag_is_forgotten_after_a_healthy_watch() {
     check(
         "
         live v=9
         > state live
         error refused
-        > watch failed: connection refused; again in 800ms..1.6s
+        > watch failed: connection refused; retry in 800ms..1.6s
         > state backing off: connection refused
         wake
         > list limit=1 rv=9 match=NotOlderThan
         > state stale
-        refuse 504 TooLarge
-        > list failed: 504 Timeout; again in 1.6s..3.2s
+        reject 504 TooLarge
+        > list failed: 504 Timeout; retry in 1.6s..3.2s
         > state backing off: 504 Timeout
         wake
         > list limit=1 rv=9 match=NotOlderThan
         > state stale
-        refuse 403 Forbidden
-        > list failed: 403 Forbidden; again now
+        reject 403 Forbidden
+        > list failed: 403 Forbidden; retry now
         > watch rv=9
         200
         > state live
         after 10s
         ERROR 429 TooManyRequests
         > cancel
-        > watch failed: 429 TooManyRequests; again in 800ms..1.6s
+        > watch failed: 429 TooManyRequests; retry in 800ms..1.6s
         > state backing off: 429 TooManyRequests
         wake
         > list limit=1 rv=9 match=NotOlderThan
         > state stale
-        refuse 504 TooLarge
-        > list failed: 504 Timeout; again in 1.6s..3.2s
+        reject 504 TooLarge
+        > list failed: 504 Timeout; retry in 1.6s..3.2s
         > state backing off: 504 Timeout
         ",
     );
 }
 
-// Found in review: a server that begins may answer 429 to everything, or 403 while it does not know the roles yet, and one that ends gracefully
-// 429. The watch after that was opened without having asked, so that a restore went unnoticed after all.
+// Regression: a starting server may reject every request with 429, or with 403 until it has loaded the roles;
+// a server that shuts down gracefully responds with 429. The next watch then started without a probe, so a
+// restore was missed.
 #[test]
-fn c1_a_refusal_meanwhile_does_not_replace_the_question() {
-    for refusal in ["429 TooManyRequests", "503 ServiceUnavailable"] {
+fn c1_rejected_probe_is_repeated_before_the_watch_resumes() {
+    for status in ["429 TooManyRequests", "503 ServiceUnavailable"] {
         check(&format!(
             "
             live v=9
             > state live
             error refused
-            > watch failed: connection refused; again in 800ms..1.6s
+            > watch failed: connection refused; retry in 800ms..1.6s
             > state backing off: connection refused
             wake
             > list limit=1 rv=9 match=NotOlderThan
             > state stale
-            refuse {refusal}
-            > list failed: {refusal}; again in 1.6s..3.2s
-            > state backing off: {refusal}
+            reject {status}
+            > list failed: {status}; retry in 1.6s..3.2s
+            > state backing off: {status}
             wake
             > list limit=1 rv=9 match=NotOlderThan
             > state stale
@@ -199,16 +201,16 @@ fn c1_a_refusal_meanwhile_does_not_replace_the_question() {
         > state live
         ERROR 429 TooManyRequests
         > cancel
-        > watch failed: 429 TooManyRequests; again in 800ms..1.6s
+        > watch failed: 429 TooManyRequests; retry in 800ms..1.6s
         > state backing off: 429 TooManyRequests
         wake
         > list limit=1 rv=9 match=NotOlderThan
         > state stale
-        refuse 403 Forbidden
-        > list failed: 403 Forbidden; again now
+        reject 403 Forbidden
+        > list failed: 403 Forbidden; retry now
         > watch rv=9
-        refuse 403 Forbidden
-        > watch failed: 403 Forbidden; again in 30s..60s
+        reject 403 Forbidden
+        > watch failed: 403 Forbidden; retry in 30s..60s
         > state forbidden: 403 Forbidden
         wake
         > list limit=1 rv=9 match=NotOlderThan
@@ -217,33 +219,33 @@ fn c1_a_refusal_meanwhile_does_not_replace_the_question() {
     );
 }
 
-// Lists can fail for good where watches do not: an object that cannot be converted any more.
+// Lists can fail permanently where watches do not, for example because an object can no longer be converted.
 #[test]
-fn where_lists_fail_for_good_the_watch_goes_on() {
+fn watch_resumes_without_a_probe_after_three_failed_probes() {
     check(
         "
         live v=9
         > state live
         error refused
-        > watch failed: connection refused; again in 800ms..1.6s
+        > watch failed: connection refused; retry in 800ms..1.6s
         > state backing off: connection refused
         wake
         > list limit=1 rv=9 match=NotOlderThan
         > state stale
-        refuse 500 InternalError
-        > list failed: 500 InternalError; again in 1.6s..3.2s
+        reject 500 InternalError
+        > list failed: 500 InternalError; retry in 1.6s..3.2s
         > state backing off: 500 InternalError
         wake
         > list limit=1 rv=9 match=NotOlderThan
         > state stale
-        refuse 500 InternalError
-        > list failed: 500 InternalError; again in 3.2s..6.4s
+        reject 500 InternalError
+        > list failed: 500 InternalError; retry in 3.2s..6.4s
         > state backing off: 500 InternalError
         wake
         > list limit=1 rv=9 match=NotOlderThan
         > state stale
-        refuse 500 InternalError
-        > list failed: 500 InternalError; again in 6.4s..12.8s
+        reject 500 InternalError
+        > list failed: 500 InternalError; retry in 6.4s..12.8s
         > state backing off: 500 InternalError
         wake
         > watch rv=9

@@ -1,9 +1,9 @@
-//! Watching: changes, the position, ends and failures of every kind, silence.
+//! Watching: changes, the position, ends and failures of streams, silence.
 
 use super::check;
 
 #[test]
-fn changes_are_handed_on_and_the_next_watch_goes_on_behind_them() {
+fn changes_are_passed_on_and_the_next_watch_starts_after_them() {
     check(
         "
         live v=9 a/x@5
@@ -31,7 +31,7 @@ fn changes_are_handed_on_and_the_next_watch_goes_on_behind_them() {
 
 // C1
 #[test]
-fn a_comparable_version_never_takes_the_position_back() {
+fn comparable_version_never_lowers_the_position() {
     check(
         "
         live v=9
@@ -50,7 +50,7 @@ fn a_comparable_version_never_takes_the_position_back() {
 }
 
 #[test]
-fn opaque_versions_are_taken_as_they_come() {
+fn opaque_versions_advance_the_position_in_the_order_received() {
     check(
         "
         live v=zz
@@ -67,7 +67,7 @@ fn opaque_versions_are_taken_as_they_come() {
 }
 
 #[test]
-fn a_bookmark_without_a_version_is_only_a_sign_of_life() {
+fn bookmark_without_a_version_does_not_advance_the_position() {
     check(
         "
         live v=9
@@ -82,9 +82,9 @@ fn a_bookmark_without_a_version_is_only_a_sign_of_life() {
     );
 }
 
-// C11, P16: whether as a frame or as a status.
+// C11, P16: as an ERROR frame or as a response status.
 #[test]
-fn the_first_410_after_health_relists_at_once_and_the_second_waits() {
+fn first_410_after_a_healthy_watch_relists_immediately_and_the_second_backs_off() {
     check(
         "
         live v=9
@@ -92,7 +92,7 @@ fn the_first_410_after_health_relists_at_once_and_the_second_waits() {
         after 10s
         ERROR 410 Expired
         > cancel
-        > watch failed: 410 Expired; again now
+        > watch failed: 410 Expired; retry now
         > list rv=9 match=NotOlderThan
         > state stale
         list v=12
@@ -103,7 +103,7 @@ fn the_first_410_after_health_relists_at_once_and_the_second_waits() {
         after 9s
         ERROR 410 Expired
         > cancel
-        > watch failed: 410 Expired; again in 800ms..1.6s
+        > watch failed: 410 Expired; retry in 800ms..1.6s
         > state backing off: 410 Expired
         wake
         > list rv=12 match=NotOlderThan
@@ -111,8 +111,8 @@ fn the_first_410_after_health_relists_at_once_and_the_second_waits() {
         list v=14
         > push replaced @14 []
         > watch rv=14
-        refuse 410 Gone
-        > watch failed: 410 Gone; again in 1.6s..3.2s
+        reject 410 Gone
+        > watch failed: 410 Gone; retry in 1.6s..3.2s
         > state backing off: 410 Gone
         wake
         > list rv=14 match=NotOlderThan
@@ -125,29 +125,29 @@ fn the_first_410_after_health_relists_at_once_and_the_second_waits() {
         after 10s
         end
         > watch rv=16
-        refuse 410 Expired
-        > watch failed: 410 Expired; again now
+        reject 410 Expired
+        > watch failed: 410 Expired; retry now
         > list rv=16 match=NotOlderThan
         > state stale
-        count expired replaces
-        > expired 4 replaces 4
+        count expired full_lists
+        > expired 4 full_lists 4
         ",
     );
 }
 
-// C11: a server whose watch cache forgets faster than we list.
+// C11: the watch cache of the server expires versions faster than we list.
 #[test]
-fn a_watch_that_always_expires_is_no_hot_loop() {
-    for answers in [
+fn watch_that_always_expires_causes_no_hot_loop() {
+    for responses in [
         "watch-list: 200 / BOOKMARK @9 end / ERROR 410 Expired",
-        "watch-list: 200 / BOOKMARK @9 end / ERROR 410 Expired; watch: refuse 410 Expired",
-        "watch-list: refuse 500; list: list v=9; watch: refuse 410 Expired",
+        "watch-list: 200 / BOOKMARK @9 end / ERROR 410 Expired; watch: reject 410 Expired",
+        "watch-list: reject 500; list: list v=9; watch: reject 410 Expired",
     ] {
         check(&format!(
             "
             start
             > watch-list match=NotOlderThan rv=
-            during 10m 12..80 {answers}
+            during 10m 12..80 {responses}
             > state backing off: 410 Expired
             "
         ));
@@ -155,7 +155,7 @@ fn a_watch_that_always_expires_is_no_hot_loop() {
 }
 
 #[test]
-fn a_version_too_large_for_a_watch_relists_at_the_newest_state_in_the_end() {
+fn too_large_version_of_a_watch_relists_at_the_most_recent_state() {
     check(
         "
         live v=9
@@ -163,12 +163,12 @@ fn a_version_too_large_for_a_watch_relists_at_the_newest_state_in_the_end() {
         after 10s
         end
         > watch rv=9
-        refuse 504 TooLarge
-        > watch failed: 504 Timeout; again now
+        reject 504 TooLarge
+        > watch failed: 504 Timeout; retry now
         > list rv=9 match=NotOlderThan
         > state stale
-        refuse 504 TooLarge
-        > list failed: 504 Timeout; again now
+        reject 504 TooLarge
+        > list failed: 504 Timeout; retry now
         > list limit=500
         list v=4
         > rewound from 9 to 4
@@ -182,10 +182,10 @@ fn a_version_too_large_for_a_watch_relists_at_the_newest_state_in_the_end() {
 
 // C11
 #[test]
-fn a_throttled_watch_waits_as_long_as_the_server_asks_and_goes_on() {
+fn throttled_watch_honours_retry_after_and_resumes() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
         list v=9
@@ -194,7 +194,7 @@ fn a_throttled_watch_waits_as_long_as_the_server_asks_and_goes_on() {
         > state stale
         429 retry-after=7
         end
-        > watch failed: 429; again in 7s
+        > watch failed: 429; retry in 7s
         > state backing off: 429
         wake
         > list limit=1 rv=9 match=NotOlderThan
@@ -206,15 +206,15 @@ fn a_throttled_watch_waits_as_long_as_the_server_asks_and_goes_on() {
         after 10s
         ERROR 429 TooManyRequests retry-after=11
         > cancel
-        > watch failed: 429 TooManyRequests; again in 11s
+        > watch failed: 429 TooManyRequests; retry in 11s
         > state backing off: 429 TooManyRequests
         wake
         > list limit=1 rv=9 match=NotOlderThan
         > state stale
         list v=9
         > watch rv=9
-        refuse 429
-        > watch failed: 429; again in 1.6s..3.2s
+        reject 429
+        > watch failed: 429; retry in 1.6s..3.2s
         > state backing off: 429
         wake
         > list limit=1 rv=9 match=NotOlderThan
@@ -226,7 +226,7 @@ fn a_throttled_watch_waits_as_long_as_the_server_asks_and_goes_on() {
         after 10s
         ERROR 500 InternalError retry-after=5
         > cancel
-        > watch failed: 500 InternalError; again in 5s
+        > watch failed: 500 InternalError; retry in 5s
         > state backing off: 500 InternalError
         ",
     );
@@ -234,18 +234,18 @@ fn a_throttled_watch_waits_as_long_as_the_server_asks_and_goes_on() {
 
 // C7
 #[test]
-fn a_forbidden_watch_is_told_and_asked_for_slowly() {
+fn forbidden_watch_is_reported_and_retried_slowly() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
         list v=9
         > push replaced @9 []
         > watch rv=9
         > state stale
-        refuse 403 Forbidden
-        > watch failed: 403 Forbidden; again in 30s..60s
+        reject 403 Forbidden
+        > watch failed: 403 Forbidden; retry in 30s..60s
         > state forbidden: 403 Forbidden
         wake
         > list limit=1 rv=9 match=NotOlderThan
@@ -256,7 +256,7 @@ fn a_forbidden_watch_is_told_and_asked_for_slowly() {
         > state live
         ERROR 403 Forbidden
         > cancel
-        > watch failed: 403 Forbidden; again in 30s..60s
+        > watch failed: 403 Forbidden; retry in 30s..60s
         > state forbidden: 403 Forbidden
         ",
     );
@@ -264,58 +264,58 @@ fn a_forbidden_watch_is_told_and_asked_for_slowly() {
 
 // C7
 #[test]
-fn a_watch_that_is_not_found_is_told_and_the_set_asked_for_again() {
+fn watch_that_is_not_served_is_reported_and_relists_slowly() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
         list v=9
         > push replaced @9 []
         > watch rv=9
         > state stale
-        refuse 404 NotFound
-        > watch failed: 404 NotFound; again in 30s..60s
+        reject 404 NotFound
+        > watch failed: 404 NotFound; retry in 30s..60s
         > state not served: 404 NotFound
         wake
         > list rv=9 match=NotOlderThan
         > state stale
-        refuse 404 NotFound
-        > list failed: 404 NotFound; again in 30s..60s
+        reject 404 NotFound
+        > list failed: 404 NotFound; retry in 30s..60s
         > state not served: 404 NotFound
         ",
     );
 }
 
 #[test]
-fn a_watch_that_fails_early_takes_the_back_off_and_relists_after_three() {
+fn watch_that_fails_early_backs_off_and_relists_after_three() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
         list v=9
         > push replaced @9 []
         > watch rv=9
         > state stale
-        refuse 500
-        > watch failed: 500; again in 800ms..1.6s
+        reject 500
+        > watch failed: 500; retry in 800ms..1.6s
         > state backing off: 500
         wake
         > list limit=1 rv=9 match=NotOlderThan
         > state stale
         list v=9
         > watch rv=9
-        refuse 400 BadRequest
-        > watch failed: 400 BadRequest; again in 1.6s..3.2s
+        reject 400 BadRequest
+        > watch failed: 400 BadRequest; retry in 1.6s..3.2s
         > state backing off: 400 BadRequest
         wake
         > list limit=1 rv=9 match=NotOlderThan
         > state stale
         list v=9
         > watch rv=9
-        error broken
-        > watch failed: connection reset; again in 3.2s..6.4s
+        error reset
+        > watch failed: connection reset; retry in 3.2s..6.4s
         > state backing off: connection reset
         wake
         > list rv=9 match=NotOlderThan
@@ -327,15 +327,15 @@ fn a_watch_that_fails_early_takes_the_back_off_and_relists_after_three() {
     );
 }
 
-// P5: a peer reopened a watch that ended at once 160,000 times in two seconds.
+// P5: another client reopened a watch that ended immediately 160,000 times in two seconds.
 #[test]
-fn a_very_short_watch_takes_the_back_off_and_relists_after_three() {
+fn watch_that_ends_early_backs_off_and_relists_after_three() {
     check(
         "
         live v=9
         > state live
         end
-        > watch failed: the watch ended early; again in 800ms..1.6s
+        > watch failed: the watch ended early; retry in 800ms..1.6s
         > state backing off: the watch ended early
         wake
         > list limit=1 rv=9 match=NotOlderThan
@@ -345,7 +345,7 @@ fn a_very_short_watch_takes_the_back_off_and_relists_after_three() {
         200
         > state live
         end
-        > watch failed: the watch ended early; again in 1.6s..3.2s
+        > watch failed: the watch ended early; retry in 1.6s..3.2s
         > state backing off: the watch ended early
         wake
         > list limit=1 rv=9 match=NotOlderThan
@@ -356,7 +356,7 @@ fn a_very_short_watch_takes_the_back_off_and_relists_after_three() {
         > state live
         after 9s
         end
-        > watch failed: the watch ended early; again in 3.2s..6.4s
+        > watch failed: the watch ended early; retry in 3.2s..6.4s
         > state backing off: the watch ended early
         wake
         > list rv=9 match=NotOlderThan
@@ -365,16 +365,17 @@ fn a_very_short_watch_takes_the_back_off_and_relists_after_three() {
     );
 }
 
-// The position that makes a server fail makes it fail again. This used to go on for ever, since the ERROR was taken for a sign of life.
+// A position that makes a server fail makes it fail again.
+// Regression: this was repeated forever, because the ERROR frame counted as progress.
 #[test]
-fn a_watch_that_brings_nothing_but_an_error_is_barren() {
+fn watch_with_only_an_error_frame_is_unproductive() {
     check(
         "
         live v=9
         > state live
         ERROR 500 InternalError
         > cancel
-        > watch failed: 500 InternalError; again in 800ms..1.6s
+        > watch failed: 500 InternalError; retry in 800ms..1.6s
         > state backing off: 500 InternalError
         wake
         > list limit=1 rv=9 match=NotOlderThan
@@ -385,7 +386,7 @@ fn a_watch_that_brings_nothing_but_an_error_is_barren() {
         > state live
         ERROR 500 InternalError
         > cancel
-        > watch failed: 500 InternalError; again in 1.6s..3.2s
+        > watch failed: 500 InternalError; retry in 1.6s..3.2s
         > state backing off: 500 InternalError
         wake
         > list limit=1 rv=9 match=NotOlderThan
@@ -396,7 +397,7 @@ fn a_watch_that_brings_nothing_but_an_error_is_barren() {
         > state live
         ERROR
         > cancel
-        > watch failed: a failure without a code; again in 3.2s..6.4s
+        > watch failed: a failure without a code; retry in 3.2s..6.4s
         > state backing off: a failure without a code
         wake
         > list rv=9 match=NotOlderThan
@@ -406,13 +407,13 @@ fn a_watch_that_brings_nothing_but_an_error_is_barren() {
 }
 
 #[test]
-fn a_short_watch_that_brought_something_does_not_count_towards_a_relist() {
+fn short_watch_with_a_change_does_not_count_towards_a_relist() {
     check(
         "
         live v=9
         > state live
         end
-        > watch failed: the watch ended early; again in 800ms..1.6s
+        > watch failed: the watch ended early; retry in 800ms..1.6s
         > state backing off: the watch ended early
         wake
         > list limit=1 rv=9 match=NotOlderThan
@@ -422,7 +423,7 @@ fn a_short_watch_that_brought_something_does_not_count_towards_a_relist() {
         200
         > state live
         end
-        > watch failed: the watch ended early; again in 1.6s..3.2s
+        > watch failed: the watch ended early; retry in 1.6s..3.2s
         > state backing off: the watch ended early
         wake
         > list limit=1 rv=9 match=NotOlderThan
@@ -434,7 +435,7 @@ fn a_short_watch_that_brought_something_does_not_count_towards_a_relist() {
         ADDED a/x@10
         > push added a/x@10
         end
-        > watch failed: the watch ended early; again in 3.2s..6.4s
+        > watch failed: the watch ended early; retry in 3.2s..6.4s
         > state backing off: the watch ended early
         wake
         > list limit=1 rv=10 match=NotOlderThan
@@ -444,18 +445,18 @@ fn a_short_watch_that_brought_something_does_not_count_towards_a_relist() {
         200
         > state live
         end
-        > watch failed: the watch ended early; again in 6.4s..12.8s
+        > watch failed: the watch ended early; retry in 6.4s..12.8s
         > state backing off: the watch ended early
         ",
     );
 }
 
-// P5: 160 231 requests in 2 s elsewhere.
+// P5: another client sent 160,231 requests in 2 s.
 #[test]
-fn a_server_that_ends_every_watch_at_once_is_no_hot_loop() {
+fn server_that_ends_every_watch_immediately_causes_no_hot_loop() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
         during 2s 2..6 list: list v=9; watch: 200 / end
@@ -467,27 +468,27 @@ fn a_server_that_ends_every_watch_at_once_is_no_hot_loop() {
 
 // P5
 #[test]
-fn a_server_that_sends_a_bookmark_and_ends_is_no_hot_loop() {
+fn server_that_ends_every_watch_after_a_bookmark_causes_no_hot_loop() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
         during 10m 12..60 list: list v=10; watch: 200 / BOOKMARK @10 / end
         > state backing off: the watch ended early
-        count replaces
-        > replaces 1
+        count full_lists
+        > full_lists 1
         ",
     );
 }
 
 #[test]
-fn a_watch_cut_after_each_change_is_no_hot_loop() {
+fn watch_interrupted_after_each_change_causes_no_hot_loop() {
     check(
         "
         start
         > watch-list match=NotOlderThan rv=
-        during 10m 12..60 list: list v=10; watch-list: 200 / BOOKMARK @9 end / end; watch: 200 / MODIFIED a/x@10 / error broken
+        during 10m 12..60 list: list v=10; watch-list: 200 / BOOKMARK @9 end / end; watch: 200 / MODIFIED a/x@10 / error reset
         > state backing off: connection reset
         count watch_lists
         > watch_lists 1
@@ -496,7 +497,7 @@ fn a_watch_cut_after_each_change_is_no_hot_loop() {
 }
 
 #[test]
-fn a_healthy_watch_that_ends_is_followed_by_the_next_at_once() {
+fn healthy_watch_that_ends_is_followed_by_the_next_without_a_delay() {
     check(
         "
         live v=9
@@ -510,9 +511,9 @@ fn a_healthy_watch_that_ends_is_followed_by_the_next_at_once() {
     );
 }
 
-// C7: seamless as long as nobody says no.
+// C7: the cache stays live until the next watch is rejected.
 #[test]
-fn a_refusal_ends_the_seam_between_two_watches() {
+fn rejected_seamless_watch_makes_the_cache_stale() {
     check(
         "
         live v=9
@@ -523,17 +524,17 @@ fn a_refusal_ends_the_seam_between_two_watches() {
         410
         > state stale
         end
-        > watch failed: 410; again now
+        > watch failed: 410; retry now
         > list rv=9 match=NotOlderThan
         ",
     );
 }
 
 #[test]
-fn a_refused_watch_without_a_body_is_refused_all_the_same() {
+fn rejected_watch_without_a_body_is_classified_by_its_headers() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
         list v=9
@@ -543,14 +544,14 @@ fn a_refused_watch_without_a_body_is_refused_all_the_same() {
         410
         after 10s
         > cancel
-        > watch failed: 410; again now
+        > watch failed: 410; retry now
         > list rv=9 match=NotOlderThan
         list v=12
         > push replaced @12 []
         > watch rv=12
         403
-        error broken
-        > watch failed: 403; again in 30s..60s
+        error reset
+        > watch failed: 403; retry in 30s..60s
         > state forbidden: 403
         ",
     );
@@ -558,10 +559,10 @@ fn a_refused_watch_without_a_body_is_refused_all_the_same() {
 
 // C11: half-open connections.
 #[test]
-fn before_any_bookmark_silence_lasts_as_long_as_the_watch_and_ten_seconds() {
+fn silence_timeout_before_the_first_bookmark_is_the_watch_timeout_plus_ten_seconds() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
         list v=9
@@ -573,29 +574,29 @@ fn before_any_bookmark_silence_lasts_as_long_as_the_watch_and_ten_seconds() {
         200
         > state live
         deadline
-        > deadline in the watch's timeout + 10s
+        > deadline in watch timeout + 10s
         after 60s
         MODIFIED a/x@10
         > push updated a/x@10
         deadline
-        > deadline in the watch's timeout + 10s
+        > deadline in watch timeout + 10s
         after 1m
         deadline
-        > deadline in the watch's timeout - 50s
+        > deadline in watch timeout - 50s
         wake
         > cancel
-        > watch failed: nothing received before the timeout, not even a bookmark; again now
+        > watch failed: nothing received before the timeout, not even a bookmark; retry now
         > watch rv=10
         > state stale
-        count silent
-        > silent 1
+        count silence_timeouts
+        > silence_timeouts 1
         ",
     );
 }
 
 // C11
 #[test]
-fn after_a_bookmark_silence_lasts_three_gaps_and_ninety_seconds_at_least() {
+fn silence_timeout_after_a_bookmark_is_three_gaps_and_at_least_ninety_seconds() {
     check(
         "
         live v=9
@@ -610,7 +611,7 @@ fn after_a_bookmark_silence_lasts_three_gaps_and_ninety_seconds_at_least() {
         > push bookmark @11
         deadline
         > deadline in 180s
-        # a shorter gap does not make us less patient
+        # a shorter gap does not shorten the timeout
         after 10s
         BOOKMARK @12
         > push bookmark @12
@@ -623,25 +624,25 @@ fn after_a_bookmark_silence_lasts_three_gaps_and_ninety_seconds_at_least() {
         > deadline in 180s
         after 180s
         > cancel
-        > watch failed: nothing received before the timeout, not even a bookmark; again now
+        > watch failed: nothing received before the timeout, not even a bookmark; retry now
         > watch rv=13
         > state stale
         deadline
         > deadline in 120s
-        # what was learnt holds for the next watch
+        # the longest gap applies to the next watch
         200
         > state live
         deadline
         > deadline in 180s
-        count silent
-        > silent 1
+        count silence_timeouts
+        > silence_timeouts 1
         ",
     );
 }
 
-// C11: the marker of a watch-list is no gap yet.
+// C11: the time before the marker of a watch-list is not a bookmark gap.
 #[test]
-fn the_first_gap_of_a_watch_list_counts_from_its_marker() {
+fn first_bookmark_gap_of_a_watch_list_starts_at_its_marker() {
     check(
         "
         start
@@ -654,7 +655,7 @@ fn the_first_gap_of_a_watch_list_counts_from_its_marker() {
         > push replaced @9 [a/x@5]
         > state live
         deadline
-        > deadline in the watch's timeout + 10s
+        > deadline in watch timeout + 10s
         after 50s
         BOOKMARK @10
         > push bookmark @10
@@ -665,7 +666,7 @@ fn the_first_gap_of_a_watch_list_counts_from_its_marker() {
 }
 
 #[test]
-fn a_healthy_watch_that_breaks_is_followed_by_the_next_at_once() {
+fn healthy_watch_that_fails_is_followed_by_the_next_without_a_delay() {
     check(
         "
         live v=9
@@ -673,25 +674,25 @@ fn a_healthy_watch_that_breaks_is_followed_by_the_next_at_once() {
         after 10s
         ERROR 500 InternalError
         > cancel
-        > watch failed: 500 InternalError; again now
+        > watch failed: 500 InternalError; retry now
         > watch rv=9
         > state stale
         200
         > state live
         after 10s
-        error broken
-        > watch failed: connection reset; again now
+        error reset
+        > watch failed: connection reset; retry now
         > watch rv=9
         > state stale
-        error broken
-        > watch failed: connection reset; again in 800ms..1.6s
+        error reset
+        > watch failed: connection reset; retry in 800ms..1.6s
         > state backing off: connection reset
         ",
     );
 }
 
 #[test]
-fn what_comes_behind_an_error_frame_is_not_read() {
+fn frames_after_an_error_frame_are_ignored() {
     check(
         "
         live v=9
@@ -699,7 +700,7 @@ fn what_comes_behind_an_error_frame_is_not_read() {
         after 10s
         ERROR 410 Expired + ADDED a/x@10
         > cancel
-        > watch failed: 410 Expired; again now
+        > watch failed: 410 Expired; retry now
         > list rv=9 match=NotOlderThan
         > state stale
         ",
@@ -707,7 +708,7 @@ fn what_comes_behind_an_error_frame_is_not_read() {
 }
 
 #[test]
-fn what_an_old_stream_still_says_is_dropped_and_counted() {
+fn responses_of_a_cancelled_request_are_dropped_and_counted() {
     check(
         "
         live v=9
@@ -715,15 +716,15 @@ fn what_an_old_stream_still_says_is_dropped_and_counted() {
         after 10s
         ERROR 410 Expired
         > cancel
-        > watch failed: 410 Expired; again now
+        > watch failed: 410 Expired; retry now
         > list rv=9 match=NotOlderThan
         > state stale
         old 200
         old ADDED a/z@10
         old end
-        old error broken
-        count late failures
-        > late 4 failures 1
+        old error reset
+        count stray_responses failures
+        > stray_responses 4 failures 1
         list v=12
         > push replaced @12 []
         > watch rv=12

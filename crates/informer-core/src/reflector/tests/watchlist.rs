@@ -1,9 +1,9 @@
-//! Watch-lists: how they end, and what happens when they do not.
+//! Watch-lists: completion, rejection, stalls and failures.
 
 use super::check;
 
 #[test]
-fn the_first_set_is_asked_for_as_a_stream_that_becomes_the_watch() {
+fn initial_list_is_requested_as_a_watch_list_that_becomes_the_watch() {
     check(
         "
         start
@@ -22,14 +22,14 @@ fn the_first_set_is_asked_for_as_a_stream_that_becomes_the_watch() {
         end
         > watch rv=10
         200
-        count watch_lists lists watches replaces
-        > watch_lists 1 lists 0 watches 1 replaces 1
+        count watch_lists lists watches full_lists
+        > watch_lists 1 lists 0 watches 1 full_lists 1
         ",
     );
 }
 
 #[test]
-fn an_empty_set_ends_at_once() {
+fn empty_watch_list_ends_immediately() {
     check(
         "
         start
@@ -43,7 +43,7 @@ fn an_empty_set_ends_at_once() {
 }
 
 #[test]
-fn changes_behind_the_end_marker_in_the_same_chunk_are_changes() {
+fn frames_after_the_end_marker_in_the_same_chunk_are_changes() {
     check(
         "
         start
@@ -59,7 +59,7 @@ fn changes_behind_the_end_marker_in_the_same_chunk_are_changes() {
 }
 
 #[test]
-fn only_the_marker_ends_the_initial_events() {
+fn only_the_marker_with_a_version_ends_the_initial_events() {
     check(
         "
         start
@@ -69,7 +69,7 @@ fn only_the_marker_ends_the_initial_events() {
         > state listing 1
         BOOKMARK @7
         BOOKMARK @8 end=false
-        # nor does a marker that does not say where
+        # a marker without a version does not end them
         BOOKMARK - end
         ADDED a/y@3
         > state listing 2
@@ -81,7 +81,7 @@ fn only_the_marker_ends_the_initial_events() {
 }
 
 #[test]
-fn objects_change_and_go_away_before_the_marker() {
+fn objects_are_updated_and_deleted_before_the_marker() {
     check(
         "
         start
@@ -104,9 +104,9 @@ fn objects_change_and_go_away_before_the_marker() {
     );
 }
 
-// The versions of initial objects are in no order and say nothing about the position.
+// The versions of initial objects are unordered and independent of the position.
 #[test]
-fn initial_objects_do_not_move_the_position() {
+fn initial_objects_do_not_advance_the_position() {
     check(
         "
         start
@@ -125,7 +125,7 @@ fn initial_objects_do_not_move_the_position() {
 }
 
 #[test]
-fn a_relist_asks_for_no_less_than_the_last_version() {
+fn relist_requests_the_last_version_or_newer() {
     check(
         "
         start
@@ -137,7 +137,7 @@ fn a_relist_asks_for_no_less_than_the_last_version() {
         after 10s
         ERROR 410 Expired
         > cancel
-        > watch failed: 410 Expired; again now
+        > watch failed: 410 Expired; retry now
         > watch-list match=NotOlderThan rv=9
         > state stale
         200
@@ -151,8 +151,8 @@ fn a_relist_asks_for_no_less_than_the_last_version() {
 
 // C1, C11
 #[test]
-fn a_version_the_server_cannot_stream_is_dropped_for_the_newest_state() {
-    for (answer, said) in [("410 Expired", "410 Expired"), ("504 TooLarge", "504 Timeout")] {
+fn unavailable_version_of_a_watch_list_is_replaced_by_the_most_recent_state() {
+    for (status, message) in [("410 Expired", "410 Expired"), ("504 TooLarge", "504 Timeout")] {
         check(&format!(
             "
             start
@@ -164,11 +164,11 @@ fn a_version_the_server_cannot_stream_is_dropped_for_the_newest_state() {
             after 10s
             ERROR 410 Expired
             > cancel
-            > watch failed: 410 Expired; again now
+            > watch failed: 410 Expired; retry now
             > watch-list match=NotOlderThan rv=9
             > state stale
-            refuse {answer}
-            > watch-list failed: {said}; again now
+            reject {status}
+            > watch-list failed: {message}; retry now
             > watch-list match=NotOlderThan rv=
             200
             BOOKMARK @12 end
@@ -179,9 +179,9 @@ fn a_version_the_server_cannot_stream_is_dropped_for_the_newest_state() {
     }
 }
 
-// C11: nothing was asked for that could be dropped. If that happens again, watch-lists are at fault, and the list is not.
+// C11: the request had no version that could be dropped. After the second failure, lists are used instead.
 #[test]
-fn a_watch_list_of_the_newest_state_that_expires_twice_gives_way_to_the_list() {
+fn watch_list_of_the_most_recent_state_that_expires_twice_is_replaced_by_a_list() {
     check(
         "
         start
@@ -191,14 +191,14 @@ fn a_watch_list_of_the_newest_state_that_expires_twice_gives_way_to_the_list() {
         > state listing 1
         ERROR 410 Expired
         > cancel
-        > watch-list failed: 410 Expired; again in 800ms..1.6s
+        > watch-list failed: 410 Expired; retry in 800ms..1.6s
         > state backing off: 410 Expired
         wake
         > watch-list match=NotOlderThan rv=
         > state connecting
-        refuse 504 TooLarge
-        > no more watch-lists: 504 Timeout
-        > watch-list failed: 504 Timeout; again in 1.6s..3.2s
+        reject 504 TooLarge
+        > watch-list disabled: 504 Timeout
+        > watch-list failed: 504 Timeout; retry in 1.6s..3.2s
         > state backing off: 504 Timeout
         wake
         > list limit=500
@@ -213,7 +213,7 @@ fn a_watch_list_of_the_newest_state_that_expires_twice_gives_way_to_the_list() {
 
 // C11
 #[test]
-fn a_watch_list_that_always_expires_is_no_hot_loop() {
+fn watch_list_that_always_expires_causes_no_hot_loop() {
     check(
         "
         start
@@ -225,28 +225,28 @@ fn a_watch_list_that_always_expires_is_no_hot_loop() {
         after 10s
         ERROR 410 Expired
         > cancel
-        > watch failed: 410 Expired; again now
+        > watch failed: 410 Expired; retry now
         > watch-list match=NotOlderThan rv=9
         > state stale
-        during 1m 4..13 watch-list: refuse 410 Expired; list: refuse 410 Expired
+        during 1m 4..13 watch-list: reject 410 Expired; list: reject 410 Expired
         > state backing off: 410 Expired
         ",
     );
 }
 
-// C11, P15: any 4xx but 410 and 429 may be how an old server says that it does not know the parameters.
+// C11, P15: an old server may reject the unknown parameters with any 4xx except 410 and 429.
 #[test]
-fn a_refused_watch_list_gives_way_to_the_list_and_is_remembered_if_that_works() {
-    for refusal in ["400 BadRequest", "422 Invalid", "403 Forbidden", "405 MethodNotAllowed"] {
+fn rejected_watch_list_is_disabled_if_the_list_succeeds() {
+    for status in ["400 BadRequest", "422 Invalid", "403 Forbidden", "405 MethodNotAllowed"] {
         check(&format!(
             "
             start
             > watch-list match=NotOlderThan rv=
-            refuse {refusal}
-            > watch-list failed: {refusal}; again now
+            reject {status}
+            > watch-list failed: {status}; retry now
             > list limit=500 rv=0
             list v=9 a/x@5
-            > no more watch-lists: {refusal}
+            > watch-list disabled: {status}
             > push replaced @9 [a/x@5]
             > watch rv=9
             > state stale
@@ -255,7 +255,7 @@ fn a_refused_watch_list_gives_way_to_the_list_and_is_remembered_if_that_works() 
             after 10s
             ERROR 410 Expired
             > cancel
-            > watch failed: 410 Expired; again now
+            > watch failed: 410 Expired; retry now
             > list rv=9 match=NotOlderThan
             > state stale
             list v=12 a/x@5
@@ -269,16 +269,16 @@ fn a_refused_watch_list_gives_way_to_the_list_and_is_remembered_if_that_works() 
 }
 
 #[test]
-fn a_refused_watch_list_is_not_remembered_if_the_list_fails_too() {
+fn rejected_watch_list_is_not_disabled_if_the_list_fails_too() {
     check(
         "
         start
         > watch-list match=NotOlderThan rv=
-        refuse 422 Invalid
-        > watch-list failed: 422 Invalid; again now
+        reject 422 Invalid
+        > watch-list failed: 422 Invalid; retry now
         > list limit=500 rv=0
-        refuse 500
-        > list failed: 500; again in 800ms..1.6s
+        reject 500
+        > list failed: 500; retry in 800ms..1.6s
         > state backing off: 500
         wake
         > watch-list match=NotOlderThan rv=
@@ -287,18 +287,18 @@ fn a_refused_watch_list_is_not_remembered_if_the_list_fails_too() {
     );
 }
 
-// C7: if both are forbidden, it is a matter of permissions.
+// C7: if both are forbidden, the permission is missing.
 #[test]
-fn forbidden_twice_is_forbidden() {
+fn forbidden_watch_list_and_list_are_forbidden() {
     check(
         "
         start
         > watch-list match=NotOlderThan rv=
-        refuse 403 Forbidden
-        > watch-list failed: 403 Forbidden; again now
+        reject 403 Forbidden
+        > watch-list failed: 403 Forbidden; retry now
         > list limit=500 rv=0
-        refuse 403 Forbidden
-        > list failed: 403 Forbidden; again in 30s..60s
+        reject 403 Forbidden
+        > list failed: 403 Forbidden; retry in 30s..60s
         > state forbidden: 403 Forbidden
         wake
         > watch-list match=NotOlderThan rv=
@@ -313,16 +313,16 @@ fn forbidden_twice_is_forbidden() {
 
 // C7
 #[test]
-fn not_found_twice_is_not_served() {
+fn watch_list_and_list_that_are_not_found_are_not_served() {
     check(
         "
         start
         > watch-list match=NotOlderThan rv=
-        refuse 404 NotFound
-        > watch-list failed: 404 NotFound; again now
+        reject 404 NotFound
+        > watch-list failed: 404 NotFound; retry now
         > list limit=500 rv=0
-        refuse 404 NotFound
-        > list failed: 404 NotFound; again in 30s..60s
+        reject 404 NotFound
+        > list failed: 404 NotFound; retry in 30s..60s
         > state not served: 404 NotFound
         wake
         > watch-list match=NotOlderThan rv=
@@ -331,9 +331,9 @@ fn not_found_twice_is_not_served() {
     );
 }
 
-// C11: the trap of this form.
+// C11: some servers never end the initial events.
 #[test]
-fn initial_events_that_never_end_give_way_to_the_list_and_are_remembered() {
+fn endless_initial_events_are_replaced_by_a_list_and_disable_watch_lists() {
     check(
         "
         start
@@ -348,8 +348,8 @@ fn initial_events_that_never_end_give_way_to_the_list_and_are_remembered() {
         after 10s
         after 10s
         > cancel
-        > no more watch-lists: the initial events did not complete
-        > watch-list failed: the initial events did not complete; again now
+        > watch-list disabled: the initial events did not complete
+        > watch-list failed: the initial events did not complete; retry now
         > list limit=500 rv=0
         > state connecting
         old BOOKMARK @9 end
@@ -362,17 +362,17 @@ fn initial_events_that_never_end_give_way_to_the_list_and_are_remembered() {
         after 10s
         ERROR 410 Expired
         > cancel
-        > watch failed: 410 Expired; again now
+        > watch failed: 410 Expired; retry now
         > list rv=9 match=NotOlderThan
         > state stale
-        count late watch_lists
-        > late 1 watch_lists 1
+        count stray_responses watch_lists
+        > stray_responses 1 watch_lists 1
         ",
     );
 }
 
 #[test]
-fn a_stream_that_says_nothing_at_all_stalls_too() {
+fn silent_watch_list_is_replaced_by_a_list() {
     check(
         "
         start
@@ -380,16 +380,16 @@ fn a_stream_that_says_nothing_at_all_stalls_too() {
         200
         after 10s
         > cancel
-        > no more watch-lists: the initial events did not complete
-        > watch-list failed: the initial events did not complete; again now
+        > watch-list disabled: the initial events did not complete
+        > watch-list failed: the initial events did not complete; retry now
         > list limit=500 rv=0
         ",
     );
 }
 
-// Live changes of a busy cluster are no progress: they come for ever.
+// Live changes of a busy cluster are not progress, because they never end.
 #[test]
-fn changes_to_known_objects_are_no_progress() {
+fn changes_of_known_objects_are_not_progress() {
     check(
         "
         start
@@ -407,8 +407,8 @@ fn changes_to_known_objects_are_no_progress() {
         > state listing 2
         after 2s
         > cancel
-        > no more watch-lists: the initial events did not complete
-        > watch-list failed: the initial events did not complete; again now
+        > watch-list disabled: the initial events did not complete
+        > watch-list failed: the initial events did not complete; retry now
         > list limit=500 rv=0
         > state connecting
         ",
@@ -416,15 +416,15 @@ fn changes_to_known_objects_are_no_progress() {
 }
 
 #[test]
-fn a_large_set_that_grows_by_less_than_one_in_a_hundred_stalls() {
-    let many: Vec<_> = (0..300).map(|n| format!("ADDED a/x{n}@5")).collect();
-    let many = many.join(" + ");
+fn watch_list_that_grows_by_one_percent_or_less_is_replaced_by_a_list() {
+    let objects: Vec<_> = (0..300).map(|n| format!("ADDED a/x{n}@5")).collect();
+    let objects = objects.join(" + ");
     check(&format!(
         "
         start
         > watch-list match=NotOlderThan rv=
         200
-        {many}
+        {objects}
         > state listing 300
         after 10s
         ADDED b/w@6 + ADDED b/x@6 + ADDED b/y@6 + ADDED b/z@6
@@ -434,8 +434,8 @@ fn a_large_set_that_grows_by_less_than_one_in_a_hundred_stalls() {
         > state listing 307
         after 10s
         > cancel
-        > no more watch-lists: the initial events did not complete
-        > watch-list failed: the initial events did not complete; again now
+        > watch-list disabled: the initial events did not complete
+        > watch-list failed: the initial events did not complete; retry now
         > list limit=500 rv=0
         > state connecting
         "
@@ -443,7 +443,7 @@ fn a_large_set_that_grows_by_less_than_one_in_a_hundred_stalls() {
 }
 
 #[test]
-fn slow_progress_is_progress() {
+fn slow_watch_list_with_progress_completes() {
     check(
         "
         start
@@ -470,7 +470,7 @@ fn slow_progress_is_progress() {
 }
 
 #[test]
-fn a_stream_that_ends_before_the_marker_is_remembered_the_second_time() {
+fn second_watch_list_that_ends_before_the_marker_disables_watch_lists() {
     check(
         "
         start
@@ -479,7 +479,7 @@ fn a_stream_that_ends_before_the_marker_is_remembered_the_second_time() {
         ADDED a/x@5
         > state listing 1
         end
-        > watch-list failed: the stream ended before the initial events were complete; again now
+        > watch-list failed: the stream ended before the initial events were complete; retry now
         > list limit=500 rv=0
         > state connecting
         list v=9 a/x@5
@@ -491,13 +491,13 @@ fn a_stream_that_ends_before_the_marker_is_remembered_the_second_time() {
         after 10s
         ERROR 410 Expired
         > cancel
-        > watch failed: 410 Expired; again now
+        > watch failed: 410 Expired; retry now
         > watch-list match=NotOlderThan rv=9
         > state stale
         200
         end
-        > no more watch-lists: the stream ended before the initial events were complete
-        > watch-list failed: the stream ended before the initial events were complete; again now
+        > watch-list disabled: the stream ended before the initial events were complete
+        > watch-list failed: the stream ended before the initial events were complete; retry now
         > list rv=9 match=NotOlderThan
         list v=12 a/x@5
         > push replaced @12 [a/x@5]
@@ -507,7 +507,7 @@ fn a_stream_that_ends_before_the_marker_is_remembered_the_second_time() {
         after 10s
         ERROR 410 Expired
         > cancel
-        > watch failed: 410 Expired; again now
+        > watch failed: 410 Expired; retry now
         > list rv=12 match=NotOlderThan
         > state stale
         ",
@@ -515,14 +515,14 @@ fn a_stream_that_ends_before_the_marker_is_remembered_the_second_time() {
 }
 
 #[test]
-fn a_watch_list_that_works_makes_up_for_one_that_did_not() {
+fn completed_watch_list_resets_the_count_of_unfinished_ones() {
     check(
         "
         start
         > watch-list match=NotOlderThan rv=
         200
         end
-        > watch-list failed: the stream ended before the initial events were complete; again now
+        > watch-list failed: the stream ended before the initial events were complete; retry now
         > list limit=500 rv=0
         list v=9
         > push replaced @9 []
@@ -533,7 +533,7 @@ fn a_watch_list_that_works_makes_up_for_one_that_did_not() {
         after 10s
         ERROR 410 Expired
         > cancel
-        > watch failed: 410 Expired; again now
+        > watch failed: 410 Expired; retry now
         > watch-list match=NotOlderThan rv=9
         > state stale
         200
@@ -543,12 +543,12 @@ fn a_watch_list_that_works_makes_up_for_one_that_did_not() {
         after 10s
         ERROR 410 Expired
         > cancel
-        > watch failed: 410 Expired; again now
+        > watch failed: 410 Expired; retry now
         > watch-list match=NotOlderThan rv=12
         > state stale
         200
         end
-        > watch-list failed: the stream ended before the initial events were complete; again now
+        > watch-list failed: the stream ended before the initial events were complete; retry now
         > list rv=12 match=NotOlderThan
         list v=14
         > push replaced @14 []
@@ -558,7 +558,7 @@ fn a_watch_list_that_works_makes_up_for_one_that_did_not() {
         after 10s
         ERROR 410 Expired
         > cancel
-        > watch failed: 410 Expired; again now
+        > watch failed: 410 Expired; retry now
         > watch-list match=NotOlderThan rv=14
         > state stale
         ",
@@ -566,21 +566,21 @@ fn a_watch_list_that_works_makes_up_for_one_that_did_not() {
 }
 
 #[test]
-fn a_broken_watch_list_gives_way_to_the_list_and_is_not_remembered() {
-    for (answer, said) in [
-        ("error broken", "connection reset"),
-        ("refuse 500 InternalError", "500 InternalError"),
-        ("refuse 401 Unauthorized", "401 Unauthorized"),
+fn failed_watch_list_is_replaced_by_a_list_and_not_disabled() {
+    for (response, message) in [
+        ("error reset", "connection reset"),
+        ("reject 500 InternalError", "500 InternalError"),
+        ("reject 401 Unauthorized", "401 Unauthorized"),
     ] {
         check(&format!(
             "
             start
             > watch-list match=NotOlderThan rv=
-            {answer}
-            > watch-list failed: {said}; again now
+            {response}
+            > watch-list failed: {message}; retry now
             > list limit=500 rv=0
-            refuse 500
-            > list failed: 500; again in 800ms..1.6s
+            reject 500
+            > list failed: 500; retry in 800ms..1.6s
             > state backing off: 500
             wake
             > watch-list match=NotOlderThan rv=
@@ -590,16 +590,16 @@ fn a_broken_watch_list_gives_way_to_the_list_and_is_not_remembered() {
     }
 }
 
-// C11: one place to wait, and the list is spared too.
+// C11: the backoff applies to the list as well.
 #[test]
-fn a_throttled_watch_list_waits() {
+fn throttled_watch_list_backs_off_without_a_list() {
     check(
         "
         start
         > watch-list match=NotOlderThan rv=
         429 retry-after=7
         end
-        > watch-list failed: 429; again in 7s
+        > watch-list failed: 429; retry in 7s
         > state backing off: 429
         wake
         > watch-list match=NotOlderThan rv=
@@ -607,39 +607,39 @@ fn a_throttled_watch_list_waits() {
         200
         ERROR 429 TooManyRequests retry-after=11
         > cancel
-        > watch-list failed: 429 TooManyRequests; again in 11s
+        > watch-list failed: 429 TooManyRequests; retry in 11s
         > state backing off: 429 TooManyRequests
         wake
         > watch-list match=NotOlderThan rv=
         > state connecting
         503 retry-after=13
         end
-        > watch-list failed: 503; again in 13s
+        > watch-list failed: 503; retry in 13s
         > state backing off: 503
         wake
         > watch-list match=NotOlderThan rv=
         > state connecting
-        refuse 429
-        > watch-list failed: 429; again in 6.4s..12.8s
+        reject 429
+        > watch-list failed: 429; retry in 6.4s..12.8s
         > state backing off: 429
         ",
     );
 }
 
 #[test]
-fn a_server_out_of_reach_is_not_asked_for_a_list_instead() {
+fn unreachable_server_receives_no_list_instead_of_the_watch_list() {
     check(
         "
         start
         > watch-list match=NotOlderThan rv=
         error refused
-        > watch-list failed: connection refused; again in 800ms..1.6s
+        > watch-list failed: connection refused; retry in 800ms..1.6s
         > state backing off: connection refused
         wake
         > watch-list match=NotOlderThan rv=
         > state connecting
         error refused
-        > watch-list failed: connection refused; again in 1.6s..3.2s
+        > watch-list failed: connection refused; retry in 1.6s..3.2s
         > state backing off: connection refused
         wake
         > watch-list match=NotOlderThan rv=
@@ -653,7 +653,7 @@ fn a_server_out_of_reach_is_not_asked_for_a_list_instead() {
 }
 
 #[test]
-fn error_frames_inside_mean_what_their_codes_mean() {
+fn error_frames_of_a_watch_list_are_classified_by_their_codes() {
     check(
         "
         start
@@ -663,11 +663,11 @@ fn error_frames_inside_mean_what_their_codes_mean() {
         > state listing 1
         ERROR 504 Timeout
         > cancel
-        > watch-list failed: 504 Timeout; again now
+        > watch-list failed: 504 Timeout; retry now
         > list limit=500 rv=0
         > state connecting
-        refuse 500
-        > list failed: 500; again in 800ms..1.6s
+        reject 500
+        > list failed: 500; retry in 800ms..1.6s
         > state backing off: 500
         wake
         > watch-list match=NotOlderThan rv=
@@ -675,10 +675,10 @@ fn error_frames_inside_mean_what_their_codes_mean() {
         200
         ERROR 500 InternalError
         > cancel
-        > watch-list failed: 500 InternalError; again now
+        > watch-list failed: 500 InternalError; retry now
         > list limit=500 rv=0
-        refuse 500
-        > list failed: 500; again in 1.6s..3.2s
+        reject 500
+        > list failed: 500; retry in 1.6s..3.2s
         > state backing off: 500
         wake
         > watch-list match=NotOlderThan rv=
@@ -686,10 +686,10 @@ fn error_frames_inside_mean_what_their_codes_mean() {
         200
         ERROR 403 Forbidden
         > cancel
-        > watch-list failed: 403 Forbidden; again now
+        > watch-list failed: 403 Forbidden; retry now
         > list limit=500 rv=0
-        refuse 500
-        > list failed: 500; again in 3.2s..6.4s
+        reject 500
+        > list failed: 500; retry in 3.2s..6.4s
         > state backing off: 500
         ",
     );
@@ -697,7 +697,7 @@ fn error_frames_inside_mean_what_their_codes_mean() {
 
 // C1
 #[test]
-fn a_watch_list_older_than_asked_for_is_not_believed_but_asked_for_again() {
+fn watch_list_older_than_requested_is_requested_again_at_the_most_recent_state() {
     check(
         "
         start
@@ -711,14 +711,14 @@ fn a_watch_list_older_than_asked_for_is_not_believed_but_asked_for_again() {
         after 10s
         ERROR 410 Expired
         > cancel
-        > watch failed: 410 Expired; again now
+        > watch failed: 410 Expired; retry now
         > watch-list match=NotOlderThan rv=9
         > state stale
         200
         ADDED a/x@5
         BOOKMARK @7 end + MODIFIED a/x@8
         > cancel
-        > watch-list failed: the watch-list is older than requested: 7; again now
+        > watch-list failed: the watch-list is older than requested: 7; retry now
         > watch-list match=NotOlderThan rv=
         200
         ADDED a/x@5
@@ -734,9 +734,9 @@ fn a_watch_list_older_than_asked_for_is_not_believed_but_asked_for_again() {
     );
 }
 
-// A refusal whose body does not come says nothing about initial events.
+// An error response whose body does not arrive is independent of the initial events.
 #[test]
-fn a_refusal_without_its_body_is_no_stall() {
+fn error_response_without_a_body_does_not_disable_watch_lists() {
     check(
         "
         start
@@ -744,30 +744,30 @@ fn a_refusal_without_its_body_is_no_stall() {
         429 retry-after=20
         after 10s
         > cancel
-        > watch-list failed: 429; again in 20s
+        > watch-list failed: 429; retry in 20s
         > state backing off: 429
         wake
         > watch-list match=NotOlderThan rv=
         > state connecting
         410
-        error broken
-        > watch-list failed: 410; again in 1.6s..3.2s
+        error reset
+        > watch-list failed: 410; retry in 1.6s..3.2s
         > state backing off: 410
         ",
     );
 }
 
 #[test]
-fn an_answer_that_ends_before_it_began_gives_way_to_the_list() {
+fn watch_list_that_ends_before_its_headers_is_replaced_by_a_list() {
     check(
         "
         start
         > watch-list match=NotOlderThan rv=
         end
-        > watch-list failed: the response ended before its headers; again now
+        > watch-list failed: the response ended before its headers; retry now
         > list limit=500 rv=0
         end
-        > list failed: the response ended before its headers; again in 800ms..1.6s
+        > list failed: the response ended before its headers; retry in 800ms..1.6s
         > state backing off: the response ended before its headers
         wake
         > watch-list match=NotOlderThan rv=

@@ -1,9 +1,9 @@
-//! Where a reflector stands (C7): its states, its deadlines, its beginning and its end.
+//! States of the reflector (C7), its deadlines, start and stop.
 
 use super::check;
 
 #[test]
-fn before_the_start_nothing_is_waited_for() {
+fn reflector_has_no_deadline_before_its_start() {
     check(
         "
         deadline
@@ -19,10 +19,10 @@ fn before_the_start_nothing_is_waited_for() {
 }
 
 #[test]
-fn stopping_gives_up_the_request_and_ends_everything() {
-    for (begun, late) in [
+fn stop_cancels_the_request_and_ignores_later_input() {
+    for (started, late) in [
         ("start\n> watch-list match=NotOlderThan rv=", "BOOKMARK @9 end"),
-        ("with lists\nstart\n> list limit=500 rv=0", "list v=9"),
+        ("with watch-list never\nstart\n> list limit=500 rv=0", "list v=9"),
         (
             "start\n> watch-list match=NotOlderThan rv=\n200\nBOOKMARK @9 end\n> push replaced @9 []\n> state live",
             "end",
@@ -30,7 +30,7 @@ fn stopping_gives_up_the_request_and_ends_everything() {
     ] {
         check(&format!(
             "
-            {begun}
+            {started}
             stop
             > cancel
             > state stopped
@@ -46,14 +46,14 @@ fn stopping_gives_up_the_request_and_ends_everything() {
 }
 
 #[test]
-fn stopping_while_waiting_has_nothing_to_give_up() {
+fn stop_during_a_backoff_cancels_no_request() {
     check(
         "
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
-        refuse 500
-        > list failed: 500; again in 800ms..1.6s
+        reject 500
+        > list failed: 500; retry in 800ms..1.6s
         > state backing off: 500
         stop
         > state stopped
@@ -65,10 +65,10 @@ fn stopping_while_waiting_has_nothing_to_give_up() {
 }
 
 #[test]
-fn a_set_that_arrives_is_counted() {
+fn received_objects_are_counted_in_the_listing_state() {
     check(
         r#"
-        with lists
+        with watch-list never
         start
         > list limit=500 rv=0
         200
@@ -93,9 +93,9 @@ fn a_set_that_arrives_is_counted() {
     );
 }
 
-// A cache that was complete once stays usable: it says since when it may be behind, not that it is being filled.
+// A cache that has synced stays usable: the state reports since when it may be out of date, not a progress.
 #[test]
-fn a_relist_is_stale_and_not_listing() {
+fn relist_has_the_state_stale_instead_of_listing() {
     check(
         "
         start
@@ -109,7 +109,7 @@ fn a_relist_is_stale_and_not_listing() {
         after 12s
         ERROR 410 Expired
         > cancel
-        > watch failed: 410 Expired; again now
+        > watch failed: 410 Expired; retry now
         > watch-list match=NotOlderThan rv=9
         > state stale
         state
@@ -129,14 +129,14 @@ fn a_relist_is_stale_and_not_listing() {
 }
 
 #[test]
-fn a_new_watch_after_a_failure_is_stale_until_it_is_answered() {
+fn new_watch_after_a_failure_is_stale_until_its_headers_arrive() {
     check(
         "
         live v=9
         > state live
         after 30s
-        error broken
-        > watch failed: connection reset; again now
+        error reset
+        > watch failed: connection reset; retry now
         > watch rv=9
         > state stale
         after 5s
@@ -146,14 +146,14 @@ fn a_new_watch_after_a_failure_is_stale_until_it_is_answered() {
         > state live
         after 1s
         error refused
-        > watch failed: connection refused; again in 800ms..1.6s
+        > watch failed: connection refused; retry in 800ms..1.6s
         > state backing off: connection refused
         ",
     );
 }
 
 #[test]
-fn a_timer_too_early_changes_nothing() {
+fn early_timeout_call_has_no_effect() {
     check(
         "
         start
@@ -169,9 +169,9 @@ fn a_timer_too_early_changes_nothing() {
         after 20s
         tick
         deadline
-        > deadline in the watch's timeout - 10s
+        > deadline in watch timeout - 10s
         error refused
-        > watch failed: connection refused; again in 800ms..1.6s
+        > watch failed: connection refused; retry in 800ms..1.6s
         > state backing off: connection refused
         tick
         wake
