@@ -1,11 +1,11 @@
-//! The source over a `kube::Client`.
+//! The source that uses a `kube::Client`.
 //!
-//! Invariants: every request states its own `Accept` and `Accept-Encoding`, so that layers inside the client neither
-//! add theirs nor compress a watch; every request has a deadline for its headers, because a client may retry inside
-//! for many minutes; every body reaches the caller as plain bytes.
+//! Invariants: every request sets its own `Accept` and `Accept-Encoding`, so that layers inside the client
+//! neither add theirs nor compress a watch; every request has a timeout for its response headers, because a
+//! client may retry internally for many minutes; every body reaches the caller as plain bytes.
 //!
-//! This file knows HTTP and the client crate's errors. It does not know what is listed, what a status means, or
-//! when to try again.
+//! This file knows HTTP and the client crate's errors. It does not know the resource, the meaning of a
+//! status, or when to retry.
 
 use super::throughput::Throughput;
 use super::{BoxError, Response, ResponseFuture, Source, SourceError, gzip};
@@ -25,18 +25,21 @@ use std::io;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Watches answer at once, so that half a minute of silence means trouble.
+/// The default header timeout of a watch. Servers respond to a watch immediately.
 const WATCH_HEADER_TIMEOUT: Duration = Duration::from_secs(30);
-/// A server gives itself a minute for a list before it answers 504: cutting it off earlier would, for a list that
-/// takes longer than the deadline, fail every time.
+/// The default header timeout of a list.
+///
+/// A server responds to a list within a minute, if only with 504. With a shorter timeout, a list that takes
+/// longer would fail every time.
 const LIST_HEADER_TIMEOUT: Duration = Duration::from_secs(70);
 
-/// What bodies are asked for in: JSON, or protobuf from servers that have it. The latter name JSON too, and each answer says what it is.
+/// The values of `Accept` for JSON.
 const JSON: Accept = Accept {
     objects: "application/json",
     metadata_list: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
     metadata: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
 };
+/// The values of `Accept` for protobuf, with JSON as the alternative. Each response declares its encoding.
 const PROTOBUF: Accept = Accept {
     objects: "application/vnd.kubernetes.protobuf,application/json",
     metadata_list: "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
@@ -45,14 +48,14 @@ const PROTOBUF: Accept = Accept {
                application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
 };
 
-/// The forms of whole objects, and of metadata alone.
+/// The values of `Accept` in one encoding, for complete objects and for their metadata.
 struct Accept {
     objects: &'static str,
     metadata_list: &'static str,
     metadata: &'static str,
 }
 
-/// Parameters on which what is read depends; they are set by whoever reads, and by nobody else.
+/// The query parameters that only the reflector sets, because they decide how the response is read.
 const RESERVED: &[&str] = &[
     "allowWatchBookmarks",
     "continue",
@@ -64,56 +67,61 @@ const RESERVED: &[&str] = &[
     "watch",
 ];
 
-/// The parameters of lists and watches that may be changed: the selectors, and whatever else a server understands. An empty value
-/// counts as none; what the informer itself sets (`watch`, `resourceVersion`, `limit`…) is not taken from here.
+/// Query parameters of lists and watches that may be changed: the selectors, and others that the server
+/// supports.
+///
+/// A parameter with an empty value is not sent. Parameters that the informer sets itself (`watch`,
+/// `resourceVersion`, `limit`…) are ignored here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueryParameters(Vec<(String, String)>);
 
 impl QueryParameters {
-    /// The value of a parameter.
+    /// Returns the value of a parameter.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+        self.0.iter().find(|(existing, _)| existing == name).map(|(_, value)| &**value)
     }
 
-    /// Sets a parameter, in place of whatever it was.
+    /// Sets a parameter, replacing its previous value.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
         let name = name.into();
         self.remove(&name);
         self.0.push((name, value.into()));
     }
 
-    /// Takes a parameter away.
+    /// Removes a parameter.
     pub fn remove(&mut self, name: &str) {
-        self.0.retain(|(known, _)| known != name);
+        self.0.retain(|(existing, _)| existing != name);
     }
 }
 
-/// The form in which a body is asked for.
+/// The `Accept` and `Accept-Encoding` headers of a request.
 #[derive(Clone, Copy)]
 struct AcceptHeaders {
     accept: &'static str,
     encoding: &'static str,
 }
 
-/// Lists and watches one collection of a Kubernetes API server.
+/// A [`Source`] that lists and watches one collection of a Kubernetes API server.
 ///
-/// It does not retry. A client built with `kube::Client::try_from` does, inside, and for watches too (429, 503 and 504,
-/// up to 15 times): its answers then come late or not before the deadline. Prefer [`client`](crate::client()).
+/// It does not retry. A client built with `kube::Client::try_from` retries internally, also for watches (429,
+/// 503 and 504, up to 15 times), so its responses arrive late or not before the timeout. Prefer
+/// [`client`](crate::client()).
 #[derive(Clone)]
 pub struct KubeSource {
     client: kube::Client,
     url_path: String,
     query_parameters: QueryParameters,
     response_header_timeout: Option<Duration>,
-    /// If nobody says so, the connection decides.
+    /// `None` if the throughput decides.
     gzip_lists: Option<bool>,
-    link: Throughput,
+    throughput: Throughput,
     metadata_only: bool,
     protobuf: bool,
 }
 
 impl KubeSource {
-    /// The collection at `url_path`, for example `/api/v1/pods` (see `kube::Resource::url_path`).
+    /// Creates a source for the collection at `url_path`, for example `/api/v1/pods` (see
+    /// `kube::Resource::url_path`).
     pub fn new(client: kube::Client, url_path: impl Into<String>) -> Self {
         Self {
             client,
@@ -121,59 +129,64 @@ impl KubeSource {
             query_parameters: QueryParameters::default(),
             response_header_timeout: None,
             gzip_lists: None,
-            link: Throughput::default(),
+            throughput: Throughput::default(),
             metadata_only: false,
             protobuf: false,
         }
     }
 
-    /// Only objects that this label selector matches; an empty one matches all.
+    /// Restricts the source to objects that match this label selector; an empty selector matches all.
     #[must_use]
     pub fn label_selector(self, selector: impl Into<String>) -> Self {
         self.query_parameters(|parameters| parameters.set("labelSelector", selector))
     }
 
-    /// Only objects that this field selector matches; an empty one matches all.
+    /// Restricts the source to objects that match this field selector; an empty selector matches all.
     #[must_use]
     pub fn field_selector(self, selector: impl Into<String>) -> Self {
         self.query_parameters(|parameters| parameters.set("fieldSelector", selector))
     }
 
-    /// How long a request may take until its response headers are in, connecting included.
+    /// Sets the timeout of the response headers, including the time to connect.
     ///
-    /// Unless set: 30 s for a watch, 70 s for a list, which is more than a server allows itself.
+    /// Defaults to 30 s for a watch, and to 70 s for a list, which is more than a server takes.
     #[must_use]
-    pub fn response_header_timeout(self, deadline: Duration) -> Self {
-        Self { response_header_timeout: Some(deadline), ..self }
+    pub fn response_header_timeout(self, timeout: Duration) -> Self {
+        Self { response_header_timeout: Some(timeout), ..self }
     }
 
-    /// Whether lists come compressed: less traffic for more CPU on both sides. Unless set, an informer that makes its own source has them
-    /// compressed if its sets came slowly so far, and one that is given a source has not; watches never are.
+    /// Sets whether lists are requested with gzip: less traffic for more CPU time on both sides.
+    ///
+    /// By default, an informer that creates its own source uses gzip if its previous lists arrived slowly; a
+    /// source passed to an informer does not use it. Watches are never compressed.
     #[must_use]
-    pub fn gzip_lists(self, compress: bool) -> Self {
-        Self { gzip_lists: Some(compress), ..self }
+    pub fn gzip_lists(self, gzip: bool) -> Self {
+        Self { gzip_lists: Some(gzip), ..self }
     }
 
-    /// The connection that decides.
-    pub(crate) fn link(self, link: Throughput) -> Self {
-        Self { link, ..self }
+    /// Sets the throughput that decides whether lists use gzip.
+    pub(crate) fn link(self, throughput: Throughput) -> Self {
+        Self { throughput, ..self }
     }
 
-    /// Whether only the metadata of the objects is asked for, as `PartialObjectMetadata`.
+    /// Sets whether only the metadata of the objects is requested, as `PartialObjectMetadata`.
     #[must_use]
     pub fn metadata_only(self, metadata_only: bool) -> Self {
         Self { metadata_only, ..self }
     }
 
-    /// Whether bodies are asked for in protobuf. A server that has none for the kind answers in JSON. Off unless set, because whoever
-    /// reads has to know the kind.
+    /// Sets whether bodies are requested in protobuf. A server without protobuf for the kind responds in
+    /// JSON.
+    ///
+    /// Defaults to `false`, because the reader of the bodies must know the kind.
     #[must_use]
     pub fn protobuf(self, protobuf: bool) -> Self {
         Self { protobuf, ..self }
     }
 
-    /// Changes the parameters of all its requests. They are the same for every list and watch: if they changed between two of them, what was
-    /// read before would not be what is followed now.
+    /// Changes the query parameters of all requests.
+    ///
+    /// They are the same for every list and watch; otherwise a watch would not continue the list before it.
     #[must_use]
     pub fn query_parameters(mut self, change: impl FnOnce(&mut QueryParameters)) -> Self {
         change(&mut self.query_parameters);
@@ -187,17 +200,17 @@ impl KubeSource {
     fn get(
         &self,
         query: &[(&'static str, String)],
-        form: AcceptHeaders,
-        deadline: Duration,
+        headers: AcceptHeaders,
+        default_timeout: Duration,
     ) -> ResponseFuture {
         let client = self.client.clone();
-        let request = self.request(query, form);
-        let after = self.response_header_timeout.unwrap_or(deadline);
+        let request = self.request(query, headers);
+        let after = self.response_header_timeout.unwrap_or(default_timeout);
         async move {
             let sent = client.send(request?);
-            let answer = tokio::time::timeout(after, sent).await;
+            let result = tokio::time::timeout(after, sent).await;
             response(
-                answer
+                result
                     .map_err(|_| SourceError::ResponseHeaderTimeout { after })?
                     .map_err(classify_send_error)?,
             )
@@ -208,20 +221,20 @@ impl KubeSource {
     fn request(
         &self,
         query: &[(&'static str, String)],
-        form: AcceptHeaders,
+        headers: AcceptHeaders,
     ) -> Result<http::Request<Body>, SourceError> {
         let invalid = |source| SourceError::InvalidRequest { path: self.url_path.clone(), source };
-        // A namespace that carries one of these would quietly address another resource.
+        // A namespace that contains one of these would silently address another resource.
         if self.url_path.contains(['?', '#']) {
-            return Err(invalid("a path must hold neither '?' nor '#'".into()));
+            return Err(invalid("a path must not contain '?' or '#'".into()));
         }
-        let free = self.query_parameters.0.iter();
-        let free = free.filter(|(name, value)| !RESERVED.contains(&&**name) && !value.is_empty());
+        let parameters = self.query_parameters.0.iter();
+        let parameters = parameters.filter(|(name, value)| !RESERVED.contains(&&**name) && !value.is_empty());
         let mut pairs = form_urlencoded::Serializer::new(String::new());
-        pairs.extend_pairs(query).extend_pairs(free);
+        pairs.extend_pairs(query).extend_pairs(parameters);
         http::Request::get(format!("{}?{}", self.url_path, pairs.finish()))
-            .header(ACCEPT, form.accept)
-            .header(ACCEPT_ENCODING, form.encoding)
+            .header(ACCEPT, headers.accept)
+            .header(ACCEPT_ENCODING, headers.encoding)
             .body(Body::empty())
             .map_err(|error| invalid(error.into()))
     }
@@ -229,16 +242,16 @@ impl KubeSource {
 
 impl Source for KubeSource {
     fn list(&self, request: ListRequest) -> ResponseFuture {
-        let compress = self.gzip_lists.unwrap_or_else(|| self.link.is_slow(Instant::now()));
-        let encoding = if compress { "gzip" } else { "identity" };
-        let forms = self.accept(request.json_only);
-        let accept = if self.metadata_only { forms.metadata_list } else { forms.objects };
+        let gzip = self.gzip_lists.unwrap_or_else(|| self.throughput.is_slow(Instant::now()));
+        let encoding = if gzip { "gzip" } else { "identity" };
+        let values = self.accept(request.json_only);
+        let accept = if self.metadata_only { values.metadata_list } else { values.objects };
         self.get(&request.query(), AcceptHeaders { accept, encoding }, LIST_HEADER_TIMEOUT)
     }
 
     fn watch(&self, request: WatchRequest) -> ResponseFuture {
-        let forms = self.accept(request.json_only);
-        let accept = if self.metadata_only { forms.metadata } else { forms.objects };
+        let values = self.accept(request.json_only);
+        let accept = if self.metadata_only { values.metadata } else { values.objects };
         self.get(&request.query(), AcceptHeaders { accept, encoding: "identity" }, WATCH_HEADER_TIMEOUT)
     }
 }
@@ -247,9 +260,9 @@ impl fmt::Debug for KubeSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KubeSource")
             .field("url_path", &self.url_path)
-            .field("parameters", &self.query_parameters)
-            .field("headers_deadline", &self.response_header_timeout)
-            .field("compress_lists", &self.gzip_lists)
+            .field("query_parameters", &self.query_parameters)
+            .field("response_header_timeout", &self.response_header_timeout)
+            .field("gzip_lists", &self.gzip_lists)
             .field("metadata_only", &self.metadata_only)
             .field("protobuf", &self.protobuf)
             .finish_non_exhaustive()
@@ -277,7 +290,7 @@ fn response(sent: http::Response<Body>) -> Result<Response, SourceError> {
     })
 }
 
-/// A header as text, empty when it is absent.
+/// Returns a header as text, empty if it is missing.
 fn text(headers: &HeaderMap, name: HeaderName) -> String {
     headers
         .get(name)
@@ -285,9 +298,9 @@ fn text(headers: &HeaderMap, name: HeaderName) -> String {
         .unwrap_or_default()
 }
 
-/// Classifies an error of the client, like the failures of an informer's own requests.
+/// Classifies an error of the client in the same way as the failures of an informer's own requests.
 ///
-/// Programs that use the client besides their informers can handle both alike:
+/// Programs that also use the client directly can handle both in the same way:
 ///
 /// ```
 /// # use informer::source::classify;
@@ -316,7 +329,7 @@ pub fn classify(error: &kube::Error) -> Failure {
     Failure::new(kind, redacted.unwrap_or_else(|| super::error_chain(error)))
 }
 
-/// Returns the phase before the response headers in which the client failed.
+/// Returns the kind of a failure before the response headers.
 fn send_failure(error: &(dyn StdError + 'static)) -> FailureKind {
     if find::<AuthError>(error).is_some() {
         return FailureKind::Credentials;
@@ -326,7 +339,7 @@ fn send_failure(error: &(dyn StdError + 'static)) -> FailureKind {
         return FailureKind::Interrupted;
     }
     if has_io_error(error, io::ErrorKind::InvalidData) {
-        // A failed handshake. Errors of TCP and DNS have other kinds.
+        // The TLS handshake failed. Errors of TCP and DNS have other kinds.
         return FailureKind::Certificate;
     }
     FailureKind::Connect
