@@ -1,6 +1,7 @@
-//! Diagnostics: what an informer reports to the log and to the hook of [`InformerOptions::on_diagnostic`](crate::InformerOptions::on_diagnostic).
+//! Diagnostics of an informer, for the log and for the hook of
+//! [`InformerOptions::on_diagnostic`](crate::InformerOptions::on_diagnostic).
 //!
-//! Nothing fails silently (C9), and no diagnostic holds the contents of an object.
+//! No failure is silent (C9), and no diagnostic contains contents of objects.
 
 use informer_core::reflector::{Failure, ReflectorDiagnostic, RequestKind};
 use informer_core::wire::UnreadableObject;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::Level;
 
-/// Something that an informer reports: a failure, a fallback, or a fault of user code.
+/// A failure, a fallback, or a fault of user code that an informer reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Diagnostic {
@@ -20,9 +21,9 @@ pub enum Diagnostic {
     RequestFailed {
         /// The request.
         request: RequestKind,
-        /// What happened.
+        /// The failure.
         failure: Failure,
-        /// The delay before the next request; zero if it is sent at once.
+        /// The delay before the next request; zero if it is sent immediately.
         retry_in: Duration,
     },
     /// An object could not be read and was skipped.
@@ -32,19 +33,19 @@ pub enum Diagnostic {
     TransformFailed {
         /// The key of the object.
         key: Key,
-        /// The error of the transform, or what is wrong with its result.
+        /// The error of the transform, or the reason why its result is invalid.
         message: Box<str>,
     },
     /// The informer lists and watches from now on, because the server does not support watch-lists.
     #[non_exhaustive]
     WatchListDisabled {
-        /// The failure that led to this.
+        /// The failure that caused this.
         failure: Failure,
     },
     /// The informer requests JSON from now on, because protobuf bodies arrive malformed.
     #[non_exhaustive]
     ProtobufDisabled {
-        /// What was wrong with the last protobuf body.
+        /// The failure of the last protobuf body.
         failure: Failure,
     },
     /// A consistent list is older than the cache: the server was restored from a backup.
@@ -61,7 +62,7 @@ pub enum Diagnostic {
         /// The number of changes.
         changes: u64,
     },
-    /// An index function panicked; the objects concerned are missing in that index.
+    /// An index function panicked; the objects are missing in that index.
     #[non_exhaustive]
     IndexPanicked {
         /// The number of calls that panicked, in one batch.
@@ -69,7 +70,7 @@ pub enum Diagnostic {
     },
     /// Training a dictionary or recompressing the cache panicked.
     ///
-    /// Cached objects stay as they are, and no further dictionary is trained.
+    /// Cached objects are not affected, and no further dictionary is trained.
     CompressionPanicked,
     /// A task of the informer panicked, and the informer has stopped.
     TaskPanicked,
@@ -79,7 +80,7 @@ pub enum Diagnostic {
         /// The name of the handler.
         handler: Arc<str>,
     },
-    /// A call of an inline handler took long, and blocked its worker thread meanwhile.
+    /// A call of an inline handler took 100 ms or more and blocked its worker thread.
     #[non_exhaustive]
     SlowHandler {
         /// The name of the handler.
@@ -90,7 +91,7 @@ pub enum Diagnostic {
 }
 
 impl Diagnostic {
-    /// The classified failure behind the diagnostic, if there is one.
+    /// Returns the failure that caused the diagnostic, if there is one.
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Self::RequestFailed { failure, .. }
@@ -100,9 +101,9 @@ impl Diagnostic {
         }
     }
 
-    /// The level at which the diagnostic is logged.
+    /// Returns the level at which the diagnostic is logged.
     ///
-    /// A request that is repeated at once is routine (`INFO`), a panic is an `ERROR`, everything else a `WARN`.
+    /// A failed request that is retried immediately is `INFO`, a panic is `ERROR`, everything else is `WARN`.
     pub fn level(&self) -> Level {
         match self {
             Self::HandlerPanicked { .. }
@@ -147,7 +148,7 @@ impl fmt::Display for Diagnostic {
             Self::ServerRewound { from, to } => {
                 write!(
                     f,
-                    "the server went back from version {from} to {to} (was etcd restored from a backup?)"
+                    "the server was rewound from version {from} to {to} (was etcd restored from a backup?)"
                 )
             }
             Self::CacheDrift { changes } => {
@@ -174,7 +175,7 @@ impl fmt::Display for Diagnostic {
 /// The hook that is called with the description of the informer and the diagnostic.
 pub(crate) type DiagnosticHook = Arc<dyn Fn(&str, &Diagnostic) + Send + Sync>;
 
-/// Where the diagnostics of an informer go: the log, and the hook if there is one.
+/// The destination of an informer's diagnostics: the log, and the hook if there is one.
 #[derive(Clone)]
 pub(crate) struct DiagnosticSink {
     pub(crate) resource: Arc<str>,

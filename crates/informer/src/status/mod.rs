@@ -1,4 +1,4 @@
-//! What an informer says about itself, and who may wait for it to change.
+//! State, counters and diagnostics of an informer.
 
 mod diagnostic;
 
@@ -15,107 +15,113 @@ use informer_core::{BatchResult, Change, Key, ResourceVersion, StoreSnapshot};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Where an informer stands.
+/// The status of an informer: its state, versions, times and counters at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InformerStatus {
-    /// The state of its connection to the server (C7); of several namespaces, the one that is worst off.
+    /// The state of the informer (C7); with several namespaces, the worst of their states.
     pub state: InformerState,
-    /// When this was so, on the clock of all moments here. In a value from [`watch_status`](crate::SharedInformer::subscribe_status) that is
-    /// when it last changed.
+    /// The moment of this status, on the same clock as all other moments in it.
+    ///
+    /// In a value from [`subscribe_status`](crate::SharedInformer::subscribe_status) it is the moment of the
+    /// last change.
     pub now: Moment,
-    /// Whether the first complete set is in the cache. Never goes back.
+    /// Whether the cache contains the initial list. Never becomes `false` again.
     pub synced: bool,
-    /// The version that the cache stands for; of several namespaces, the smallest. `None` until it is synced.
+    /// The version that the cache represents; with several namespaces, the smallest. `None` until it is
+    /// synced.
     pub resource_version: Option<ResourceVersion>,
-    /// When the server last gave a sign of life; of several namespaces, the one that has been silent for longest.
+    /// When a part of a response was last received; with several namespaces, the earliest of these moments.
     pub last_contact: Option<Moment>,
-    /// When the cache was last known to be current; of several namespaces, the one that is furthest behind.
+    /// When the cache was last known to be up to date; with several namespaces, the earliest of these
+    /// moments.
     pub last_up_to_date: Option<Moment>,
-    /// What happened on the wire so far, over all namespaces.
+    /// Counters of the requests and responses, over all namespaces.
     pub reflector: ReflectorCounters,
-    /// What happened in the cache so far.
+    /// Counters of the cache.
     pub cache: CacheCounters,
-    /// Objects whose newest state could not be read, with the reason. What the cache has of them is stale.
+    /// Objects whose newest state is unreadable, with the reason. Their cached states are stale.
     pub unreadable_objects: Vec<(Key, String)>,
-    /// One for all, or one for each namespace.
+    /// The status of each namespace, or a single one for all namespaces.
     pub scopes: Vec<ScopeStatus>,
 }
 
 impl InformerStatus {
-    /// How long before `now` the server last gave a sign of life; `None` if it never had.
+    /// Returns the time between the last contact and `now`; `None` if there was no contact.
     pub fn contact_age(&self) -> Option<Duration> {
-        self.last_contact.map(|heard| self.now - heard)
+        self.last_contact.map(|contact| self.now - contact)
     }
 
-    /// How far the cache may be behind at `now`: nothing while it is live, otherwise the time since it was. `None` if it never was.
+    /// Returns by how much the cache may be out of date at `now`; `None` until it is synced.
+    ///
+    /// This is zero while the informer is live, otherwise the time since the cache was last up to date.
     pub fn staleness(&self) -> Option<Duration> {
         match &self.state {
             InformerState::Live => Some(Duration::ZERO),
-            _ => self.last_up_to_date.filter(|_| self.synced).map(|current| self.now - current),
+            _ => self.last_up_to_date.filter(|_| self.synced).map(|up_to_date| self.now - up_to_date),
         }
     }
 
-    /// Brings up to date what follows from the scopes.
+    /// Recomputes the fields that are derived from the scopes.
     fn aggregate(&mut self, now: Moment) {
         self.now = now;
         self.last_contact = self.scopes.iter().map(|scope| scope.last_contact).min().flatten();
-        // What is live is current, however quiet.
-        let behind = self.scopes.iter().filter(|scope| scope.state != InformerState::Live);
-        self.last_up_to_date = behind.map(|scope| scope.last_up_to_date).min().unwrap_or(Some(now));
+        // A live scope is up to date, even without recent contact.
+        let stale = self.scopes.iter().filter(|scope| scope.state != InformerState::Live);
+        self.last_up_to_date = stale.map(|scope| scope.last_up_to_date).min().unwrap_or(Some(now));
         self.reflector = ReflectorCounters::default();
         for scope in &self.scopes {
             self.reflector += scope.reflector;
         }
         let worst = self.scopes.iter().map(|scope| &scope.state).max_by_key(|state| severity(state));
-        // A stream that is live tells nobody anything until the cache has the first set.
+        // A live watch does not make the informer live before the cache contains the initial list.
         if let Some(worst) = worst.filter(|state| self.synced || **state != InformerState::Live) {
             self.state = worst.clone();
         }
     }
 }
 
-/// Where an informer stands with one namespace, or with all of them.
+/// The status of an informer for one namespace, or for all of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScopeStatus {
-    /// What it is about.
+    /// The namespace, or all of them.
     pub scope: Scope,
-    /// The state of its connection.
+    /// The state.
     pub state: InformerState,
-    /// When the server last gave a sign of life.
+    /// When a part of a response was last received.
     pub last_contact: Option<Moment>,
-    /// When it was last known to be current.
+    /// When the cache was last known to be up to date.
     pub last_up_to_date: Option<Moment>,
-    /// What happened on the wire so far.
+    /// Counters of the requests and responses.
     pub reflector: ReflectorCounters,
-    /// The version that the cache stands for here.
+    /// The version that the cache represents.
     pub resource_version: Option<ResourceVersion>,
 }
 
-/// What happened in a cache. Numbers only ever grow.
+/// Counters of a cache. They only increase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct CacheCounters {
-    /// Objects that came.
+    /// Objects added.
     pub added: u64,
-    /// Newer states of objects that were there.
+    /// Updates of cached objects.
     pub updated: u64,
-    /// Objects that went.
+    /// Objects deleted.
     pub deleted: u64,
-    /// Deltas that were older than what the cache held, and dropped (C1).
+    /// Deltas dropped because they were older than the cached state (C1).
     pub stale_deltas: u64,
-    /// Deletions of objects that the cache did not hold; they are not told.
+    /// Deletions of objects that were not cached. They are not delivered.
     pub deletes_of_unknown: u64,
-    /// Items that a list contained more than once.
+    /// Duplicate items of lists.
     pub duplicates: u64,
-    /// Changes by which an audit put the cache right; one that was created anew counts as two.
+    /// Changes by which audits corrected the cache. A re-created object counts as two.
     pub drift: u64,
-    /// Complete sets that lay behind what the cache had (C1).
+    /// Full lists that were older than the cache (C1).
     pub rewinds: u64,
     /// Calls of index functions that panicked.
     pub index_panics: u64,
-    /// How often compression panicked; once is enough for it to learn no more.
+    /// Panics of compression. After the first one, no further dictionary is trained.
     pub compression_panics: u64,
 }
 
@@ -147,7 +153,7 @@ impl StatusCell {
         }))
     }
 
-    /// The status as it is now.
+    /// Returns the status at `now`.
     pub(crate) fn get(&self, now: Moment) -> InformerStatus {
         let mut status = self.0.borrow().clone();
         status.aggregate(now);
@@ -162,14 +168,17 @@ impl StatusCell {
         self.0.subscribe()
     }
 
-    /// Notes where the reflector of one scope stands. Only a change of state wakes those who wait; the rest moves with every chunk, and is
-    /// summed up when somebody looks.
-    pub(crate) fn record_reflector(&self, lane: usize, machine: &Reflector, now: Moment) {
-        let state = machine.state();
+    /// Records the state and counters of the reflector of one scope.
+    ///
+    /// Only a change of state wakes subscribers. Counters and times change with every chunk; they are
+    /// aggregated on access.
+    pub(crate) fn record_reflector(&self, scope_index: usize, reflector: &Reflector, now: Moment) {
+        let state = reflector.state();
         self.0.send_if_modified(|status| {
-            let Some(scope) = status.scopes.get_mut(lane) else { return false };
-            scope.reflector = *machine.counters();
-            (scope.last_contact, scope.last_up_to_date) = (machine.last_contact(), machine.last_up_to_date());
+            let Some(scope) = status.scopes.get_mut(scope_index) else { return false };
+            scope.reflector = *reflector.counters();
+            (scope.last_contact, scope.last_up_to_date) =
+                (reflector.last_contact(), reflector.last_up_to_date());
             let changed = scope.state != state;
             scope.state = state;
             if changed {
@@ -186,46 +195,46 @@ impl StatusCell {
         });
     }
 
-    /// Notes that compression panicked.
+    /// Records a panic of compression.
     #[cfg(feature = "compression")]
     pub(crate) fn record_compression_panic(&self) {
         self.0.send_modify(|status| status.cache.compression_panics += 1);
     }
 
-    /// Notes what a batch did, and where the cache stands after it.
-    pub(crate) fn record_batch(&self, applied: &BatchResult, after: &StoreSnapshot, now: Moment) {
+    /// Records the result of a batch, and the snapshot after it.
+    pub(crate) fn record_batch(&self, batch: &BatchResult, after: &StoreSnapshot, now: Moment) {
         let version = after.resource_version();
         self.0.send_if_modified(|status| {
-            let changes = &mut status.cache;
-            for change in &applied.changes {
+            let counters = &mut status.cache;
+            for change in &batch.changes {
                 match change {
-                    Change::Added(_) => changes.added += 1,
-                    Change::Updated { .. } => changes.updated += 1,
-                    Change::Deleted { .. } => changes.deleted += 1,
+                    Change::Added(_) => counters.added += 1,
+                    Change::Updated { .. } => counters.updated += 1,
+                    Change::Deleted { .. } => counters.deleted += 1,
                 }
             }
-            changes.stale_deltas += applied.stale_deltas;
-            changes.deletes_of_unknown += applied.deletes_of_unknown;
-            changes.duplicates += applied.duplicates;
-            changes.drift += applied.drift;
-            changes.rewinds += u64::from(applied.server_rewound);
-            changes.index_panics += applied.index_panics;
-            if !status.unreadable_objects.is_empty() || applied.unreadable > 0 {
+            counters.stale_deltas += batch.stale_deltas;
+            counters.deletes_of_unknown += batch.deletes_of_unknown;
+            counters.duplicates += batch.duplicates;
+            counters.drift += batch.drift;
+            counters.rewinds += u64::from(batch.server_rewound);
+            counters.index_panics += batch.index_panics;
+            if !status.unreadable_objects.is_empty() || batch.unreadable > 0 {
                 status.unreadable_objects = unreadable(after);
             }
-            let mut moved = applied.server_rewound;
+            let mut is_changed = batch.server_rewound;
             for scope in &mut status.scopes {
                 let version = after.scope_version(&scope.scope);
                 if scope.resource_version.as_ref() != version {
                     scope.resource_version = version.cloned();
-                    moved = true;
+                    is_changed = true;
                 }
             }
-            if moved {
+            if is_changed {
                 status.resource_version = version.cloned();
                 status.aggregate(now);
             }
-            moved
+            is_changed
         });
     }
 }
@@ -234,7 +243,7 @@ fn unreadable(snapshot: &StoreSnapshot) -> Vec<(Key, String)> {
     snapshot.unreadable().map(|(key, reason)| (key.clone(), reason.to_owned())).collect()
 }
 
-/// Of the states of several namespaces the worst is told.
+/// Returns the rank of a state. An informer with several namespaces has the state with the highest rank.
 fn severity(state: &InformerState) -> u8 {
     match state {
         InformerState::Live => 0,
