@@ -23,7 +23,7 @@ pub struct ParseError {
     expected: &'static str,
 }
 
-/// What could not be parsed.
+/// The kind of input that could not be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ParseErrorKind {
@@ -56,17 +56,17 @@ impl ParseError {
         Self { label: Some(key.to_owned()), ..self }
     }
 
-    /// What could not be parsed.
+    /// Returns the kind of input that could not be parsed.
     pub fn kind(&self) -> ParseErrorKind {
         self.kind
     }
 
-    /// The input, as given.
+    /// Returns the input.
     pub fn input(&self) -> &str {
         &self.input
     }
 
-    /// The byte of the input at which something else was expected; its length if the input ended too early.
+    /// Returns the byte offset of the error; the length of the input if it ended too early.
     pub fn position(&self) -> Option<usize> {
         self.position
     }
@@ -77,7 +77,7 @@ impl fmt::Display for ParseError {
         if let Some(label) = &self.label {
             write!(f, "label {label:?}, ")?;
         }
-        let what = match self.kind {
+        let name = match self.kind {
             ParseErrorKind::Key => "object key",
             ParseErrorKind::LabelSelector => "label selector",
             ParseErrorKind::FieldSelector => "field selector",
@@ -86,7 +86,7 @@ impl fmt::Display for ParseError {
             ParseErrorKind::FieldName => "field name",
             ParseErrorKind::FieldPath => "field path",
         };
-        write!(f, "{what} {:?}: expected {}", self.input, self.expected)?;
+        write!(f, "{name} {:?}: expected {}", self.input, self.expected)?;
         match self.position {
             Some(position) => write!(f, " at byte {position}"),
             None => Ok(()),
@@ -121,7 +121,7 @@ pub enum ConfigError {
         /// The path.
         path: Box<str>,
     },
-    /// The lease duration is shorter than a second, the unit in which it is written.
+    /// The lease duration is shorter than one second, the unit of the Lease field.
     #[error("lease duration {lease_duration:?} is shorter than a second")]
     LeaseDurationTooShort {
         /// The lease duration.
@@ -135,7 +135,7 @@ pub enum ConfigError {
         /// The lease duration, in whole seconds.
         lease_duration: Duration,
     },
-    /// The leader would have no second attempt to renew.
+    /// The leader would have no time for a second attempt to renew.
     #[error(
         "renew deadline {renew_deadline:?} must be more than 1.2 times the retry period {retry_period:?}"
     )]

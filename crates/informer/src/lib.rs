@@ -1,5 +1,5 @@
-//! Kubernetes informers for Rust: a local, indexed cache of API objects, kept up to date by list and watch, with event
-//! handlers, listers, work queues, controllers and leader election.
+//! Kubernetes informers for Rust: a local, indexed cache of API objects, kept up to date by list and watch,
+//! with event handlers, listers, work queues, controllers and leader election.
 //!
 //! ```no_run
 //! use informer::{Event, Index, SharedInformerFactory};
@@ -30,40 +30,45 @@
 //!
 //! # Where to start
 //!
-//! - **Watch objects.** A [`SharedInformerFactory`] creates one [`SharedInformer`] per kind and selection and shares it.
-//!   [`SharedInformer::on_event`] adds a closure, [`SharedInformer::add_handler`] a [`Handler`], and
-//!   [`SharedInformer::event_stream`] returns an [`EventStream`]. [`InformerOptions`] sets namespaces, selectors,
-//!   transforms and retention; [`handler::HandlerBuilder`] filters, resyncs or delivers every state.
-//! - **Read the cache.** A [`Lister`] is a live handle and returns owned objects. A [`Snapshot`] is one published state and lends
-//!   them. [`Index`] adds look-ups by label, field or function. [`Object::typed`] decodes an object.
-//! - **Write a controller.** [`controller::Controller`] calls a reconcile function for changed objects and retries failures with
-//!   backoff; [`finalizer`], [`owner`] and [`recorder`] cover cleanup, owner references and Kubernetes events. Without it,
-//!   [`workqueue::WorkQueue`] is client-go's rate limiting queue.
+//! - **Watch objects.** A [`SharedInformerFactory`] creates one [`SharedInformer`] per kind and selection and
+//!   shares it. [`SharedInformer::on_event`] adds a closure, [`SharedInformer::add_handler`] a [`Handler`],
+//!   and [`SharedInformer::event_stream`] returns an [`EventStream`]. [`InformerOptions`] sets namespaces,
+//!   selectors, transforms and retention; [`handler::HandlerBuilder`] filters, resyncs or delivers every
+//!   state.
+//! - **Read the cache.** A [`Lister`] is a live handle and returns owned objects. A [`Snapshot`] is one
+//!   published state and lends them. [`Index`] adds look-ups by label, field or function. [`Object::typed`]
+//!   decodes an object.
+//! - **Write a controller.** [`controller::Controller`] calls a reconcile function for changed objects and
+//!   retries failures with backoff; [`finalizer`], [`owner`] and [`recorder`] cover cleanup, owner references
+//!   and Kubernetes events. Without it, [`workqueue::WorkQueue`] is client-go's rate limiting queue.
 //! - **Run it in production.** [`manager::Manager`] starts and stops informers, controllers and
 //!   [leader election](election::LeaderElector) as one program, with signals, `/readyz`, `/healthz` and `/metrics`.
 //!   [`status::InformerStatus`] and [`metrics::encode`] report the state of each informer.
-//! - **Test without a cluster.** The crate `informer-apiserver` is an API server in the same process, with fault injection. A
-//!   [`source::Source`] replaces the API server altogether.
+//! - **Test without a cluster.** The crate `informer-apiserver` is an API server in the same process, with
+//!   fault injection. A [`source::Source`] replaces the API server altogether.
 //!
 //! # Guarantees
 //!
-//! Tests quote these numbers. `docs/guarantees.md` in the repository states the limits of each guarantee and the tests that check it.
+//! Tests quote these numbers. `docs/guarantees.md` in the repository states the limits of each guarantee and
+//! the tests that check it.
 //!
 //! - **C1 Order.** A handler sees the states of one object in the server's order.
-//! - **C2 No loss.** Every object that exists at sync, every later change of it or a newer one, and every deletion reaches every
-//!   handler, also if it happened while no watch was open.
+//! - **C2 No loss.** Every object that exists at sync, every later change or a newer one of the same key, and
+//!   every deletion reaches every handler, also if it happened while no watch was open.
 //! - **C3 Legal sequences.** Per handler and key: `Added`, `Updated`…, `Deleted`, `Added`…
 //! - **C4 Store first.** When a handler runs, the cache already contains that change or a newer one.
 //! - **C5 Snapshots.** A read uses one published snapshot. Readers and the writer never wait for each other.
-//! - **C6 Late handlers.** A handler added at any time receives the current objects, marked as initial, then every later change.
-//! - **C7 Sync ends.** An informer is always in a named [state](status::InformerState); `wait_for_sync` returns immediately if waiting cannot
-//!   succeed, and after its timeout with the reason.
+//! - **C6 Late handlers.** A handler added at any time receives the current objects, marked as initial, then
+//!   every later change.
+//! - **C7 Sync ends.** An informer is always in a named [state](status::InformerState); `wait_for_sync`
+//!   returns immediately if waiting cannot succeed, and after its timeout with the reason.
 //! - **C8 Bounded.** A slow handler costs at most one pending transition per key and delays no other handler.
-//! - **C9 Isolated failures.** An unreadable object, a panicking handler, a forbidden kind or a panicking index function affects
-//!   nothing else; it is counted and reported.
-//! - **C10 Shutdown.** Shutdown delivers pending events until its timeout, ends every task, and calls no handler afterwards.
-//! - **C11 Load.** No request loop without delay, whatever the server does; `Retry-After` is honoured; a dead connection is
-//!   detected; one watch per kind and selection.
+//! - **C9 Isolated failures.** An unreadable object, a panicking handler, a forbidden kind or a panicking
+//!   index function affects nothing else; it is counted and reported.
+//! - **C10 Shutdown.** Shutdown delivers pending events until its timeout, ends every task, and calls no
+//!   handler afterwards.
+//! - **C11 Good citizen.** No behaviour of the server causes a hot loop; `Retry-After` is honoured; a dead
+//!   connection is detected; one watch per kind and selection.
 //! - **C12 Resync.** Per handler, kept across reconnects, spread over its period, without requests.
 //! - **C13 Read-only.** Cached objects cannot be modified.
 //!
@@ -75,8 +80,8 @@
 //!       Ok(())
 //!   }
 //!   ```
-//! - **C14 Queue.** One worker per key of a [`workqueue::WorkQueue`] at a time; at least one work item after each accepted add;
-//!   a dropped work item returns its key.
+//! - **C14 Work queue.** A key of a [`workqueue::WorkQueue`] is processed by one worker at a time; every
+//!   accepted add is followed by at least one processing; the key of a dropped work item is queued again.
 //!
 //! # Features
 //!

@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControllerError {
-    /// One of its informers stopped, so the controller would miss changes.
+    /// An informer of the controller has stopped, so the controller would miss changes.
     #[error("controller {controller}: informer {informer} has stopped (stop controllers before informers)")]
     #[non_exhaustive]
     InformerStopped {
@@ -62,7 +62,7 @@ impl ControllerError {
     }
 }
 
-/// Formats the first keys of many.
+/// Formats the first five keys.
 fn first(keys: &[Key]) -> String {
     let first: Vec<String> = keys.iter().take(5).map(ToString::to_string).collect();
     first.join(", ") + if keys.len() > first.len() { ", …" } else { "" }

@@ -1,6 +1,7 @@
 //! The error types: one per operation, and [`Error`] for all of them.
 //!
-//! Only definitions, messages and classifications. This module does not know how an error is caused or handled.
+//! Only definitions, messages and classifications. This module does not know how an error is caused or
+//! handled.
 
 mod controller;
 mod object;
@@ -110,11 +111,11 @@ pub enum ErrorKind {
     Config,
     /// The operation did not finish in time.
     Timeout,
-    /// The user may not do this.
+    /// The user lacks the permission.
     Forbidden,
     /// The server does not serve the resource.
     NotServed,
-    /// Another writer, or the server's history, got in the way.
+    /// Another writer changed the object, or the server no longer serves the requested version.
     Conflict,
     /// An object does not decode.
     Decode,
@@ -122,7 +123,7 @@ pub enum ErrorKind {
     Connection,
     /// The informer or controller has stopped.
     Stopped,
-    /// A defect of this library.
+    /// A failure inside the library or of the operating system.
     Internal,
 }
 

@@ -15,7 +15,7 @@ pub enum FinalizerError {
     Read {
         /// The object, with its kind.
         object: String,
-        /// What is wrong.
+        /// The reason.
         message: String,
     },
     /// The request to add the finalizer failed.

@@ -10,11 +10,11 @@ use std::time::Duration;
 pub struct ShutdownError {
     /// The timeout.
     pub timeout: Duration,
-    /// What had not finished. Never empty.
+    /// The parts that had not finished. Never empty.
     pub unfinished: Vec<Unfinished>,
 }
 
-/// Something that had not finished when a shutdown timed out.
+/// A part that had not finished when a shutdown timed out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unfinished {
@@ -27,17 +27,17 @@ pub enum Unfinished {
     /// Recorded events that were not written. They are lost.
     #[non_exhaustive]
     RecordedEvents {
-        /// The number of writes.
+        /// Number of writes.
         writes: usize,
     },
     /// Keys of a work queue.
     #[non_exhaustive]
     WorkQueue {
-        /// Keys that no worker has taken.
+        /// Number of keys that no worker has taken.
         queued: usize,
-        /// Keys that workers hold.
+        /// Number of keys that workers are processing.
         processing: usize,
-        /// Keys whose delay has not passed.
+        /// Number of keys whose delay has not passed.
         delayed: usize,
     },
 }
@@ -47,7 +47,7 @@ impl ShutdownError {
         Self { timeout, unfinished: vec![unfinished] }
     }
 
-    /// The errors of several shutdowns with the same timeout as one; `Ok` if there are none.
+    /// Combines the errors of several shutdowns with the same timeout; returns `Ok` if there are none.
     pub(crate) fn collect(
         timeout: Duration,
         outcomes: impl IntoIterator<Item = Result<(), Self>>,

@@ -37,7 +37,9 @@ impl SyncError {
         self.informers.iter().filter(|informer| !informer.synced)
     }
 
-    /// Classifies the error: a timeout, or the state in which an informer cannot sync (forbidden before not served before stopped).
+    /// Classifies the error: a timeout, or the state in which an informer cannot sync.
+    ///
+    /// With several such states, forbidden takes precedence over not served, and not served over stopped.
     pub fn kind(&self) -> ErrorKind {
         let states = || self.failed().map(|informer| &informer.state);
         match self.timeout {
@@ -84,7 +86,7 @@ pub struct VersionWaitError {
     pub informer: Arc<str>,
     /// The version that was waited for.
     pub wanted: ResourceVersion,
-    /// What ended the wait.
+    /// The reason why the wait failed.
     pub reason: VersionWaitReason,
 }
 
@@ -100,14 +102,15 @@ impl VersionWaitError {
     }
 }
 
-/// What ended a wait for a resource version.
+/// The reason why a wait for a resource version failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VersionWaitReason {
-    /// The server went back during the wait (C1): the version may belong to a history that no longer exists.
+    /// The server was rewound during the wait (C1), so the version may belong to a history that no longer
+    /// exists.
     #[error("the server was rewound and may never reach the version")]
     Rewound,
-    /// The version has a form without an order, so it is unknown when the cache reaches it.
+    /// Versions of this form cannot be compared, so it is unknown when the cache reaches the version.
     #[error("versions of this server cannot be compared")]
     NotComparable,
     /// The informer does not watch the namespace.
