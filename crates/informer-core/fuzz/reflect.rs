@@ -54,6 +54,7 @@ fn run_reflector(case: &Case, pieces: &[&[u8]]) -> Vec<String> {
 /// Appends the pending actions to `actions`; returns the id of the last request among them.
 fn drain_actions(reflector: &mut Reflector, actions: &mut Vec<String>) -> Option<StreamId> {
     let mut request = None;
+    actions.extend(reflector.deltas().drain(..).map(|delta| format!("{delta:?}")));
     while let Some(action) = reflector.poll_action() {
         if let Action::List(id, _) | Action::Watch(id, _) = &action {
             request = Some(*id);

@@ -82,11 +82,10 @@ impl Cache {
     /// Processes a chunk. Returns the number of changes.
     fn take(&mut self, chunk: &[u8]) -> usize {
         self.machine.handle_bytes(Moment::default(), self.stream, chunk);
-        while let Some(action) = self.machine.poll_action() {
-            if let Action::Push(delta) = action {
-                self.fifo.push(delta).unwrap();
-            }
+        for delta in self.machine.deltas().drain(..) {
+            self.fifo.push(delta).unwrap();
         }
+        while self.machine.poll_action().is_some() {}
         let mut changes = 0;
         while let Some(batch) = self.fifo.pop(256) {
             let end = batch.end();

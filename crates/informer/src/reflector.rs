@@ -11,8 +11,7 @@ use crate::source::{
 use crate::status::{DiagnosticSink, StatusCell};
 use futures::{FutureExt as _, StreamExt as _};
 use informer_core::reflector::{Action, Failure, Reflector, ResponseHead, StreamId};
-use informer_core::{Delta, Moment, QueueClosed};
-use std::collections::VecDeque;
+use informer_core::{Moment, QueueClosed};
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -32,8 +31,6 @@ pub(crate) struct ReflectorDriver {
     pub(crate) diagnostics: DiagnosticSink,
     /// Index of the reflected scope among the informer's scopes.
     pub(crate) scope_index: usize,
-    /// Deltas to push next. Empty between two pushes; a field only to reuse its allocation.
-    pub(crate) deltas: VecDeque<Delta>,
     pub(crate) clock: Clock,
     /// Requests all tasks of the informer to stop.
     pub(crate) stop: watch::Sender<bool>,
@@ -114,20 +111,17 @@ impl ReflectorDriver {
     /// nothing is read.
     async fn execute_actions(&mut self, in_flight: &mut InFlight) -> Result<(), QueueClosed> {
         self.publish();
+        self.queue.push(self.scope_index, self.machine.deltas()).await?;
         while let Some(action) = self.machine.poll_action() {
-            if !matches!(action, Action::Push(_)) {
-                self.queue.push(self.scope_index, &mut self.deltas).await?;
-            }
             match action {
                 Action::List(id, request) => *in_flight = InFlight::send(id, || self.source.list(request)),
                 Action::Watch(id, request) => *in_flight = InFlight::send(id, || self.source.watch(request)),
                 Action::Cancel(id) if in_flight.id() == Some(id) => *in_flight = InFlight::Nothing,
                 Action::Cancel(_) => {}
-                Action::Push(delta) => self.deltas.push_back(delta),
                 Action::Report(diagnostic) => self.diagnostics.report(&diagnostic.into()),
             }
         }
-        self.queue.push(self.scope_index, &mut self.deltas).await
+        Ok(())
     }
 
     /// Measures the throughput while a full list is received.

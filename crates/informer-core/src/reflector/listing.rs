@@ -68,28 +68,30 @@ impl Reflector {
         self.phase = Phase::Listing(Listing::new(id, request));
     }
 
-    pub(super) fn list_bytes(&mut self, now: Moment, chunk: &[u8]) {
+    pub(super) fn list_bytes(&mut self, now: Moment, mut chunk: &[u8]) {
         let Phase::Listing(listing) = &mut self.phase else { return };
-        let mut items = Vec::new();
-        let outcome = match &mut listing.response {
-            ResponseState::Body(reader) => reader.read(chunk, |item| items.push(item)),
-            ResponseState::Rejected(response) => {
-                if response.read(chunk) {
-                    let failure = response.failure();
-                    self.cancel_stream();
-                    self.list_failed(now, failure);
-                }
-                return;
+        if let ResponseState::Rejected(response) = &mut listing.response {
+            if response.read(chunk) {
+                let failure = response.failure();
+                self.cancel_stream();
+                self.list_failed(now, failure);
             }
-            ResponseState::Pending => return,
-        };
-        for item in items {
-            self.list_item(item);
+            return;
         }
-        if let Err(error) = outcome {
-            self.record_malformed_body(&error);
-            self.cancel_stream();
-            self.list_failed(now, Failure::from(&error));
+        loop {
+            let Phase::Listing(Listing { response: ResponseState::Body(reader), .. }) = &mut self.phase
+            else {
+                return;
+            };
+            match reader.next(&mut chunk) {
+                Ok(Some(item)) => self.list_item(item),
+                Ok(None) => return,
+                Err(error) => {
+                    self.record_malformed_body(&error);
+                    self.cancel_stream();
+                    return self.list_failed(now, Failure::from(&error));
+                }
+            }
         }
     }
 

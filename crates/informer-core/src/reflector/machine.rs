@@ -16,7 +16,7 @@ use crate::delta::Delta;
 use crate::store::StoreReader;
 use crate::time::Moment;
 use crate::version::ResourceVersion;
-use crate::wire::Frame;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// The state machine that lists and watches one scope of a resource and emits deltas.
@@ -29,8 +29,6 @@ pub struct Reflector {
     pub(super) health: Health,
     pub(super) contact: Contact,
     pub(super) out: Out,
-    /// Buffer for the frames of one chunk, kept for its capacity.
-    pub(super) frames: Vec<Frame>,
     pub(super) cache: Cached,
 }
 
@@ -48,7 +46,6 @@ impl Reflector {
             server: ServerFacts::default(),
             contact: Contact::default(),
             out: Out::default(),
-            frames: Vec::new(),
             cache: Cached::new(store),
         }
     }
@@ -150,6 +147,12 @@ impl Reflector {
             Phase::Watching(_) => self.watch_silent(now),
             Phase::Idle | Phase::Stopped => {}
         }
+    }
+
+    /// Returns the deltas for the queue, in order. The driver drains them after every call of another method,
+    /// before it polls actions.
+    pub fn deltas(&mut self) -> &mut VecDeque<Delta> {
+        self.out.deltas()
     }
 
     /// Returns the next action. Must be polled until `None` after every call of another method.

@@ -1,4 +1,4 @@
-//! Output of the reflector to its driver: actions in order, and counters.
+//! Output of the reflector to its driver: deltas and actions, each in order, and counters.
 //!
 //! Invariant: every request has its own stream and is counted. This file must not know the reason of an
 //! action.
@@ -20,15 +20,14 @@ pub enum Action {
     Watch(StreamId, WatchRequest),
     /// Cancel this request.
     Cancel(StreamId),
-    /// Append this delta to the FIFO.
-    Push(Delta),
     /// Report this diagnostic to the log and the user's hook.
     Report(ReflectorDiagnostic),
 }
 
-/// Actions that the driver has not polled yet.
+/// Deltas and actions that the driver has not taken yet.
 #[derive(Debug, Default)]
 pub(super) struct Out {
+    deltas: VecDeque<Delta>,
     actions: VecDeque<Action>,
     /// The id of the last stream.
     last_stream: u64,
@@ -41,9 +40,14 @@ impl Out {
         self.actions.pop_front()
     }
 
+    /// Lends the deltas to the driver, which drains them into the FIFO.
+    pub(super) fn deltas(&mut self) -> &mut VecDeque<Delta> {
+        &mut self.deltas
+    }
+
     /// Emits a delta for the FIFO.
     pub(super) fn push(&mut self, delta: Delta) {
-        self.actions.push_back(Action::Push(delta));
+        self.deltas.push_back(delta);
     }
 
     pub(super) fn report(&mut self, diagnostic: ReflectorDiagnostic) {

@@ -13,15 +13,13 @@ use super::state::RelistReason;
 use crate::delta::{Deleted, Delta};
 use crate::time::Moment;
 use crate::version::ResourceVersion;
-use crate::wire::{Frame, FrameKind, ObjectError, UnreadableObject};
+use crate::wire::{BodyEncoding, Frame, FrameKind, ObjectError, UnreadableObject, WireError};
 use std::time::Duration;
 
 /// The age from which a watch counts as healthy.
 const HEALTHY_WATCH_AGE: Duration = Duration::from_secs(10);
 /// Number of silence timeouts without a frame after which the position is suspect.
 const SUSPECT_SILENCES: u32 = 2;
-/// The capacity of the frame buffer that is kept for the next chunk.
-const RETAINED_FRAMES: usize = 1024;
 
 impl Reflector {
     /// Starts a watch from the position.
@@ -52,50 +50,56 @@ impl Reflector {
     }
 
     /// Reads a chunk of a watch or a watch-list.
-    pub(super) fn stream_bytes(&mut self, now: Moment, id: StreamId, chunk: &[u8]) {
+    pub(super) fn stream_bytes(&mut self, now: Moment, id: StreamId, mut chunk: &[u8]) {
         let (Phase::Watching(Watching { stream, .. }) | Phase::WatchListing(WatchListing { stream, .. })) =
             &mut self.phase
         else {
             return;
         };
-        let mut frames = std::mem::take(&mut self.frames);
-        let (encoding, outcome) = match &mut stream.response {
-            ResponseState::Body(reader) => {
-                (reader.encoding(), reader.read(chunk, |frame| frames.push(frame)))
+        if let ResponseState::Rejected(response) = &mut stream.response {
+            if response.read(chunk) {
+                let failure = response.failure();
+                self.cancel_stream();
+                self.stream_failed(now, failure);
             }
-            ResponseState::Rejected(response) => {
-                if response.read(chunk) {
-                    let failure = response.failure();
-                    self.cancel_stream();
-                    self.stream_failed(now, failure);
+            return;
+        }
+        // An ERROR frame ends the stream and with it the loop; the end of the initial events changes the phase.
+        while let Some(next) = self.next_frame(id, &mut chunk) {
+            match next {
+                Ok((encoding, frame)) => {
+                    self.record_readable_body(encoding);
+                    self.out.counters.frames += 1;
+                    if matches!(self.phase, Phase::WatchListing(_)) {
+                        self.watch_list_frame(now, frame);
+                    } else {
+                        self.watch_frame(now, frame);
+                    }
                 }
-                return;
-            }
-            ResponseState::Pending => return,
-        };
-        if !frames.is_empty() {
-            self.record_readable_body(encoding);
-        }
-        for frame in frames.drain(..) {
-            // An ERROR frame ends the stream, and the end of the initial events changes the phase.
-            if !self.is_current(id) {
-                return;
-            }
-            self.out.counters.frames += 1;
-            if matches!(self.phase, Phase::WatchListing(_)) {
-                self.watch_list_frame(now, frame);
-            } else {
-                self.watch_frame(now, frame);
+                Err(error) => {
+                    self.record_malformed_body(&error);
+                    self.cancel_stream();
+                    return self.stream_failed(now, Failure::from(&error));
+                }
             }
         }
-        frames.shrink_to(RETAINED_FRAMES);
-        self.frames = frames;
-        if let Err(error) = outcome
-            && self.is_current(id)
-        {
-            self.record_malformed_body(&error);
-            self.cancel_stream();
-            self.stream_failed(now, Failure::from(&error));
+    }
+
+    /// Reads the next frame from the front of a chunk; `None` if the chunk is consumed or its stream has ended.
+    fn next_frame(
+        &mut self,
+        id: StreamId,
+        chunk: &mut &[u8],
+    ) -> Option<Result<(BodyEncoding, Frame), WireError>> {
+        match &mut self.phase {
+            Phase::Watching(Watching { stream, .. }) | Phase::WatchListing(WatchListing { stream, .. })
+                if stream.id == id =>
+            {
+                let ResponseState::Body(reader) = &mut stream.response else { return None };
+                let encoding = reader.encoding();
+                reader.next(chunk).map(|frame| frame.map(|frame| (encoding, frame))).transpose()
+            }
+            _ => None,
         }
     }
 

@@ -184,7 +184,7 @@ mod tests {
             Requirement::not_equals("a", "b c"),
             r#"label "a", value "b c": expected a label value of letters, digits, "-", "_" and ".", with a letter or digit at both ends"#,
         );
-        check(Requirement::is_in("a", [""; 0]), r#"label "a": expected at least one value"#);
+        check(Requirement::is_in("a", [""; 0]), r#"label key "a": expected at least one value"#);
         check(
             Requirement::greater_than("a", -1),
             r#"label "a", value "-1": expected a whole number from 0 to 9223372036854775807"#,

@@ -165,7 +165,7 @@ fn checked_values<V: Into<String>>(
     let values: BTreeSet<String> =
         values.into_iter().map(|value| checked_value(key, value)).collect::<Result<_, _>>()?;
     if values.is_empty() {
-        Err(ParseError::new(ParseErrorKind::LabelValue, "", "at least one value").of_label(key))
+        Err(ParseError::new(ParseErrorKind::LabelKey, key, "at least one value"))
     } else {
         Ok(values)
     }

@@ -51,11 +51,12 @@ macro_rules! body {
                 }
             }
 
-            /// Reads the next chunk and calls `on` with each value that it completes.
-            pub(crate) fn read(&mut self, chunk: &[u8], on: impl FnMut($item)) -> Result<(), WireError> {
+            /// Reads from the front of `chunk` up to the next item and returns it; `None` when the chunk is
+            /// consumed.
+            pub(crate) fn next(&mut self, chunk: &mut &[u8]) -> Result<Option<$item>, WireError> {
                 match self {
-                    Self::Json(reader) => reader.read(chunk, on),
-                    Self::Protobuf(reader) => reader.read(chunk, on),
+                    Self::Json(reader) => reader.next(chunk),
+                    Self::Protobuf(reader) => reader.next(chunk),
                 }
             }
 

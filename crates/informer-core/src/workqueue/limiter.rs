@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -33,6 +34,13 @@ pub trait RateLimiter<T>: Send + fmt::Debug {
 
     /// Returns the number of failures of a key since they were last reset.
     fn retries(&self, key: &T) -> u32;
+}
+
+/// Returns the delay before a key is retried. If a user's limiter panics, the key must not be lost.
+pub(super) fn retry_delay<T>(limiter: &mut dyn RateLimiter<T>, now: Moment, key: &T) -> Duration {
+    /// Long enough to prevent a hot loop.
+    const LIMITER_PANIC_DELAY: Duration = Duration::from_secs(1);
+    catch_unwind(AssertUnwindSafe(|| limiter.when(now, key))).unwrap_or(LIMITER_PANIC_DELAY)
 }
 
 /// A delay per key that doubles with each failure, up to a maximum.

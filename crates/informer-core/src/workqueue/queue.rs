@@ -7,11 +7,10 @@
 
 use std::fmt;
 use std::hash::Hash;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::delays::Delays;
-use super::limiter::RateLimiter;
+use super::limiter::{RateLimiter, retry_delay};
 use super::metrics::{Histogram, QueueMetrics};
 use super::priority::Priority;
 use super::priority_levels::{List, PriorityLevels};
@@ -465,28 +464,16 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         assert!(queued.iter().all(|slot| entries[*slot].stage == Stage::Queued));
         let processing: Vec<Slot> = self.processing.iter(entries).collect();
         assert_eq!(processing.len(), self.processing.len(), "the list contains every processing key");
-        assert!(
-            processing
-                .iter()
-                .all(|slot| matches!(entries[*slot].stage, Stage::Processing | Stage::ProcessingDirty))
-        );
+        let is_processing =
+            |slot: &Slot| matches!(entries[*slot].stage, Stage::Processing | Stage::ProcessingDirty);
+        assert!(processing.iter().all(is_processing));
         let dirty = processing.iter().filter(|slot| entries[**slot].stage == Stage::ProcessingDirty).count();
         assert_eq!(dirty, self.counts.dirty);
         let idle = self.delays.iter().filter(|(slot, _)| entries[*slot].stage == Stage::Idle).count();
-        assert_eq!(
-            self.slots.len(),
-            queued.len() + processing.len() + idle,
-            "every entry is queued, processing or delayed"
-        );
+        let known = queued.len() + processing.len() + idle;
+        assert_eq!(self.slots.len(), known, "every entry is queued, processing or delayed");
         assert!(self.phase != (Phase::Closing { delayed: false }) || self.delays.len() == 0);
     }
-}
-
-/// Returns the delay before a key is retried. If a user's limiter panics, the key must not be lost.
-fn retry_delay<T>(limiter: &mut dyn RateLimiter<T>, now: Moment, key: &T) -> Duration {
-    /// Long enough to prevent a hot loop.
-    const LIMITER_PANIC_DELAY: Duration = Duration::from_secs(1);
-    catch_unwind(AssertUnwindSafe(|| limiter.when(now, key))).unwrap_or(LIMITER_PANIC_DELAY)
 }
 
 /// Returns the key that is processing with this token.

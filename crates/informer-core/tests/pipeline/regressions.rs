@@ -36,13 +36,13 @@ impl Client {
     }
 
     fn carry_out(&mut self) {
+        self.deltas.extend(self.reflector.deltas().drain(..));
         while let Some(action) = self.reflector.poll_action() {
             match action {
                 Action::List(id, record_request) => self.record_request(id, "list", &record_request.query()),
                 Action::Watch(id, record_request) => {
                     self.record_request(id, "watch", &record_request.query());
                 }
-                Action::Push(delta) => self.deltas.push(delta),
                 Action::Cancel(_) | Action::Report(_) => {}
             }
         }

@@ -66,7 +66,7 @@ pub(crate) struct Run {
     was_healthy: bool,
     next_bookmark: Moment,
     /// Delta for which the queue had no space.
-    blocked: Option<Delta>,
+    blocked: bool,
     /// Branches of the queued deltas, of the last one pushed and of the last one applied.
     branches: VecDeque<usize>,
     pushed_branch: usize,
@@ -148,7 +148,7 @@ impl Run {
             watch_since: None,
             was_healthy: false,
             next_bookmark: Moment::at(Duration::from_mins(1)),
-            blocked: None,
+            blocked: false,
             branches: VecDeque::new(),
             pushed_branch: 0,
             applied_branch: 0,
@@ -224,7 +224,7 @@ impl Run {
 
     /// Delivers the next piece of the response: headers, bytes, or the end.
     fn deliver(&mut self) {
-        if self.blocked.is_some() {
+        if self.blocked {
             return;
         }
         let Some(mut conn) = self.open.take() else { return };
@@ -236,10 +236,7 @@ impl Run {
         self.open = (!over).then_some(conn);
         self.execute_actions();
         let open = self.open.as_ref().map(|conn| conn.id);
-        assert!(
-            self.blocked.is_some() || failed.is_none() || open != failed,
-            "an ERROR frame must end the stream"
-        );
+        assert!(self.blocked || failed.is_none() || open != failed, "an ERROR frame must end the stream");
     }
 
     /// Delivers one piece of a connection to the reflector. Returns `true` when nothing more can follow.
@@ -303,7 +300,7 @@ impl Run {
 
     /// Delivers late bytes of a cancelled request.
     fn deliver_late(&mut self) {
-        let Some(mut conn) = self.late.pop().filter(|_| self.blocked.is_none()) else { return };
+        let Some(mut conn) = self.late.pop().filter(|_| !self.blocked) else { return };
         conn.watches = false;
         for _ in 0..3 {
             if self.deliver_from(&mut conn) {
@@ -315,20 +312,16 @@ impl Run {
 
     /// Executes the reflector's actions until the queue has no space.
     fn execute_actions(&mut self) {
-        loop {
-            let action = match self.blocked.take() {
-                Some(delta) => Action::Push(delta),
-                None => match self.reflector.poll_action() {
-                    Some(action) => action,
-                    None => break,
-                },
-            };
+        while self.fifo.has_capacity() {
+            let Some(delta) = self.reflector.deltas().pop_front() else { break };
+            self.push(delta);
+        }
+        self.blocked = !self.reflector.deltas().is_empty();
+        if self.blocked {
+            return;
+        }
+        while let Some(action) = self.reflector.poll_action() {
             match action {
-                Action::Push(delta) if !self.fifo.has_capacity() => {
-                    self.blocked = Some(delta);
-                    return;
-                }
-                Action::Push(delta) => self.push(delta),
                 Action::Cancel(id) => {
                     self.note(|| format!("{id:?} cancelled"));
                     if self.open.as_ref().is_some_and(|conn| conn.id == id) {
@@ -425,7 +418,7 @@ impl Run {
                 conn.watches = watches;
                 conn
             }
-            Action::Cancel(_) | Action::Push(_) | Action::Report(_) => unreachable!("no request"),
+            Action::Cancel(_) | Action::Report(_) => unreachable!("no request"),
         };
         self.request_branch = conn.branch;
         if self.dice.quiet && conn.end == End::Silent {
@@ -515,7 +508,7 @@ impl Run {
             .filter(|conn| !matches!(conn.head, Head::Sent))
             .map(|conn| conn.sent + HEADER_TIMEOUT);
         let ends = self.open.as_ref().and_then(Conn::ends);
-        let deadline = self.reflector.next_deadline().filter(|_| self.blocked.is_none());
+        let deadline = self.reflector.next_deadline().filter(|_| !self.blocked);
         [headers, ends, deadline].into_iter().flatten().fold(self.next_bookmark, Moment::min)
     }
 
@@ -546,7 +539,7 @@ impl Run {
                 conn.end = End::Clean;
             }
         }
-        if self.blocked.is_some() {
+        if self.blocked {
             return;
         }
         let headers_late =
@@ -574,7 +567,7 @@ impl Run {
     fn check(&self) {
         self.reflector.check_invariants();
         self.fifo.check_invariants();
-        if self.blocked.is_none() {
+        if !self.blocked {
             let deadline = self.reflector.next_deadline();
             match &self.open {
                 None => assert!(deadline.is_some(), "no open request and no deadline"),
@@ -661,6 +654,7 @@ impl Run {
         if let Some(mut conn) = self.open.take() {
             self.deliver_from(&mut conn);
         }
+        assert!(self.reflector.deltas().is_empty(), "deltas after the stop");
         while let Some(action) = self.reflector.poll_action() {
             assert!(matches!(action, Action::Cancel(_)), "{action:?} after the stop");
         }

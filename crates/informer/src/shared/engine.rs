@@ -18,7 +18,6 @@ use crate::status::{Diagnostic, DiagnosticSink, InformerStatus, StatusCell};
 use futures::FutureExt as _;
 use informer_core::reflector::Reflector;
 use informer_core::{IndexHandle, StoreReader, StoreWriter};
-use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -108,7 +107,6 @@ impl Engine {
                 status: Arc::clone(&status),
                 diagnostics: diagnostics.clone(),
                 scope_index,
-                deltas: VecDeque::new(),
                 clock,
                 stop: stop.clone(),
             })

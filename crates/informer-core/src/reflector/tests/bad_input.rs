@@ -396,20 +396,20 @@ fn unreadable_objects_of_a_watch_are_reported_and_advance_the_position() {
         200
         > state live
         MODIFIED a/x@10;big
-        > unreadable a/x@10: larger than 300 bytes
         > push unreadable a/x@10
+        > unreadable a/x@10: larger than 300 bytes
         ADDED a/no-version
-        > unreadable a/no-version: metadata.resourceVersion is missing
         > push unreadable a/no-version
+        > unreadable a/no-version: metadata.resourceVersion is missing
         ADDED @11
-        > unreadable ?@11: metadata.name is missing
         > push unreadable ?@11
+        > unreadable ?@11: metadata.name is missing
         ADDED =17
-        > unreadable ?: not an object
         > push unreadable ?
+        > unreadable ?: not an object
         DELETED a/x@12;big
-        > unreadable a/x@12: larger than 300 bytes
         > push deleted a/x@12 (last state unreadable)
+        > unreadable a/x@12: larger than 300 bytes
         PING a/x@13
         > unreadable a/x@13: unknown frame type
         after 10s
@@ -500,14 +500,14 @@ fn watch_with_only_unreadable_objects_stays_open() {
         > push replaced @9 [] unreadable [a/no-version]
         > state live
         ADDED a/no-version + ADDED a/no-version + ADDED a/no-version + ADDED @10
-        > unreadable a/no-version: metadata.resourceVersion is missing
         > push unreadable a/no-version
-        > unreadable a/no-version: metadata.resourceVersion is missing
         > push unreadable a/no-version
-        > unreadable a/no-version: metadata.resourceVersion is missing
         > push unreadable a/no-version
-        > unreadable ?@10: metadata.name is missing
         > push unreadable ?@10
+        > unreadable a/no-version: metadata.resourceVersion is missing
+        > unreadable a/no-version: metadata.resourceVersion is missing
+        > unreadable a/no-version: metadata.resourceVersion is missing
+        > unreadable ?@10: metadata.name is missing
         after 10s
         end
         > watch rv=10

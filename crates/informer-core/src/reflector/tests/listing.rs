@@ -103,8 +103,8 @@ fn too_large_version_of_a_list_is_replaced_by_the_most_recent_state() {
         > list limit=500
         > state stale
         list v=4 a/x@3
-        > rewound from 9 to 4
         > push replaced @4 [a/x@3]
+        > rewound from 9 to 4
         > watch rv=4
         count rewinds full_lists
         > rewinds 1 full_lists 2
@@ -375,8 +375,8 @@ fn list_older_than_requested_is_requested_again_at_the_most_recent_state() {
         > list failed: the list is older than requested: 7; retry now
         > list limit=500
         list v=7 a/x@5
-        > rewound from 9 to 7
         > push replaced @7 [a/x@5]
+        > rewound from 9 to 7
         > watch rv=7
         count rewinds
         > rewinds 1

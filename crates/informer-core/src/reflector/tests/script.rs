@@ -351,6 +351,12 @@ impl Run {
     fn call(&mut self, call: impl FnOnce(&mut Reflector, Moment)) {
         let now = self.now;
         call(self.machine(), now);
+        while let Some(delta) = self.machine().deltas().pop_front() {
+            if matches!(delta, crate::delta::Delta::Replaced(_)) {
+                self.last_up_to_date = self.now;
+            }
+            self.print(&format!("push {}", delta_text(&delta)));
+        }
         while let Some(action) = self.machine().poll_action() {
             let text = self.execute(action);
             self.print(&text);
@@ -412,12 +418,6 @@ impl Run {
                 assert_eq!(self.open.map(|(open, _)| open), Some(id), "cancelled a request that is not open");
                 self.close();
                 "cancel".to_owned()
-            }
-            Action::Push(delta) => {
-                if matches!(delta, crate::delta::Delta::Replaced(_)) {
-                    self.last_up_to_date = self.now;
-                }
-                format!("push {}", delta_text(&delta))
             }
             Action::Report(ReflectorDiagnostic::RequestFailed { request, failure, retry_in }) => {
                 self.retry_in = retry_in;

@@ -68,14 +68,19 @@ impl Run {
     }
 
     fn drain(&mut self) {
+        for delta in self.machine.deltas().drain(..) {
+            match delta {
+                Delta::Added(entry) | Delta::Updated(entry) => self.entries.push(entry),
+                Delta::Deleted(deleted) => self.entries.extend(deleted.last),
+                Delta::Replaced(replaced) => self.entries.extend(replaced.entries),
+                _ => {}
+            }
+        }
         while let Some(action) = self.machine.poll_action() {
             match action {
                 Action::List(id, _) | Action::Watch(id, _) => self.stream = id,
-                Action::Push(Delta::Added(entry) | Delta::Updated(entry)) => self.entries.push(entry),
-                Action::Push(Delta::Deleted(deleted)) => self.entries.extend(deleted.last),
-                Action::Push(Delta::Replaced(replaced)) => self.entries.extend(replaced.entries),
                 Action::Report(diagnostic) => self.diagnostics.push(diagnostic),
-                Action::Push(_) | Action::Cancel(_) => {}
+                Action::Cancel(_) => {}
             }
         }
         self.machine.check_invariants();

@@ -65,8 +65,8 @@ fn c1_server_that_returns_with_older_versions_is_detected() {
                 > list failed: {probe_failure}; retry now
                 > list limit=500
                 list v=4
-                > rewound from 9 to 4
                 > push replaced @4 []
+                > rewound from 9 to 4
                 > watch rv=4
                 200
                 > state live

@@ -171,8 +171,8 @@ fn too_large_version_of_a_watch_relists_at_the_most_recent_state() {
         > list failed: 504 Timeout; retry now
         > list limit=500
         list v=4
-        > rewound from 9 to 4
         > push replaced @4 []
+        > rewound from 9 to 4
         > watch rv=4
         count rewinds
         > rewinds 1

@@ -246,8 +246,8 @@ fn rejected_watch_list_is_disabled_if_the_list_succeeds() {
             > watch-list failed: {status}; retry now
             > list limit=500 rv=0
             list v=9 a/x@5
-            > watch-list disabled: {status}
             > push replaced @9 [a/x@5]
+            > watch-list disabled: {status}
             > watch rv=9
             > state stale
             200
@@ -723,8 +723,8 @@ fn watch_list_older_than_requested_is_requested_again_at_the_most_recent_state()
         200
         ADDED a/x@5
         BOOKMARK @7 end
-        > rewound from 9 to 7
         > push replaced @7 [a/x@5]
+        > rewound from 9 to 7
         > state live
         MODIFIED a/x@8
         > push updated a/x@8

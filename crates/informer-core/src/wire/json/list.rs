@@ -97,18 +97,34 @@ impl ListReader {
         self
     }
 
-    /// Reads the next chunk and calls `on` with each item that it completes.
+    /// Reads from the front of `chunk` up to the next item and returns it; `None` when the chunk is consumed.
     ///
     /// # Errors
     ///
     /// If the body is malformed or not a list.
-    pub fn read(&mut self, chunk: &[u8], mut on: impl FnMut(ListItem)) -> Result<(), WireError> {
-        let base = self.location.byte;
+    pub fn next(&mut self, chunk: &mut &[u8]) -> Result<Option<ListItem>, WireError> {
+        let (bytes, base) = (*chunk, self.location.byte);
         let mut at = 0;
-        while at < chunk.len() {
-            let result = self.step(chunk, &mut at, base, &mut on);
+        while at < bytes.len() {
+            let result = self.step(bytes, &mut at, base);
             self.location.byte = base + at as u64;
-            result.map_err(|kind| self.error(kind))?;
+            if let Some(item) = result.map_err(|kind| self.error(kind))? {
+                *chunk = &bytes[at..];
+                return Ok(Some(item));
+            }
+        }
+        *chunk = &[];
+        Ok(None)
+    }
+
+    /// Reads a chunk and calls `on` with each item that it completes.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Self::next`].
+    pub fn read(&mut self, mut chunk: &[u8], mut on: impl FnMut(ListItem)) -> Result<(), WireError> {
+        while let Some(item) = self.next(&mut chunk)? {
+            on(item);
         }
         Ok(())
     }
@@ -136,13 +152,8 @@ impl ListReader {
         WireError { what: "item", location: self.location, kind }
     }
 
-    fn step(
-        &mut self,
-        chunk: &[u8],
-        at: &mut usize,
-        base: u64,
-        on: &mut impl FnMut(ListItem),
-    ) -> Result<(), BodyErrorKind> {
+    /// Performs one step; returns the item that it completes.
+    fn step(&mut self, chunk: &[u8], at: &mut usize, base: u64) -> Result<Option<ListItem>, BodyErrorKind> {
         match self.state {
             State::Members => match self.members.next(chunk, at)? {
                 Step::NeedMore => {}
@@ -152,7 +163,7 @@ impl ListReader {
             State::Value(value) => {
                 if self.skip_value(value.limit(), chunk, at) {
                     self.state = State::Members;
-                    self.finish_value(value, on)?;
+                    return self.finish_value(value);
                 }
             }
             State::Items | State::NextItem => match chunk[*at] {
@@ -171,14 +182,16 @@ impl ListReader {
             },
             State::Item => {
                 if self.object.feed(chunk, at)? {
-                    on(self.take_item());
+                    let item = self.take_item();
                     self.finish_item();
+                    return Ok(Some(item));
                 }
             }
             State::OddItem => {
                 if self.skip_value(0, chunk, at) {
-                    on(ListItem::Unreadable(self.unreadable(ObjectError::NotAnObject)));
+                    let item = ListItem::Unreadable(self.unreadable(ObjectError::NotAnObject));
                     self.finish_item();
+                    return Ok(Some(item));
                 }
             }
             State::AfterItem => match chunk[*at] {
@@ -195,7 +208,7 @@ impl ListReader {
                 other => return Err(JsonSyntaxError::new("the end", other).into()),
             },
         }
-        Ok(())
+        Ok(None)
     }
 
     fn enter(&mut self, first: u8, at: &mut usize) {
@@ -227,7 +240,7 @@ impl ListReader {
         end.is_some()
     }
 
-    fn finish_value(&mut self, value: Value, on: &mut impl FnMut(ListItem)) -> Result<(), BodyErrorKind> {
+    fn finish_value(&mut self, value: Value) -> Result<Option<ListItem>, BodyErrorKind> {
         match value {
             Value::Other => {}
             Value::Kind => {
@@ -248,11 +261,12 @@ impl ListReader {
                 if self.has_meta {
                     return Err(BodyErrorKind::ListMeta { reason: "present twice" });
                 }
-                on(ListItem::Meta(read_meta(&self.value)?));
+                let meta = read_meta(&self.value)?;
                 self.has_meta = true;
+                return Ok(Some(ListItem::Meta(meta)));
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     fn take_item(&self) -> ListItem {

@@ -68,18 +68,34 @@ impl WatchReader {
         self
     }
 
-    /// Reads the next chunk and calls `on` with each frame that it completes.
+    /// Reads from the front of `chunk` up to the next frame and returns it; `None` when the chunk is consumed.
     ///
     /// # Errors
     ///
     /// If the stream is malformed.
-    pub fn read(&mut self, chunk: &[u8], mut on: impl FnMut(Frame)) -> Result<(), WireError> {
-        let base = self.location.byte;
+    pub fn next(&mut self, chunk: &mut &[u8]) -> Result<Option<Frame>, WireError> {
+        let (bytes, base) = (*chunk, self.location.byte);
         let mut at = 0;
-        while at < chunk.len() {
-            let result = self.step(chunk, &mut at, base, &mut on);
+        while at < bytes.len() {
+            let result = self.step(bytes, &mut at, base);
             self.location.byte = base + at as u64;
-            result.map_err(|kind| self.error(kind))?;
+            if let Some(frame) = result.map_err(|kind| self.error(kind))? {
+                *chunk = &bytes[at..];
+                return Ok(Some(frame));
+            }
+        }
+        *chunk = &[];
+        Ok(None)
+    }
+
+    /// Reads a chunk and calls `on` with each frame that it completes.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Self::next`].
+    pub fn read(&mut self, mut chunk: &[u8], mut on: impl FnMut(Frame)) -> Result<(), WireError> {
+        while let Some(frame) = self.next(&mut chunk)? {
+            on(frame);
         }
         Ok(())
     }
@@ -97,25 +113,20 @@ impl WatchReader {
         WireError { what: "frame", location: self.location, kind }
     }
 
-    fn step(
-        &mut self,
-        chunk: &[u8],
-        at: &mut usize,
-        base: u64,
-        on: &mut impl FnMut(Frame),
-    ) -> Result<(), BodyErrorKind> {
+    /// Performs one step; returns the frame that it completes.
+    fn step(&mut self, chunk: &[u8], at: &mut usize, base: u64) -> Result<Option<Frame>, BodyErrorKind> {
         match self.state {
             State::Members => {
                 if self.members.is_at_start() {
                     if chunk[*at].is_ascii_whitespace() {
                         *at += 1;
-                        return Ok(());
+                        return Ok(None);
                     }
                     self.frame_start = base + *at as u64;
                 }
                 match self.members.next(chunk, at)? {
                     Step::NeedMore => {}
-                    Step::End => self.finish_frame(on),
+                    Step::End => return Ok(Some(self.finish_frame())),
                     Step::Value => self.enter(chunk[*at]),
                 }
             }
@@ -137,7 +148,7 @@ impl WatchReader {
                 }
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     fn enter(&mut self, first: u8) {
@@ -157,17 +168,18 @@ impl WatchReader {
         };
     }
 
-    fn finish_frame(&mut self, on: &mut impl FnMut(Frame)) {
+    fn finish_frame(&mut self) -> Frame {
         // The type may follow the object. No server is known to send that, so parsing the object twice is
         // fine.
         if self.has_object && self.is_change() {
             self.object.filter_late();
         }
-        on(self.frame());
+        let frame = self.frame();
         self.kind.clear();
         self.object.reset();
         self.has_object = false;
         self.location.index += 1;
+        frame
     }
 
     /// Whether there is a field filter and the frame's type says that it contains an object of the cache.

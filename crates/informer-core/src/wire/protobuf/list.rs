@@ -16,6 +16,7 @@ use crate::wire::error::{
 use crate::wire::field_filter::FieldFilter;
 use crate::wire::frame::{ListItem, ListMeta, MAX_METADATA_BYTES};
 use crate::wire::{Limits, TypeMeta, append_up_to};
+use std::ops::ControlFlow;
 
 /// Field numbers of a list's metadata and items; a test compares them with the table of `informer-schema`.
 const LIST_METADATA: u32 = 1;
@@ -75,21 +76,34 @@ impl ProtobufListReader {
         self
     }
 
-    /// Reads the next chunk and calls `on` with each item that it completes.
+    /// Reads from the front of `chunk` up to the next item and returns it; `None` when the chunk is consumed.
     ///
     /// # Errors
     ///
     /// If the body is malformed or not a list of this type.
-    pub fn read(&mut self, chunk: &[u8], mut on: impl FnMut(ListItem)) -> Result<(), WireError> {
-        let base = self.location.byte;
+    pub fn next(&mut self, chunk: &mut &[u8]) -> Result<Option<ListItem>, WireError> {
+        let (bytes, base) = (*chunk, self.location.byte);
         let mut at = 0;
         loop {
-            let result = self.step(chunk, &mut at, base, &mut on);
+            let result = self.step(bytes, &mut at, base);
             self.location.byte = base + at as u64;
-            if !result.map_err(|kind| self.error(kind))? {
-                return Ok(());
+            if let ControlFlow::Break(item) = result.map_err(|kind| self.error(kind))? {
+                *chunk = &bytes[at..];
+                return Ok(item);
             }
         }
+    }
+
+    /// Reads a chunk and calls `on` with each item that it completes.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Self::next`].
+    pub fn read(&mut self, mut chunk: &[u8], mut on: impl FnMut(ListItem)) -> Result<(), WireError> {
+        while let Some(item) = self.next(&mut chunk)? {
+            on(item);
+        }
+        Ok(())
     }
 
     /// Checks that the body may end here.
@@ -111,17 +125,16 @@ impl ProtobufListReader {
         WireError { what: "item", location: self.location, kind }
     }
 
-    /// Performs one step; `false` if the chunk is consumed.
+    /// Performs one step; breaks with the item that it completes, or with `None` if the chunk is consumed.
     fn step(
         &mut self,
         chunk: &[u8],
         at: &mut usize,
         base: u64,
-        on: &mut impl FnMut(ListItem),
-    ) -> Result<bool, BodyErrorKind> {
+    ) -> Result<ControlFlow<Option<ListItem>>, BodyErrorKind> {
         match self.state {
             State::Envelope => match self.envelope.next(chunk, at)? {
-                EnvelopeStep::NeedMore | EnvelopeStep::End => return Ok(false),
+                EnvelopeStep::NeedMore | EnvelopeStep::End => return Ok(ControlFlow::Break(None)),
                 EnvelopeStep::Object(length) => {
                     self.check_kind()?;
                     self.list = Walk::new(length);
@@ -129,7 +142,7 @@ impl ProtobufListReader {
                 }
             },
             State::List => match self.list.next(chunk, at)? {
-                Step::NeedMore => return Ok(false),
+                Step::NeedMore => return Ok(ControlFlow::Break(None)),
                 Step::End => self.state = State::Envelope,
                 Step::Field(number, shape) => self.enter(number, shape, base + *at as u64)?,
             },
@@ -139,19 +152,22 @@ impl ProtobufListReader {
                     append_up_to(&mut self.value, part, MAX_METADATA_BYTES);
                 }
                 if self.remaining_bytes > 0 {
-                    return Ok(false);
+                    return Ok(ControlFlow::Break(None));
                 }
-                self.finish_value(on)?;
+                if let Some(item) = self.finish_value()? {
+                    return Ok(ControlFlow::Break(Some(item)));
+                }
             }
             State::Item => {
                 if !self.object.feed(chunk, at) {
-                    return Ok(false);
+                    return Ok(ControlFlow::Break(None));
                 }
-                on(self.take_item());
+                let item = self.take_item();
                 self.finish_item();
+                return Ok(ControlFlow::Break(Some(item)));
             }
         }
-        Ok(true)
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Checks that the body is a list of the cache's kind. Lists of built-in kinds are named after the
@@ -196,19 +212,20 @@ impl ProtobufListReader {
         Ok(())
     }
 
-    fn finish_value(&mut self, on: &mut impl FnMut(ListItem)) -> Result<(), BodyErrorKind> {
-        match std::mem::replace(&mut self.state, State::List) {
+    fn finish_value(&mut self) -> Result<Option<ListItem>, BodyErrorKind> {
+        Ok(match std::mem::replace(&mut self.state, State::List) {
             State::Metadata => {
-                on(ListItem::Meta(read_meta(&self.value)?));
+                let meta = read_meta(&self.value)?;
                 self.has_meta = true;
+                Some(ListItem::Meta(meta))
             }
             State::Other(true) => {
-                on(ListItem::Unreadable(self.unreadable(ObjectError::NotAnObject)));
+                let item = ListItem::Unreadable(self.unreadable(ObjectError::NotAnObject));
                 self.finish_item();
+                Some(item)
             }
-            _ => {}
-        }
-        Ok(())
+            _ => None,
+        })
     }
 
     fn take_item(&mut self) -> ListItem {

@@ -17,6 +17,7 @@ use crate::wire::frame::{Frame, FrameKind, INITIAL_EVENTS_END, MAX_TYPE_BYTES};
 use crate::wire::scanned::ScannedObject;
 use crate::wire::status::Status;
 use crate::wire::{Limits, TypeMeta, append_up_to};
+use std::ops::ControlFlow;
 
 /// Bytes that a frame may have in addition to the largest object: `managedFields`, and fields that a field
 /// filter drops.
@@ -105,29 +106,44 @@ impl ProtobufWatchReader {
         self
     }
 
-    /// Reads the next chunk and calls `on` with each frame that it completes.
+    /// Reads from the front of `chunk` up to the next frame and returns it; `None` when the chunk is consumed.
     ///
     /// # Errors
     ///
     /// If the stream is malformed. Every later call returns the same error.
-    pub fn read(&mut self, chunk: &[u8], mut on: impl FnMut(Frame)) -> Result<(), WireError> {
+    pub fn next(&mut self, chunk: &mut &[u8]) -> Result<Option<Frame>, WireError> {
         if let Some(error) = self.stream_error {
             return Err(self.error(error.into()));
         }
-        let base = self.location.byte;
+        let (bytes, base) = (*chunk, self.location.byte);
         let mut at = 0;
         loop {
-            let result = self.step(chunk, &mut at, base, &mut on);
+            let result = self.step(bytes, &mut at, base);
             self.location.byte = base + at as u64;
             match result {
-                Ok(true) => {}
-                Ok(false) => return Ok(()),
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(frame)) => {
+                    *chunk = &bytes[at..];
+                    return Ok(frame);
+                }
                 Err(error) => {
                     self.stream_error = Some(error);
                     return Err(self.error(error.into()));
                 }
             }
         }
+    }
+
+    /// Reads a chunk and calls `on` with each frame that it completes.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Self::next`].
+    pub fn read(&mut self, mut chunk: &[u8], mut on: impl FnMut(Frame)) -> Result<(), WireError> {
+        while let Some(frame) = self.next(&mut chunk)? {
+            on(frame);
+        }
+        Ok(())
     }
 
     /// Checks that the stream may end here.
@@ -143,17 +159,16 @@ impl ProtobufWatchReader {
         WireError { what: "frame", location: self.location, kind }
     }
 
-    /// Performs one step; `false` if the chunk is consumed.
+    /// Performs one step; breaks with the frame that it completes, or with `None` if the chunk is consumed.
     fn step(
         &mut self,
         chunk: &[u8],
         at: &mut usize,
         base: u64,
-        on: &mut impl FnMut(Frame),
-    ) -> Result<bool, ProtobufError> {
+    ) -> Result<ControlFlow<Option<Frame>>, ProtobufError> {
         match self.state {
             State::Length(count) => {
-                let Some(&byte) = chunk.get(*at) else { return Ok(false) };
+                let Some(&byte) = chunk.get(*at) else { return Ok(ControlFlow::Break(None)) };
                 if count == 0 {
                     self.frame_start = base + *at as u64;
                 }
@@ -167,12 +182,12 @@ impl ProtobufWatchReader {
                 }
             }
             State::Event => match self.event.next(chunk, at)? {
-                Step::NeedMore => return Ok(false),
-                Step::End => self.finish_frame(on),
+                Step::NeedMore => return Ok(ControlFlow::Break(None)),
+                Step::End => return Ok(ControlFlow::Break(Some(self.finish_frame()))),
                 Step::Field(number, shape) => self.enter_event_field(number, shape),
             },
             State::Extension => match self.extension.next(chunk, at)? {
-                Step::NeedMore => return Ok(false),
+                Step::NeedMore => return Ok(ControlFlow::Break(None)),
                 Step::End => self.state = State::Event,
                 Step::Field(number, shape) => self.enter_extension_field(number, shape),
             },
@@ -182,7 +197,7 @@ impl ProtobufWatchReader {
                     append_up_to(&mut self.kind, part, MAX_TYPE_BYTES);
                 }
                 if self.remaining > 0 {
-                    return Ok(false);
+                    return Ok(ControlFlow::Break(None));
                 }
                 self.state =
                     if self.state == State::ExtensionValue { State::Extension } else { State::Event };
@@ -191,12 +206,12 @@ impl ProtobufWatchReader {
                 let part = take(&mut self.remaining, chunk, at);
                 self.read_object(part);
                 if self.remaining > 0 {
-                    return Ok(false);
+                    return Ok(ControlFlow::Break(None));
                 }
                 self.state = State::Extension;
             }
         }
-        Ok(true)
+        Ok(ControlFlow::Continue(()))
     }
 
     fn begin_frame(&mut self) -> Result<(), ProtobufError> {
@@ -276,15 +291,16 @@ impl ProtobufWatchReader {
         }
     }
 
-    fn finish_frame(&mut self, on: &mut impl FnMut(Frame)) {
+    fn finish_frame(&mut self) -> Frame {
         // The type may follow the object. No server is known to send that, so parsing the object twice is
         // fine.
         if self.has_object && self.is_change() {
             self.object.filter_late();
         }
-        on(self.frame());
+        let frame = self.frame();
         self.location.index += 1;
         self.state = State::Length(0);
+        frame
     }
 
     /// Whether there is a field filter and the frame's type says that it contains an object of the cache.

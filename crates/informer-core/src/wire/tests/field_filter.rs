@@ -323,7 +323,9 @@ fn protected_fields_cannot_be_dropped() {
         assert_eq!(error, ConfigError::RequiredField { path: path.into() });
         assert_eq!(
             error.to_string(),
-            format!("`{path}` cannot be dropped: objects are known by it, or controllers go by it")
+            format!(
+                "field filter: `{path}` cannot be dropped (it identifies the object, or controllers depend on it)"
+            )
         );
         assert!(FieldFilter::keep([path]).is_ok());
     }
