@@ -364,9 +364,9 @@ fn read(context: &RunContext<'_>, pods: usize, seconds: f64) -> Result<Vec<Figur
     let lookups = measure(json!({"do": "index", "seconds": seconds}), "lookups")?;
     stop.store(true, Ordering::Relaxed);
     let mut figures = vec![
-        more("get during writes".to_owned(), "1,000/s", gets / 1000.0),
-        more("get during writes, typed".to_owned(), "1,000/s", typed / 1000.0),
-        more("look-up by node during writes".to_owned(), "1,000/s", lookups / 1000.0),
+        more("get during writes".to_owned(), "thousand/s", gets / 1000.0),
+        more("get during writes, typed".to_owned(), "thousand/s", typed / 1000.0),
+        more("look-up by node during writes".to_owned(), "thousand/s", lookups / 1000.0),
     ];
     if context.client == Client::Informer {
         figures.push(decoded(context, pods, seconds)?);
@@ -382,7 +382,7 @@ fn decoded(context: &RunContext<'_>, pods: usize, seconds: f64) -> Result<Figure
     let response = program.request(&json!({"do": "read", "seconds": seconds, "typed": true}))?;
     stop.store(true, Ordering::Relaxed);
     let gets = number(&response, "gets")? / number(&response, "seconds")?;
-    Ok(more("get during writes, typed, decoded".to_owned(), "1,000/s", gets / 1000.0))
+    Ok(more("get during writes, typed, decoded".to_owned(), "thousand/s", gets / 1000.0))
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]

@@ -291,6 +291,6 @@ fn unsupported_selector_is_reported_immediately() {
         assert!(stdout.is_empty());
         let last = stderr.lines().last().unwrap();
         assert!(last.starts_with("error: ") && last.contains("spec.foo"), "{stderr}");
-        assert!(last.ends_with("(the server does not support this selector)"), "{stderr}");
+        assert!(last.ends_with("(check the selectors)"), "{stderr}");
     }
 }

@@ -111,7 +111,7 @@ pub enum ConfigError {
         option: &'static str,
     },
     /// A path of a field filter does not parse.
-    #[error("field filter")]
+    #[error(transparent)]
     FieldPath(#[from] ParseError),
     /// A field filter would drop a field that identifies objects or that controllers depend on.
     #[error(

@@ -19,7 +19,7 @@
 //! });
 //!
 //! factory.start();
-//! factory.wait_for_sync(Duration::from_secs(30)).await?; // on failure: the state of each informer
+//! factory.wait_for_sync(Duration::from_secs(30)).await?; // the error lists the state of each informer
 //!
 //! for pod in pods.snapshot().by_index(&by_node, "node-0042") {
 //!     println!("{} {:?}", pod.name(), pod.typed()?.status); // only this decodes the object
@@ -33,43 +33,50 @@
 //! - **Watch objects.** A [`SharedInformerFactory`] creates one [`SharedInformer`] per kind and selection and
 //!   shares it. [`SharedInformer::on_event`] adds a closure, [`SharedInformer::add_handler`] a [`Handler`],
 //!   and [`SharedInformer::event_stream`] returns an [`EventStream`]. [`InformerOptions`] sets namespaces,
-//!   selectors, transforms and retention; [`handler::HandlerBuilder`] filters, resyncs or delivers every
-//!   state.
-//! - **Read the cache.** A [`Lister`] is a live handle and returns owned objects. A [`Snapshot`] is one
-//!   published state and lends them. [`Index`] adds look-ups by label, field or function. [`Object::typed`]
-//!   decodes an object.
+//!   selectors, transforms and how objects are stored ([`cache::Retention`]). With
+//!   [`SharedInformer::handler`], a handler gets a filter, a resync period, or every state without coalescing.
+//! - **Read the cache.** A [`Lister`] always reads the newest state and returns owned objects. A [`Snapshot`] is
+//!   one state that never changes, and returns references. [`Index`] adds look-ups by label, field or function.
+//!   [`Object::typed`] decodes an object.
 //! - **Write a controller.** [`controller::Controller`] calls a reconcile function for changed objects and
 //!   retries failures with backoff; [`finalizer`], [`owner`] and [`recorder`] cover cleanup, owner references
-//!   and Kubernetes events. Without it, [`workqueue::WorkQueue`] is client-go's rate limiting queue.
+//!   and Kubernetes events. For your own worker loop, [`workqueue::WorkQueue`] corresponds to client-go's rate
+//!   limiting queue.
 //! - **Run it in production.** [`manager::Manager`] starts and stops informers, controllers and
-//!   [leader election](election::LeaderElector) as one program, with signals, `/readyz`, `/healthz` and `/metrics`.
-//!   [`status::InformerStatus`] and [`metrics::encode`] report the state of each informer.
+//!   [leader election](election::LeaderElector) together: it stops on SIGINT and SIGTERM and serves `/readyz`,
+//!   `/healthz` and `/metrics`. [`status::InformerStatus`] and [`metrics::encode`] report the state of each
+//!   informer. [`Error`] covers the errors of all operations.
 //! - **Test without a cluster.** The crate `informer-apiserver` is an API server in the same process, with
 //!   fault injection. A [`source::Source`] replaces the API server altogether.
 //!
 //! # Guarantees
 //!
-//! Tests quote these numbers. `docs/guarantees.md` in the repository states the limits of each guarantee and
-//! the tests that check it.
+//! Code and tests refer to the guarantees by number. `docs/guarantees.md` in the repository lists the limits of
+//! each guarantee and the tests that check it.
 //!
 //! - **C1 Order.** A handler sees the states of one object in the server's order.
-//! - **C2 No loss.** Every object that exists at sync, every later change or a newer one of the same key, and
-//!   every deletion reaches every handler, also if it happened while no watch was open.
-//! - **C3 Legal sequences.** Per handler and key: `Added`, `Updated`…, `Deleted`, `Added`…
+//! - **C2 No loss.** Every object that exists at sync is delivered. Every later change, or a newer change of the
+//!   same object, reaches every handler. Every deletion reaches every handler that received the object, even if
+//!   it happened while no watch was open.
+//! - **C3 Legal sequences.** Per handler and object: `Added`, any number of `Updated`, `Deleted`, then `Added`
+//!   again.
 //! - **C4 Store first.** When a handler runs, the cache already contains that change or a newer one.
 //! - **C5 Snapshots.** A read uses one published snapshot. Readers and the writer never wait for each other.
 //! - **C6 Late handlers.** A handler added at any time receives the current objects, marked as initial, then
-//!   every later change.
-//! - **C7 Sync ends.** An informer is always in a named [state](status::InformerState); `wait_for_sync`
+//!   every later change or a newer one of the same object.
+//! - **C7 Waiting ends.** An informer is always in a named [state](status::InformerState); `wait_for_sync`
 //!   returns immediately if waiting cannot succeed, and after its timeout with the reason.
-//! - **C8 Bounded.** A slow handler costs at most one pending transition per key and delays no other handler.
+//! - **C8 Bounded.** Pending changes of an object are coalesced into one event, or two if it was deleted and
+//!   re-created, so the queue of a slow handler is bounded; handlers without coalescing are bounded by their
+//!   capacity. No handler delays another.
 //! - **C9 Isolated failures.** An unreadable object, a panicking handler, a forbidden kind or a panicking
 //!   index function affects nothing else; it is counted and reported.
 //! - **C10 Shutdown.** Shutdown delivers pending events until its timeout, ends every task, and calls no
 //!   handler afterwards.
-//! - **C11 Good citizen.** No behaviour of the server causes a hot loop; `Retry-After` is honoured; a dead
-//!   connection is detected; one watch per kind and selection.
-//! - **C12 Resync.** Per handler, kept across reconnects, spread over its period, without requests.
+//! - **C11 Server load.** No behaviour of the server causes a hot loop; `Retry-After` is honoured; a dead
+//!   connection is detected; there is one watch per kind and selection.
+//! - **C12 Resync.** Each handler has its own resync period, which reconnects do not reset. Deliveries are spread
+//!   over the period, and no request is sent.
 //! - **C13 Read-only.** Cached objects cannot be modified.
 //!
 //!   ```compile_fail,E0594
@@ -80,16 +87,16 @@
 //!       Ok(())
 //!   }
 //!   ```
-//! - **C14 Work queue.** A key of a [`workqueue::WorkQueue`] is processed by one worker at a time; every
-//!   accepted add is followed by at least one processing; the key of a dropped work item is queued again.
+//! - **C14 Work queue.** A key of a [`workqueue::WorkQueue`] is processed by one worker at a time, and at least
+//!   once after every accepted add; the key of a dropped work item is queued again.
 //!
 //! # Features
 //!
 //! | feature | effect |
 //! |---|---|
-//! | `rustls-tls` | TLS with rustls and ring. Not needed if the application selects TLS by features of `kube`. |
+//! | `rustls-tls` | TLS with rustls and ring. Without it, TLS comes from the features of `kube`, and [`client`](fn@client) has no TCP keep-alive over `https`. |
 //! | `accessors` | The built-in kinds by name, as in client-go: `factory.core().v1().pods()`. |
-//! | `compression` | `Retention::Compressed`: cached objects are compressed. Builds the C library zstd. |
+//! | `compression` | [`cache::Retention`] gets `Compressed`: cached objects are compressed. Builds the C library zstd. |
 //!
 //! The version of the Kubernetes types is selected by the application, as a feature of `k8s-openapi`.
 

@@ -477,7 +477,10 @@ async fn prometheus_text_is_valid_and_follows_changes() {
     assert_eq!((pods_of("informer_objects"), find(delivered_series)), ("2".to_owned(), "2".to_owned()));
     assert_eq!(find(r#"informer_events_total{resource="pods in all namespaces",kind="added"}"#), "2");
     assert_eq!(find(r#"informer_state{resource="pods in all namespaces",state="live"}"#), "1");
-    assert_eq!(find(r#"informer_relists_total{resource="configmaps in all namespaces",cause="first"}"#), "1");
+    assert_eq!(
+        find(r#"informer_relists_total{resource="configmaps in all namespaces",reason="initial"}"#),
+        "1"
+    );
     assert_eq!(maps.metrics().objects, 0);
     assert_eq!(metrics::encode([]), "");
 }

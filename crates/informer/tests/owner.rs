@@ -72,7 +72,7 @@ fn object_with_another_controller_is_rejected_and_unchanged() {
     set_controller_reference(&node(), &mut pod).unwrap();
     let before = pod.clone();
     let error = set_controller_reference(&site(), &mut pod).unwrap_err();
-    let text = "Pod shop/p is controlled by Node node-1 (uid u-2) and cannot be by ConfigMap shop/site too";
+    let text = "own Pod shop/p by ConfigMap shop/site: already controlled by Node node-1 (uid u-2)";
     assert_eq!(error.to_string(), text);
     assert!(matches!(error, OwnerError::AlreadyControlled { by, .. } if &*by.uid == "u-2"));
     assert_eq!(pod, before);
@@ -89,7 +89,7 @@ fn object_with_another_controller_is_rejected_and_unchanged() {
 fn owner_must_be_in_the_same_namespace_or_cluster_scoped() {
     let error = set_controller_reference(&site(), &mut pod("other")).unwrap_err();
     let text =
-        "Pod other/p cannot be owned by ConfigMap shop/site: an owner is in the same namespace, or in none";
+        "own Pod other/p by ConfigMap shop/site: an owner must be in the same namespace or cluster-scoped";
     assert_eq!(error.to_string(), text);
     let mut volume = PersistentVolume::default();
     let error = set_controller_reference(&site(), &mut volume).unwrap_err();
@@ -115,7 +115,7 @@ fn child_without_namespace_gets_that_of_its_owner() {
     let resource = ApiResource::erase::<Deployment>(&());
     let mut dynamic = DynamicObject::new("d", &resource);
     let error = set_controller_reference(&site(), &mut dynamic).unwrap_err();
-    assert!(error.to_string().ends_with("if it is to be in a namespace, say which"), "{error}");
+    assert!(error.to_string().ends_with("(set the child's namespace?)"), "{error}");
     let mut dynamic = dynamic.within("shop");
     set_controller_reference(&site(), &mut dynamic).unwrap();
     assert!(is_controlled_by(&dynamic, &site()));
@@ -126,7 +126,7 @@ fn owner_without_uid_is_rejected() {
     let mut made = site();
     made.metadata.uid = None;
     let error = set_controller_reference(&made, &mut pod("shop")).unwrap_err();
-    let text = "ConfigMap shop/site cannot own anything: it has no uid; take it as the server has it";
+    let text = "own objects by ConfigMap shop/site: it has no uid (use the object as read from the server)";
     assert_eq!(error.to_string(), text);
     assert!(!is_owned_by(&pod("shop"), &made), "two objects without uid are not equal");
 }

@@ -191,7 +191,7 @@ async fn c9_object_with_failing_transform_is_cached_unmodified() {
         if pod.metadata.name.as_deref() == Some("a") { Err("no".into()) } else { Ok(()) }
     };
     let (object, reported) = through_transform(InformerOptions::default().transform(fails)).await;
-    assert_eq!(reported, ["object default/a is not transformed: no"]);
+    assert_eq!(reported, ["transform of default/a failed: no"]);
     assert_eq!(
         value(&object)["status"]["phase"],
         "Pending",
@@ -214,7 +214,7 @@ async fn c9_panicking_transform_is_caught() {
         Ok(())
     }))
     .await;
-    assert_eq!(reported, ["object default/a is not transformed: the transform panicked"]);
+    assert_eq!(reported, ["transform of default/a failed: the transform panicked"]);
     assert_eq!(value(&object)["spec"]["nodeName"], "node-1");
 }
 
@@ -238,7 +238,7 @@ async fn transform_that_changes_the_identity_is_rejected() {
             .await;
         assert_eq!(
             reported,
-            [format!("object default/a is not transformed: the transform changed the object's {what}")]
+            [format!("transform of default/a failed: the transform changed the object's {what}")]
         );
         assert_eq!((object.name(), object.namespace()), ("a", Some("default")));
     }

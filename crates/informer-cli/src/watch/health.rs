@@ -26,7 +26,6 @@ enum Kind {
     Forbidden,
     NotServed,
     Failing,
-    Unreachable,
     Stale,
 }
 
@@ -50,10 +49,7 @@ impl HealthReporter {
             InformerState::Live => return self.recovered(now),
             InformerState::Forbidden { failure } => (Kind::Forbidden, failure.message()),
             InformerState::NotServed { failure } => (Kind::NotServed, failure.message()),
-            InformerState::BackingOff { failure, .. } if failure.status_code().is_some() => {
-                (Kind::Failing, failure.message())
-            }
-            InformerState::BackingOff { failure, .. } => (Kind::Unreachable, failure.message()),
+            InformerState::BackingOff { failure, .. } => (Kind::Failing, failure.message()),
             _ => (Kind::Stale, ""),
         };
         let since = *self.since.get_or_insert(now);
@@ -70,8 +66,8 @@ impl HealthReporter {
         let what = match kind {
             Kind::Forbidden => format!("forbidden: {reason}"),
             Kind::NotServed => format!("not served: {reason}"),
-            Kind::Failing => format!("request failed: {reason}"),
-            Kind::Unreachable => format!("unreachable: {reason}"),
+            Kind::Failing if has_response(state) => format!("request failed: {reason}"),
+            Kind::Failing => format!("unreachable: {reason}"),
             Kind::Stale => "connection lost; printed objects may be stale".to_owned(),
         };
         // The reason may contain a hint already.
@@ -90,6 +86,11 @@ impl HealthReporter {
         let (_, started) = self.reported.take()?;
         Some(HealthChange::Ended(format!("live again after {}", super::span(now.saturating_sub(started)))))
     }
+}
+
+/// Whether the server responded to the failed request.
+fn has_response(state: &InformerState) -> bool {
+    matches!(state, InformerState::BackingOff { failure, .. } if failure.status_code().is_some())
 }
 
 #[cfg(test)]

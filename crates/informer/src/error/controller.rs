@@ -88,7 +88,7 @@ pub enum ManagerError {
     #[error("two controllers are named {0} (rename one)")]
     DuplicateController(Box<str>),
     /// The leader election is not configured correctly.
-    #[error("leader election")]
+    #[error(transparent)]
     Election(#[from] ConfigError),
     /// A controller ended with an error.
     #[error(transparent)]

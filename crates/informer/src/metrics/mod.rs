@@ -158,9 +158,14 @@ impl Collect for InformerMetrics {
             let labels = [labels[0], ("kind", kind)];
             encoder.counter("informer_events_total", "Changes of the cache, by kind.", &labels, count);
         }
-        for (cause, count) in self.reflector.relists.by_reason() {
-            let labels = [labels[0], ("cause", cause)];
-            encoder.counter("informer_relists_total", "Full lists requested, by cause.", &labels, count);
+        for (reason, count) in self.reflector.relists.by_reason() {
+            let labels = [labels[0], ("reason", reason)];
+            encoder.counter(
+                "informer_relists_total",
+                "Relists by reason, the initial list included.",
+                &labels,
+                count,
+            );
         }
         for handler in &self.handlers {
             handler.collect(labels[0], encoder);

@@ -202,7 +202,7 @@ mod tests {
         task.train = |_, _| panic!("injected panic");
         compression.wake.notify_one();
         task.run().await;
-        let expected = "compression panicked; no dictionary is learnt any more";
+        let expected = "compression panicked; no further dictionary is trained";
         assert_eq!(*reported.lock().unwrap(), [expected]);
         assert_eq!(status.get(informer_core::Moment::default()).cache.compression_panics, 1);
         assert_eq!(format!("{:?}", compression.compressor), "training disabled");

@@ -255,8 +255,8 @@ mod tests {
         );
         assert_eq!(
             message(SourceError::ResponseHeaderTimeout { after: Duration::from_secs(30) }),
-            "no response headers within 30s (the server may be slow or out of reach, or the client may be \
-             retrying 429/503/504 inside; build it with informer::client)"
+            "no response headers within 30s (the server may be slow or unreachable, or the client may retry \
+             429/503/504 by itself; build it with informer::client)"
         );
     }
 }

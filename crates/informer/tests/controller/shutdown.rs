@@ -65,10 +65,7 @@ async fn reconciles_exceeding_the_shutdown_timeout_are_dropped_and_named() {
     let error = running.stop().await.unwrap_err();
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     assert_eq!(reconciles.take(), ["dropped"]);
-    assert_eq!(
-        error.to_string(),
-        "controller slow: 1 turns had not ended after 3s and were dropped: default/a"
-    );
+    assert_eq!(error.to_string(), "controller slow: 1 reconciles aborted after 3s: default/a");
 }
 
 /// A reconcile that never yields cannot be aborted: the stop reports it, and the next run does not start
@@ -148,7 +145,7 @@ async fn stopped_informer_ends_the_controller_with_an_error() {
     running.reconciler.wait_until_running().await;
     factory.shutdown(Duration::from_secs(1)).await.unwrap();
     let error = running.end().await.unwrap_err();
-    assert!(error.to_string().contains("the informer for pods in all namespaces has stopped"), "{error}");
+    assert!(error.to_string().contains("informer pods in all namespaces has stopped"), "{error}");
     // A controller whose informer has already stopped does not start.
     let late =
         Controller::new::<Pod>(&factory).reconcile(|_, _| async { Ok::<_, Infallible>(Outcome::Done) });

@@ -499,14 +499,17 @@ fn watch_with_only_unreadable_objects_stays_open() {
         BOOKMARK @9 end
         > push replaced @9 [] unreadable [a/no-version]
         > state live
-        ADDED a/no-version + ADDED a/no-version + ADDED a/no-version + ADDED @10
+        ADDED a/no-version
         > push unreadable a/no-version
+        > unreadable a/no-version: metadata.resourceVersion is missing
+        ADDED a/no-version
         > push unreadable a/no-version
+        > unreadable a/no-version: metadata.resourceVersion is missing
+        ADDED a/no-version
         > push unreadable a/no-version
+        > unreadable a/no-version: metadata.resourceVersion is missing
+        ADDED @10
         > push unreadable ?@10
-        > unreadable a/no-version: metadata.resourceVersion is missing
-        > unreadable a/no-version: metadata.resourceVersion is missing
-        > unreadable a/no-version: metadata.resourceVersion is missing
         > unreadable ?@10: metadata.name is missing
         after 10s
         end
