@@ -8,6 +8,7 @@
 use super::code::is_word;
 use super::{Problem, Source, items};
 use crate::repo::TextFile;
+use std::path::Path;
 
 /// Words that must not occur, and what to write instead.
 const BANNED: &[(&str, &str)] = &[
@@ -49,7 +50,7 @@ pub(super) fn check(sources: &[Source], documents: &[TextFile]) -> Vec<Problem> 
     }
     for TextFile { path, text } in documents.iter().filter(|file| is_checked(&file.path)) {
         problems.extend(check_words(path, text));
-        if path.ends_with(".go") {
+        if Path::new(path).extension().is_some_and(|extension| extension == "go") {
             problems.extend(check_constants(path, &go_constants(text)));
         }
     }

@@ -221,8 +221,8 @@ fn merge_list(
     }
     if check_same_type(&existing, &new)? == Kind::Scalars {
         if deletes {
-            let deleted: BTreeSet<String> = new.iter().map(identity).collect();
-            return Ok(existing.into_iter().filter(|value| !deleted.contains(&identity(value))).collect());
+            let removed: BTreeSet<String> = new.iter().map(identity).collect();
+            return Ok(existing.into_iter().filter(|value| !removed.contains(&identity(value))).collect());
         }
         let mut seen = BTreeSet::new();
         let all = existing.iter().chain(&new);

@@ -317,7 +317,7 @@ fn backend(position: &Position<'_>, report: &mut Report) {
             let (named, number) = (service.at("port.name"), service.at("port.number"));
             match (named.is_empty(), number.number() == 0) {
                 (false, false) => {
-                    report.invalid_text(position, "", "cannot set both port name & port number")
+                    report.invalid_text(position, "", "cannot set both port name & port number");
                 }
                 (false, true) => {
                     report.invalid_each(&named, named.text(), formats::port_name(named.text()));

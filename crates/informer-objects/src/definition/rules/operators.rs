@@ -185,7 +185,7 @@ fn add(meter: &mut Meter, lists: &mut Lists<'_>, left: Cel, right: Cel) -> Resul
     match (&left, &right) {
         // A list without other references is extended in place.
         (Cel::List(left_items), Cel::List(right_items)) if Arc::strong_count(left_items) == 1 => {
-            meter.charge(size(right_items.len()))?
+            meter.charge(size(right_items.len()))?;
         }
         (Cel::List(left_items), Cel::List(right_items)) => {
             meter.charge(size(left_items.len()).saturating_add(size(right_items.len())))?;
