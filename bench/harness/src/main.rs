@@ -154,8 +154,14 @@ fn fill(options: &Options, programs: &Programs, pods: usize, folder: &Path) -> R
 /// Returns whether a run is complete enough for the table in the README: all scenarios and rounds, with every
 /// client and a control plane, without failures.
 fn is_full(options: &Options, client_go: bool, failures: usize) -> bool {
-    let Options { quick, times, name: _, control_plane, filter } = options;
-    !quick && times.is_none() && control_plane.is_some() && filter.is_none() && client_go && failures == 0
+    let Options { quick, times, name, control_plane, filter } = options;
+    !quick
+        && times.is_none()
+        && name.is_none()
+        && control_plane.is_some()
+        && filter.is_none()
+        && client_go
+        && failures == 0
 }
 
 /// Prints the table and writes the result file; after a full run, also the tables in the documents.

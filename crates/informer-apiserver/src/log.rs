@@ -83,8 +83,8 @@ impl RecordedRequest {
 /// The most recent requests, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Log(Mutex<VecDeque<RecordedRequest>>);
-/// Number of requests that the log retains.
 
+/// Number of requests that the log retains.
 const MAX_REQUESTS: usize = 10_000;
 
 impl Log {

@@ -47,7 +47,7 @@ pub(crate) fn hint(state: &InformerState) -> &'static str {
     match state {
         InformerState::Forbidden { .. } => "the user needs permission to list and watch; try -n NAMESPACE",
         InformerState::NotServed { .. } => "is the definition still installed?",
-        InformerState::BackingOff { failure, .. } => failure_hint(failure),
+        InformerState::BackingOff { failure, .. } => response_hint(failure),
         InformerState::Connecting => UNREACHABLE,
         _ => "",
     }
@@ -55,15 +55,23 @@ pub(crate) fn hint(state: &InformerState) -> &'static str {
 
 const UNREACHABLE: &str = "is the server running and reachable?";
 
-/// Returns a hint for a failed request.
-pub(crate) fn failure_hint(failure: &Failure) -> &'static str {
+/// Returns a hint for a failed request of an informer. Messages about connections contain their own.
+pub(crate) fn response_hint(failure: &Failure) -> &'static str {
     match failure.kind() {
         _ if failure.is_permanent() => "check the selectors",
         FailureKind::Unauthorized => "have the credentials expired?",
+        FailureKind::Interrupted => UNREACHABLE,
+        _ => "",
+    }
+}
+
+/// Returns a hint for a failed request of the client.
+pub(crate) fn failure_hint(failure: &Failure) -> &'static str {
+    match failure.kind() {
         FailureKind::Credentials => "is the user's credential plugin installed?",
         FailureKind::Certificate => "does the kubeconfig contain the server's certificate authority?",
-        FailureKind::Connect | FailureKind::Timeout | FailureKind::Interrupted => UNREACHABLE,
-        _ => "",
+        FailureKind::Connect | FailureKind::Timeout => UNREACHABLE,
+        _ => response_hint(failure),
     }
 }
 

@@ -43,22 +43,22 @@ pub(crate) struct Cluster {
 /// It can be dropped at any time: blocking calls run on other threads.
 pub(crate) async fn reach(args: &Watch, terminal: &Terminal) -> Result<(Cluster, Vec<Served>), CliError> {
     let deadline = Instant::now() + args.timeout;
-    let limit = args.timeout;
+    let timeout = args.timeout;
     let cluster = tokio::time::timeout_at(deadline, find(args, terminal)).await.map_err(|_| match args
         .demo_size()
     {
         Some(pods) => CliError::new(
-            format!("start demo cluster of {}: timed out after {limit:?}", counted(pods)),
+            format!("start demo cluster of {}: timed out after {timeout:?}", counted(pods)),
             "increase --timeout",
         ),
         None => CliError::new(
-            format!("create client: timed out after {limit:?}"),
+            format!("create client: timed out after {timeout:?}"),
             "does a credential plugin wait for input?",
         ),
     })??;
     let served = tokio::time::timeout_at(deadline, discover(&cluster, terminal)).await.map_err(|_| {
         CliError::new(
-            format!("{}: no response within {limit:?}", cluster.name),
+            format!("{}: no response within {timeout:?}", cluster.name),
             "check the address, or increase --timeout",
         )
     })??;
@@ -231,7 +231,7 @@ fn client_error(name: &str, error: &kube::Error) -> CliError {
         kube::Error::Auth(_) => "check the user in the kubeconfig",
         _ => "check the certificates in the kubeconfig",
     };
-    CliError::new(format!("create client for {name}: {}", chain(error)), hint)
+    CliError::new(format!("create client for {name}: {}", classify(error)), hint)
 }
 
 /// Converts an error of discovery.

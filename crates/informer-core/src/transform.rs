@@ -78,7 +78,7 @@ impl Transform {
             ("key", new.key == old.key),
             ("uid", new.uid == old.uid),
             ("version", new.version == old.version),
-            ("deletion", new.deleted() == old.deleted()),
+            ("deletion", new.deletion_timestamp() == old.deletion_timestamp()),
             ("owners", new.owners == old.owners),
             ("finalizers", immutable[0] == immutable[1]),
         ];

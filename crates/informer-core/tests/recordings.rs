@@ -144,7 +144,10 @@ fn check_head(head: &Head, metadata: &Value) {
     assert_eq!(head.key, Key::new(text("namespace"), text("name")));
     assert_eq!((&*head.uid, head.version.as_str()), (text("uid"), text("resourceVersion")));
     assert_eq!(head.generation(), metadata["generation"].as_i64());
-    assert_eq!((head.created(), head.deleted()), (time("creationTimestamp"), time("deletionTimestamp")));
+    assert_eq!(
+        (head.creation_timestamp(), head.deletion_timestamp()),
+        (time("creationTimestamp"), time("deletionTimestamp"))
+    );
     let labels = head.labels.iter().map(|(name, value)| (name.to_owned(), Value::from(value))).collect();
     assert_eq!(
         Value::Object(labels),

@@ -118,11 +118,11 @@ impl Event<Untyped> {
     /// Converts the event to a Rust type of objects, without copying an object or counting a reference.
     fn typed<K>(self) -> Event<K> {
         match self {
-            Self::Added { object, initial } => Event::Added { object: object.into_view(), initial },
+            Self::Added { object, initial } => Event::Added { object: object.into_cast(), initial },
             Self::Updated { old, new, cause } => {
-                Event::Updated { old: old.into_view(), new: new.into_view(), cause }
+                Event::Updated { old: old.into_cast(), new: new.into_cast(), cause }
             }
-            Self::Deleted { last, observed } => Event::Deleted { last: last.into_view(), observed },
+            Self::Deleted { last, observed } => Event::Deleted { last: last.into_cast(), observed },
         }
     }
 }

@@ -320,7 +320,7 @@ async fn c9_panicking_handler_is_reported_and_called_again() {
     pods.handler()
         .name("panicking")
         .on_event(move |_| {
-            assert!(count.fetch_add(1, Ordering::Relaxed) != 0, "intended panic of the first call")
+            assert!(count.fetch_add(1, Ordering::Relaxed) != 0, "intended panic of the first call");
         })
         .detach();
     server.create(&pod("default", "a")).unwrap();

@@ -428,7 +428,7 @@ async fn c6_removal_is_final_during_deliveries() {
         let removed = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let late = Arc::clone(&removed);
         let on = pods.on_event(move |_| {
-            assert!(!late.load(std::sync::atomic::Ordering::SeqCst), "called after removal")
+            assert!(!late.load(std::sync::atomic::Ordering::SeqCst), "called after removal");
         });
         watch.frame("MODIFIED", &pod("a", 10 + round));
         assert!(on.wait_for_sync().await);

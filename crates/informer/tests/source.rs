@@ -117,7 +117,7 @@ async fn default_client_hides_throttling_until_the_timeout() {
         let source = pods(default_client(&server)).response_header_timeout(SHORT_TIMEOUT);
         let error = source.watch(watch_request()).await.unwrap_err();
         assert!(
-            matches!(error, SourceError::ResponseHeaderTimeout { after } if after == SHORT_TIMEOUT),
+            matches!(error, SourceError::ResponseHeaderTimeout { timeout } if timeout == SHORT_TIMEOUT),
             "{status}: {error:?}"
         );
         assert!(server.pending() >= attempts, "{status}: {} attempts", server.pending());

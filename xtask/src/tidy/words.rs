@@ -50,7 +50,7 @@ pub(super) fn check(sources: &[Source], documents: &[TextFile]) -> Vec<Problem> 
     }
     for TextFile { path, text } in documents.iter().filter(|file| is_checked(&file.path)) {
         problems.extend(check_words(path, text));
-        if Path::new(path).extension().is_some_and(|extension| extension == "go") {
+        if is_file_of(path, "go") {
             problems.extend(check_constants(path, &go_constants(text)));
         }
     }
@@ -166,13 +166,17 @@ fn parts(text: &str) -> Vec<String> {
     parts
 }
 
+fn is_file_of(path: &str, extension: &str) -> bool {
+    Path::new(path).extension().is_some_and(|found| found == extension)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// Compares the problems of one file, each formatted as `line: start of the message`.
     fn check(path: &str, text: &str, expected: &[&str]) {
-        let problems = if path.ends_with(".rs") {
+        let problems = if is_file_of(path, "rs") {
             super::check(&[Source::new(path, text)], &[])
         } else {
             super::check(&[], &[TextFile { path: path.to_owned(), text: text.to_owned() }])

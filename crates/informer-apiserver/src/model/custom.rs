@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions as resources of the server.
+//! `CustomResourceDefinitions` as resources of the server.
 //!
 //! What a definition may contain, and its effect on objects, is decided in `informer_objects::definition`.
 //! When a definition is served is not known here.

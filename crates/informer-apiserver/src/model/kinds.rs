@@ -13,7 +13,7 @@ use super::{builtin, facts};
 
 /// A resource and the version under which it is accessed.
 ///
-/// Locals of this type are called `gvr`, since it identifies what Kubernetes calls a GroupVersionResource.
+/// Locals of this type are called `gvr`, since it identifies what Kubernetes calls a `GroupVersionResource`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct VersionedResource {
     pub(crate) id: ResourceId,

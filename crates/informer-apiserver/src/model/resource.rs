@@ -25,7 +25,7 @@ pub(crate) struct Resource {
     pub(crate) short_names: Vec<String>,
     pub(crate) categories: Vec<String>,
     pub(crate) namespaced: bool,
-    /// Whether it comes from a CustomResourceDefinition. Custom objects are written with sorted keys, and the
+    /// Whether it comes from a `CustomResourceDefinition`. Custom objects are written with sorted keys, and the
     /// items of their lists include kind and apiVersion.
     pub(crate) custom: bool,
     pub(crate) generation: bool,

@@ -216,7 +216,7 @@ impl Model {
         refuse(resource, &name, self.allocate(resource, Some(old), object))
     }
 
-    /// Returns the RuntimeClass of a pod, or an error if it does not exist.
+    /// Returns the `RuntimeClass` of a pod, or an error if it does not exist.
     fn runtime_class(&self, name: &str, pod: &Value) -> Result<Option<Value>, Status> {
         let Some(class) = pod.pointer("/spec/runtimeClassName").and_then(Value::as_str) else {
             return Ok(None);
@@ -243,7 +243,7 @@ impl Model {
         }
     }
 
-    /// Returns the PriorityClass of a pod, or the global default. An error if the named class does not exist.
+    /// Returns the `PriorityClass` of a pod, or the global default. An error if the named class does not exist.
     fn priority_class(&self, name: &str, pod: &Value) -> Result<Option<Value>, Status> {
         let Some(gvr) = self.registry.resource("scheduling.k8s.io", "v1", "priorityclasses") else {
             return Ok(None);

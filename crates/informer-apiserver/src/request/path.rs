@@ -43,14 +43,14 @@ pub(crate) enum Probe {
     Ready,
 }
 
-/// An OpenAPI document.
+/// An `OpenAPI` document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Document {
-    /// The whole API in OpenAPI v2.
+    /// The whole API in `OpenAPI` v2.
     Whole,
-    /// The index of the OpenAPI v3 documents.
+    /// The index of the `OpenAPI` v3 documents.
     Index,
-    /// An OpenAPI v3 document by name, for example `apis/apps/v1`.
+    /// An `OpenAPI` v3 document by name, for example `apis/apps/v1`.
     Part(String),
 }
 

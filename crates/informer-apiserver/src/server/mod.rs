@@ -55,7 +55,7 @@ const DIRECT_FIELD_MANAGER: &str = "informer-apiserver";
 #[derive(Debug, Clone)]
 pub struct ApiServer {
     shared: Arc<Shared>,
-    /// OpenAPI documents, generated once and shared by all services.
+    /// `OpenAPI` documents, generated once and shared by all services.
     documents: Arc<Documents>,
 }
 

@@ -70,8 +70,7 @@ impl HealthReporter {
             Kind::Failing => format!("unreachable: {reason}"),
             Kind::Stale => "connection lost; printed objects may be stale".to_owned(),
         };
-        // The reason may contain a hint already.
-        let hint = if reason.contains('?') { "" } else { hint(state) };
+        let hint = hint(state);
         Some(HealthChange::Started(if hint.is_empty() { what } else { format!("{what} ({hint})") }))
     }
 
@@ -131,7 +130,7 @@ mod tests {
     fn failure_is_reported_at_start_and_end() {
         check(&[
             (0, InformerState::Connecting, ""),
-            (1, failing("refused"), "! unreachable: refused (is the server running"),
+            (1, failing("refused"), "! unreachable: refused"),
             (2, InformerState::Connecting, ""),
             (3, failing("refused"), ""),
             (4, forbidden(), "! forbidden: no (the user needs permission to list and watch"),

@@ -3,7 +3,7 @@
 use super::feed::Feed;
 use super::health::{HealthChange, HealthReporter};
 use super::span;
-use crate::cli_error::{CliError, failure_hint, hint};
+use crate::cli_error::{CliError, hint, response_hint};
 use crate::resolve::Served;
 use crate::terminal::Terminal;
 use informer::status::InformerState;
@@ -116,7 +116,7 @@ fn permanent_error(watched: &Watched<'_>) -> Option<CliError> {
         let status = informer.status();
         let InformerState::BackingOff { failure, .. } = &status.state else { return None };
         (!status.synced && failure.is_permanent())
-            .then(|| CliError::new(format!("{}: {failure}", informer.description()), failure_hint(failure)))
+            .then(|| CliError::new(format!("{}: {failure}", informer.description()), response_hint(failure)))
     })
 }
 

@@ -3,7 +3,7 @@
 use super::{DecodeError, Entry, Typed};
 use crate::key::Key;
 use crate::version::ResourceVersion;
-use crate::wire::{EntryEncoding, Labels, Owners};
+use crate::wire::{BodyEncoding, EntryEncoding, Labels, Owners};
 use jiff::Timestamp;
 use ref_cast::{RefCastCustom, ref_cast_custom};
 use serde::de::DeserializeOwned;
@@ -44,7 +44,7 @@ impl<K> Object<K> {
     }
 
     /// Converts this handle into one of another type.
-    pub fn into_view<T>(self) -> Object<T> {
+    pub fn into_cast<T>(self) -> Object<T> {
         Object::new(self.entry)
     }
 
@@ -90,12 +90,12 @@ impl<K> Object<K> {
 
     /// The time of creation.
     pub fn creation_timestamp(&self) -> Option<Timestamp> {
-        self.entry.head.created()
+        self.entry.head.creation_timestamp()
     }
 
     /// The time at which deletion was requested; `None` if it was not.
     pub fn deletion_timestamp(&self) -> Option<Timestamp> {
-        self.entry.head.deleted()
+        self.entry.head.deletion_timestamp()
     }
 
     /// Whether the server has a newer state of this object that could not be read.
@@ -103,7 +103,15 @@ impl<K> Object<K> {
         self.entry.is_stale()
     }
 
-    /// The object's bytes without `metadata.managedFields`, in the encoding of [`Entry::encoding`].
+    /// Returns the encoding of [`raw_bytes`](Self::raw_bytes).
+    pub fn encoding(&self) -> BodyEncoding {
+        match self.entry.encoding {
+            EntryEncoding::Json => BodyEncoding::Json,
+            EntryEncoding::Protobuf(_) => BodyEncoding::Protobuf,
+        }
+    }
+
+    /// Returns the object's bytes without `metadata.managedFields`, in the encoding that the server sent.
     ///
     /// Equal whether the object was received in a list or by a watch. Borrowed unless the cache stores them
     /// compressed.

@@ -249,8 +249,8 @@ impl Table {
             if bucket.slot_plus_one == 0 {
                 break;
             }
-            let home = bucket.hash as usize & self.mask;
-            if (at.wrapping_sub(home) & self.mask) >= (at.wrapping_sub(hole) & self.mask) {
+            let first = bucket.hash as usize & self.mask;
+            if (at.wrapping_sub(first) & self.mask) >= (at.wrapping_sub(hole) & self.mask) {
                 self.buckets.set(hole, bucket);
                 hole = at;
             }

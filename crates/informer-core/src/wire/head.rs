@@ -42,12 +42,12 @@ impl Head {
     }
 
     /// The time of creation, with microsecond precision.
-    pub fn created(&self) -> Option<Timestamp> {
+    pub fn creation_timestamp(&self) -> Option<Timestamp> {
         self.created.time()
     }
 
     /// The time at which deletion was requested, with microsecond precision.
-    pub fn deleted(&self) -> Option<Timestamp> {
+    pub fn deletion_timestamp(&self) -> Option<Timestamp> {
         self.deleted.time()
     }
 

@@ -38,7 +38,8 @@ pub use labels::{Labels, LabelsIter, Owner, OwnerReference, Owners, OwnersIter};
 pub use path::FieldPath;
 pub(crate) use protobuf::{MessageError, decode, metadata_message};
 pub use protobuf::{ProtobufListReader, ProtobufWatchReader, message_of};
-pub(crate) use reader::{BodyEncoding, ListBody, WatchBody};
+pub use reader::BodyEncoding;
+pub(crate) use reader::{ListBody, WatchBody};
 pub use scanned::ScannedObject;
 pub use status::Status;
 

@@ -10,10 +10,12 @@ use super::json::{ListReader, WatchReader};
 use super::protobuf::{ProtobufListReader, ProtobufWatchReader};
 use super::{Limits, TypeMeta};
 
-/// The encoding of a response body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BodyEncoding {
+/// The encoding of a response body or of a cached object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BodyEncoding {
+    /// JSON.
     Json,
+    /// The protobuf of the Kubernetes API.
     Protobuf,
 }
 

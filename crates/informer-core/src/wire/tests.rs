@@ -160,8 +160,8 @@ fn head_contains_the_metadata() {
     .head;
     assert_eq!(head.key, Key::new("ns", "a"));
     assert_eq!((&*head.uid, head.version.as_str(), head.generation()), ("u-1", "7", Some(3)));
-    assert_eq!(head.created(), Some(time("2026-11-15T01:40:00Z")));
-    assert_eq!(head.deleted(), Some(time("2026-11-15T01:40:30Z")));
+    assert_eq!(head.creation_timestamp(), Some(time("2026-11-15T01:40:00Z")));
+    assert_eq!(head.deletion_timestamp(), Some(time("2026-11-15T01:40:30Z")));
     assert_eq!(head.labels.iter().collect::<Vec<_>>(), [("app", "web"), ("tier", "")]);
     let owner = |api_version, kind, name, uid, controller| Owner { api_version, kind, name, uid, controller };
     let owners = [owner("apps/v1", "ReplicaSet", "rs", "u-2", true), owner("v1", "Node", "n", "u-3", false)];
@@ -178,7 +178,7 @@ fn optional_metadata_may_be_missing_null_or_empty() {
     for item in [r#"{"metadata":{"name":"n","resourceVersion":"1"}}"#, nulls, empties] {
         let head = scanned(item).head;
         assert_eq!((&head.key, &*head.uid, head.generation()), (&Key::cluster("n"), "", None), "{item}");
-        assert_eq!((head.created(), head.deleted()), (None, None), "{item}");
+        assert_eq!((head.creation_timestamp(), head.deletion_timestamp()), (None, None), "{item}");
         assert!(head.labels.is_empty() && head.owners.is_empty(), "{item}");
     }
 }

@@ -374,7 +374,7 @@ impl Run {
                 self.pace.wait(*retry_in, slow);
             }
             ReflectorDiagnostic::ServerRewound { .. } => {
-                assert!(self.server.rewinds > 0, "C1: the server was never restored")
+                assert!(self.server.rewinds > 0, "C1: the server was never restored");
             }
             _ => {}
         }

@@ -14,7 +14,7 @@ const LIMIT: usize = 8 << 20;
 fn assert_same_head(name: &str, left: &Head, right: &Head) {
     let shown = |head: &Head| {
         let Head { key, uid, version, labels, owners, .. } = head;
-        let (times, generation) = ([head.created(), head.deleted()], head.generation());
+        let (times, generation) = ([head.creation_timestamp(), head.deletion_timestamp()], head.generation());
         format!("{key} {uid} {version} {generation:?} {times:?} {labels:?} {owners:?}")
     };
     assert_eq!(shown(left), shown(right), "{name}");

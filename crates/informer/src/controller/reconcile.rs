@@ -123,10 +123,10 @@ impl ReconcileRunner {
             }
             ReconcileEnd::Failed(error) => retry(item, &ErrorChain(&*error)),
             ReconcileEnd::Panicked(panic) => {
-                retry(item, &format_args!("panicked: {}", panic_message(&*panic)))
+                retry(item, &format_args!("panicked: {}", panic_message(&*panic)));
             }
             ReconcileEnd::TimedOut => {
-                retry(item, &format_args!("timed out after {:?}", self.shared.settings.reconcile_timeout))
+                retry(item, &format_args!("timed out after {:?}", self.shared.settings.reconcile_timeout));
             }
         }
     }

@@ -17,7 +17,7 @@ pub use shutdown::{ShutdownError, Unfinished};
 pub use wait::{InformerSync, SyncError, VersionWaitError, VersionWaitReason};
 
 use crate::source::classify;
-use informer_core::reflector::{Failure, FailureKind};
+use informer_core::reflector::FailureKind;
 use kube::config::InferConfigError;
 
 /// Any error of this crate, or of creating the client that it uses.
@@ -129,10 +129,20 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     fn of_client_error(error: &kube::Error) -> Self {
-        let failure: Failure = classify(error);
-        match failure.status_code() {
-            Some(409) => Self::Conflict,
-            _ => Self::of_failure(failure.kind()),
+        match error {
+            kube::Error::Api(status) if status.code == 409 => Self::Conflict,
+            kube::Error::Api(_)
+            | kube::Error::Service(_)
+            | kube::Error::HyperError(_)
+            | kube::Error::ReadEvents(_)
+            | kube::Error::SerdeError(_)
+            | kube::Error::FromUtf8(_)
+            | kube::Error::LinesCodecMaxLineLengthExceeded
+            | kube::Error::Auth(_) => Self::of_failure(classify(error).kind()),
+            kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => Self::Invalid,
+            kube::Error::Discovery(_) => Self::NotServed,
+            // Creating the client failed: TLS, proxy or kubeconfig.
+            _ => Self::Config,
         }
     }
 
@@ -169,11 +179,18 @@ mod tests {
         assert_eq!(kind_of_status(500, "InternalError"), ErrorKind::Connection);
     }
 
+    /// Regression: an error of creating the client counted as a broken connection.
+    #[test]
+    fn errors_of_creating_a_client_are_configuration_errors() {
+        assert_eq!(Error::from(kube::Error::TlsRequired).kind(), ErrorKind::Config);
+        assert_eq!(Error::from(kube::Error::RefResolve("x".to_owned())).kind(), ErrorKind::Config);
+    }
+
     #[test]
     fn errors_of_operations_are_classified() {
         let parse: ParseError = "a/b/c".parse::<informer_core::Key>().unwrap_err();
         assert_eq!(Error::from(parse).kind(), ErrorKind::Invalid);
-        let timeout = SourceError::ResponseHeaderTimeout { after: std::time::Duration::from_secs(1) };
+        let timeout = SourceError::ResponseHeaderTimeout { timeout: std::time::Duration::from_secs(1) };
         assert_eq!(Error::from(timeout).kind(), ErrorKind::Timeout);
         assert_eq!(Error::from(ConfigError::NoIdentity).kind(), ErrorKind::Config);
     }

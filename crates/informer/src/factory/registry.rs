@@ -31,7 +31,7 @@ pub(super) struct Registry {
 
 #[derive(Default)]
 struct State {
-    run_state: RunState,
+    run: RunState,
     informers: BTreeMap<Identity, Informer>,
     /// Engines that were stopped and replaced by a new one, and may still deliver pending events.
     stopping: Vec<Weak<Engine>>,
@@ -154,7 +154,7 @@ impl Registry {
         let mut state = self.lock();
         // Removes selections that are neither used nor configured: a program may create one per tenant.
         state.informers.retain(|_, informer| informer.configured || informer.engine.strong_count() > 0);
-        let run_state = state.run_state.clone();
+        let run_state = state.run.clone();
         let informer = state.informers.entry(identity.clone()).or_insert_with(|| Informer::new(options));
         let engine = informer.live_engine().ok_or_else(|| Box::new(informer.options.clone()))?;
         Ok((engine, run_state))
@@ -172,7 +172,7 @@ impl Registry {
         let state = &mut *guard;
         let informer = state.informers.entry(identity).or_insert_with(|| Informer::new(options));
         if let Some(engine) = informer.live_engine() {
-            return (engine, state.run_state.clone());
+            return (engine, state.run.clone());
         }
         // A stopped engine may still deliver pending events, and a shutdown waits for it too. Its detached
         // handlers end with it.
@@ -180,13 +180,13 @@ impl Registry {
         state.stopping.push(std::mem::replace(&mut informer.engine, Arc::downgrade(&new)));
         let target: Weak<dyn DetachTarget> = Arc::downgrade(&(Arc::clone(self) as Arc<dyn DetachTarget>));
         let _ = new.detach_target.set(target);
-        if matches!(state.run_state, RunState::NotStarted) {
+        if matches!(state.run, RunState::NotStarted) {
             informer.kept_until_start = Some(Arc::clone(&new));
         }
         let (ended, detached) =
             std::mem::take(&mut state.detached).into_iter().partition(|(engine, _)| engine.has_stopped());
         state.detached = detached;
-        let run_state = state.run_state.clone();
+        let run_state = state.run.clone();
         drop(guard);
         drop::<Vec<_>>(ended);
         (new, run_state)
@@ -197,10 +197,10 @@ impl Registry {
         // panics before anything changes.
         let runtime = Handle::current();
         let mut state = self.lock();
-        if !matches!(state.run_state, RunState::NotStarted) {
+        if !matches!(state.run, RunState::NotStarted) {
             return;
         }
-        state.run_state = RunState::Started(runtime.clone());
+        state.run = RunState::Started(runtime.clone());
         let unstarted: Vec<_> =
             state.informers.values_mut().filter_map(|informer| informer.kept_until_start.take()).collect();
         drop(state);
@@ -211,14 +211,14 @@ impl Registry {
 
     /// Returns whether the factory is started or shut down.
     pub(super) fn is_started(&self) -> bool {
-        !matches!(self.lock().run_state, RunState::NotStarted)
+        !matches!(self.lock().run, RunState::NotStarted)
     }
 
     /// Prevents further starts, releases unstarted engines and detached handlers, and returns the engines
     /// that the caller must stop.
     pub(super) fn shutdown(&self) -> Vec<Arc<Engine>> {
         let mut state = self.lock();
-        state.run_state = RunState::ShutDown;
+        state.run = RunState::ShutDown;
         let current = state.informers.values().map(|informer| &informer.engine);
         let engines = current.chain(&state.stopping).filter_map(Weak::upgrade).collect();
         let unstarted: Vec<_> =
@@ -258,7 +258,7 @@ fn scoped(options: InformerOptions, cluster_scoped: bool) -> InformerOptions {
 impl DetachTarget for Registry {
     fn adopt_detached(&self, engine: Arc<Engine>, listener: DetachedListener) {
         let mut state = self.lock();
-        if !matches!(state.run_state, RunState::ShutDown) {
+        if !matches!(state.run, RunState::ShutDown) {
             state.detached.push((engine, listener));
         }
     }

@@ -126,6 +126,7 @@ impl<K: 'static, E: Deliverable<K>> HandlerBuilder<K, E> {
     }
 
     /// Adds a [`Handler`].
+    #[expect(clippy::should_implement_trait, reason = "adds a handler, not a number")]
     pub fn add(self, mut handler: impl Handler<K>) -> Registration {
         let type_name = std::any::type_name_of_val(&handler);
         self.attach(type_name, move |delivery| dispatch(&mut handler, delivery))

@@ -113,15 +113,9 @@ impl Engine {
         };
         let drivers = scopes.iter().enumerate().filter_map(driver).collect();
         let compression_task = compression.clone().map(|compression| {
-            let (commands, status) = (commands.clone(), Arc::clone(&status));
-            CompressionTask::new(
-                compression,
-                reader.clone(),
-                commands,
-                stop.clone(),
-                status,
-                diagnostics.clone(),
-            )
+            let (commands, stop) = (commands.clone(), stop.clone());
+            let (status, diagnostics) = (Arc::clone(&status), diagnostics.clone());
+            CompressionTask::new(compression, reader.clone(), commands, stop, status, diagnostics)
         });
         let pump = Pump {
             writer,
@@ -135,6 +129,7 @@ impl Engine {
             diagnostics: diagnostics.clone(),
             compression,
         };
+        let tasks = UnstartedTasks { drivers, pump, compression_task };
         Arc::new(Self {
             resource: name,
             kind: resource.clone(),
@@ -149,11 +144,7 @@ impl Engine {
             stop,
             next_listener: AtomicU64::new(0),
             listeners: Mutex::default(),
-            run_state: Mutex::new(RunState::Idle(Box::new(UnstartedTasks {
-                drivers,
-                pump,
-                compression_task,
-            }))),
+            run_state: Mutex::new(RunState::Idle(Box::new(tasks))),
         })
     }
 

@@ -165,7 +165,7 @@ impl KubeSource {
     }
 
     /// Sets the throughput that decides whether lists use gzip.
-    pub(crate) fn link(self, throughput: Throughput) -> Self {
+    pub(crate) fn throughput(self, throughput: Throughput) -> Self {
         Self { throughput, ..self }
     }
 
@@ -180,7 +180,7 @@ impl KubeSource {
     ///
     /// Defaults to `false`, because the reader of the bodies must know the kind.
     #[must_use]
-    pub fn protobuf(self, protobuf: bool) -> Self {
+    pub fn prefer_protobuf(self, protobuf: bool) -> Self {
         Self { protobuf, ..self }
     }
 
@@ -205,13 +205,13 @@ impl KubeSource {
     ) -> ResponseFuture {
         let client = self.client.clone();
         let request = self.request(query, headers);
-        let after = self.response_header_timeout.unwrap_or(default_timeout);
+        let timeout = self.response_header_timeout.unwrap_or(default_timeout);
         async move {
             let sent = client.send(request?);
-            let result = tokio::time::timeout(after, sent).await;
+            let result = tokio::time::timeout(timeout, sent).await;
             response(
                 result
-                    .map_err(|_| SourceError::ResponseHeaderTimeout { after })?
+                    .map_err(|_| SourceError::ResponseHeaderTimeout { timeout })?
                     .map_err(classify_send_error)?,
             )
         }
@@ -318,12 +318,14 @@ pub fn classify(error: &kube::Error) -> Failure {
         return Failure::of_status(&status.unwrap_or_default());
     }
     let kind = match error {
-        kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => FailureKind::InvalidRequest,
         kube::Error::SerdeError(_)
         | kube::Error::FromUtf8(_)
         | kube::Error::LinesCodecMaxLineLengthExceeded => FailureKind::MalformedBody,
         kube::Error::Auth(_) => FailureKind::Credentials,
-        error => send_failure(error),
+        kube::Error::Service(_) | kube::Error::HyperError(_) => send_failure(error),
+        kube::Error::ReadEvents(_) => FailureKind::Interrupted,
+        // Discovery, or creating the client: no request was sent.
+        _ => FailureKind::InvalidRequest,
     };
     let redacted = find::<AuthError>(error).and_then(redact_plugin_output);
     Failure::new(kind, redacted.unwrap_or_else(|| super::error_chain(error)))
@@ -377,8 +379,20 @@ fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Optio
     chain(error).find_map(|cause| cause.downcast_ref())
 }
 
+/// Whether the chain contains an I/O error of this kind.
+///
+/// An I/O error that wraps another error does not return it as `source()`, so wrapped errors are visited here.
 fn has_io_error(error: &(dyn StdError + 'static), kind: io::ErrorKind) -> bool {
-    chain(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).any(|cause| cause.kind() == kind)
+    chain(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).any(|cause| {
+        let mut next = Some(cause);
+        while let Some(error) = next {
+            if error.kind() == kind {
+                return true;
+            }
+            next = error.get_ref().and_then(|wrapped| wrapped.downcast_ref());
+        }
+        false
+    })
 }
 
 fn chain<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
@@ -403,6 +417,20 @@ mod tests {
         assert!(matches!(error, SourceError::Credentials { .. }));
         let text = format!("{error:?}");
         assert!(text.contains("login first") && !text.contains("hush"), "{text}");
+    }
+
+    /// Regression: an unknown certificate authority counted as a refused connection, because the connector wraps the
+    /// handshake error in an I/O error of another kind.
+    #[tokio::test]
+    async fn unknown_certificate_authority_is_classified() {
+        let server = informer_apiserver::ApiServer::new();
+        let running = server.listen(informer_apiserver::ListenOptions::https()).await.unwrap();
+        let mut config = kube::Config::new(running.url().parse().unwrap());
+        config.root_cert = Some(Vec::new());
+        let Ok(client) = crate::client(config) else { return };
+        let error = client.apiserver_version().await.unwrap_err();
+        assert_eq!(classify(&error).kind(), FailureKind::Certificate, "{error:?}");
+        assert!(matches!(classify_send_error(error), SourceError::Certificate { .. }));
     }
 
     #[test]

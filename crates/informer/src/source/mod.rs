@@ -145,7 +145,7 @@ pub enum SourceError {
         source: BoxError,
     },
     /// Nothing was sent: the client could not connect.
-    #[error("no connection to the API server{}", if *refused { " (refused: is it running?)" } else { "" })]
+    #[error("no connection to the API server{}", if *refused { " (refused: is it running?)" } else { " (is it reachable?)" })]
     Connect {
         /// Whether the host refused the connection, as it does while a server restarts.
         refused: bool,
@@ -168,12 +168,12 @@ pub enum SourceError {
     },
     /// The response headers did not arrive in time.
     #[error(
-        "no response headers within {after:?} (the server may be slow or unreachable, or the client may retry \
+        "no response headers within {timeout:?} (the server may be slow or unreachable, or the client may retry \
          429/503/504 by itself; build it with informer::client)"
     )]
     ResponseHeaderTimeout {
         /// The timeout.
-        after: Duration,
+        timeout: Duration,
     },
     /// The body has a content encoding that was not requested and is not supported.
     #[error("the body has the unknown content-encoding {encoding:?} (is a proxy compressing?)")]
@@ -251,10 +251,10 @@ mod tests {
         );
         assert_eq!(
             message(SourceError::Connect { refused: false, source: "x".into() }),
-            "no connection to the API server"
+            "no connection to the API server (is it reachable?)"
         );
         assert_eq!(
-            message(SourceError::ResponseHeaderTimeout { after: Duration::from_secs(30) }),
+            message(SourceError::ResponseHeaderTimeout { timeout: Duration::from_secs(30) }),
             "no response headers within 30s (the server may be slow or unreachable, or the client may retry \
              429/503/504 by itself; build it with informer::client)"
         );

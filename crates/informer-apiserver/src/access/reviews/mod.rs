@@ -91,7 +91,7 @@ impl Review {
     }
 }
 
-/// Handles a SelfSubjectRulesReview: what the caller may do in a namespace.
+/// Handles a `SelfSubjectRulesReview`: what the caller may do in a namespace.
 fn rules(request: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -128,7 +128,7 @@ fn rules(request: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> 
     Ok(show(review, Metadata::default(), Some(RulesSpec::default()), status))
 }
 
-/// Handles a SelfSubjectReview: who the caller is.
+/// Handles a `SelfSubjectReview`: who the caller is.
 fn self_subject(request: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -141,7 +141,7 @@ fn self_subject(request: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, S
     Ok(show(review, Metadata::created(request.now), None::<()>, status))
 }
 
-/// Handles a TokenReview: which user a token belongs to.
+/// Handles a `TokenReview`: which user a token belongs to.
 fn token(request: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> {
     #[derive(Default, Serialize)]
     struct TokenStatus {

@@ -1,4 +1,4 @@
-//! Requests outside of resources: discovery, probes, version, metrics and OpenAPI documents.
+//! Requests outside of resources: discovery, probes, version, metrics and `OpenAPI` documents.
 //!
 //! Discovery is generated from the registry for each request. The only objects that are read are definitions,
 //! for their schemas.

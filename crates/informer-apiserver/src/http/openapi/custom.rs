@@ -1,4 +1,4 @@
-//! OpenAPI documents of custom resources, and the complete OpenAPI v2 document.
+//! `OpenAPI` documents of custom resources, and the complete `OpenAPI` v2 document.
 //!
 //! How the schema of a definition is published is decided in `published`.
 
@@ -11,7 +11,7 @@ use super::published::{self, LIST_METADATA, METADATA};
 use super::schemas::{Dialect, Schemas};
 use crate::model::{Registry, Resource};
 
-/// Returns the OpenAPI v3 documents of definitions, by name.
+/// Returns the `OpenAPI` v3 documents of definitions, by name.
 pub(super) fn documents(registry: &Registry, definitions: &[Value]) -> BTreeMap<String, Value> {
     let mut documents: BTreeMap<String, (Map<String, Value>, Schemas)> = BTreeMap::new();
     for_each_version(registry, definitions, |resource, at, version| {
@@ -24,7 +24,7 @@ pub(super) fn documents(registry: &Registry, definitions: &[Value]) -> BTreeMap<
     documents.into_iter().map(document).collect()
 }
 
-/// Returns the complete OpenAPI v2 document.
+/// Returns the complete `OpenAPI` v2 document.
 pub(super) fn whole(registry: &Registry, definitions: &[Value]) -> Value {
     let dialect = Dialect::V2;
     let (mut paths, mut schemas) = paths::group_version(registry, dialect, "", "v1");

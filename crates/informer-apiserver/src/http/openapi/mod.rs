@@ -1,7 +1,7 @@
-//! OpenAPI documents, in which clients look up fields and parameters.
+//! `OpenAPI` documents, in which clients look up fields and parameters.
 //!
 //! Documents are generated on the first request and cached until the served resources change. Built-in types
-//! have no descriptions; those of definitions are passed on. OpenAPI v2 is available as JSON and protobuf, v3
+//! have no descriptions; those of definitions are passed on. `OpenAPI` v2 is available as JSON and protobuf, v3
 //! only as JSON.
 
 mod custom;
@@ -37,7 +37,7 @@ struct DocumentSet {
     built_in: Arc<BTreeMap<String, RenderedDocument>>,
     custom: BTreeMap<String, RenderedDocument>,
     index: RenderedDocument,
-    /// The OpenAPI v2 document, generated on the first request, since few clients request it.
+    /// The `OpenAPI` v2 document, generated on the first request, since few clients request it.
     whole: Mutex<Option<Whole>>,
     registry: Registry,
     definitions: Vec<Value>,
@@ -51,7 +51,7 @@ struct RenderedDocument {
     created: Timestamp,
 }
 
-/// The OpenAPI v2 document in both encodings.
+/// The `OpenAPI` v2 document in both encodings.
 #[derive(Debug, Clone)]
 struct Whole {
     json: RenderedDocument,
@@ -66,7 +66,7 @@ enum Encoding {
 
 const JSON: &str = "application/json";
 
-/// Media types of OpenAPI v2 in protobuf: both accepted spellings, and the one that is sent.
+/// Media types of `OpenAPI` v2 in protobuf: both accepted spellings, and the one that is sent.
 const ACCEPTED_PROTOBUF: &[&str] = &["application/com.github.proto-openapi.spec.v2@v1.0+protobuf", PROTOBUF];
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
@@ -172,7 +172,7 @@ fn definitions(model: &mut Model) -> Vec<Value> {
     listing.map(|listing| listing.states(&all).map(|state| state.decode()).collect()).unwrap_or_default()
 }
 
-/// Returns an OpenAPI v3 document. With its hash in the query it can be cached forever; another hash is
+/// Returns an `OpenAPI` v3 document. With its hash in the query it can be cached forever; another hash is
 /// redirected.
 fn v3_document(document: &RenderedDocument, name: &str, query: &str, parts: &Parts) -> ServerResponse {
     let requested = form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "hash");

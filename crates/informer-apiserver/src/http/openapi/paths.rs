@@ -69,7 +69,7 @@ pub(super) struct Described<'a> {
     pub(super) list: Option<String>,
 }
 
-/// Returns the OpenAPI v3 documents of built-in groups, by name.
+/// Returns the `OpenAPI` v3 documents of built-in groups, by name.
 pub(super) fn built_in(registry: &Registry) -> BTreeMap<String, Value> {
     let info = json!({"title": "Kubernetes", "version": "v1.36.4"});
     let mut documents = BTreeMap::new();
@@ -94,7 +94,7 @@ pub(super) fn built_in(registry: &Registry) -> BTreeMap<String, Value> {
     documents
 }
 
-/// Returns an OpenAPI v3 document.
+/// Returns an `OpenAPI` v3 document.
 pub(super) fn document(info: &Value, paths: &Map<String, Value>, schemas: &Schemas) -> Value {
     let security = json!({"BearerToken": {
         "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header",

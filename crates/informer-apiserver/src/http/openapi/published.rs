@@ -1,5 +1,5 @@
 //! The published form of a definition's schema: implied keywords are added, and unsupported ones are dropped
-//! for OpenAPI v2.
+//! for `OpenAPI` v2.
 //!
 //! Descriptions and defaults are passed on. `apiVersion`, `kind` and `metadata` are set at the root and in
 //! embedded resources, whatever the schema contains there.
@@ -83,7 +83,7 @@ fn add_types(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Drops keywords that OpenAPI v2 does not have or that its clients do not support.
+/// Drops keywords that `OpenAPI` v2 does not have or that its clients do not support.
 fn drop_unsupported(schema: &mut Map<String, Value>) {
     for keyword in ["allOf", "oneOf", "anyOf", "not", "default"] {
         schema.remove(keyword);
@@ -107,7 +107,7 @@ fn drop_unsupported(schema: &mut Map<String, Value>) {
     drop_nullable_required(schema);
 }
 
-/// Makes nullable fields optional, for clients of OpenAPI v2.
+/// Makes nullable fields optional, for clients of `OpenAPI` v2.
 fn drop_nullable_required(schema: &mut Map<String, Value>) {
     let nullable = |schema: &Value| schema.get("nullable") == Some(&json!(true));
     let all = schema.get("additionalProperties").is_some_and(nullable);

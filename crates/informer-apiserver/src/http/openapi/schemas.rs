@@ -1,14 +1,14 @@
-//! Types of `informer-schema` as OpenAPI schemas, in either version.
+//! Types of `informer-schema` as `OpenAPI` schemas, in either version.
 //!
 //! Only types that are reachable from the requested ones are included. A reference with further keywords
-//! becomes `allOf` in OpenAPI v3; v2 allows keywords next to a reference.
+//! becomes `allOf` in `OpenAPI` v3; v2 allows keywords next to a reference.
 
 use std::collections::BTreeMap;
 
 use informer_schema::{Field, ListType, MapType, Shape, Type, TypeId};
 use serde_json::{Map, Value, json};
 
-/// The version of OpenAPI.
+/// The version of `OpenAPI`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// `/openapi/v2`.

@@ -286,7 +286,7 @@ fn invalid_status_is_rejected() {
     server.patch("apps/deployments", "x", WriteTarget::Status, &status(&good)).unwrap();
 }
 
-/// Regression: replacing the status of a pod removed its QoS class, and a patch replaced its first address.
+/// Regression: replacing the status of a pod removed its `QoS` class, and a patch replaced its first address.
 #[test]
 fn pod_status_keeps_qos_class_and_first_address() {
     let mut server = Server::new();
@@ -362,7 +362,7 @@ fn immutable_fields_cannot_be_changed() {
     );
 }
 
-/// Regression: a service that became an ExternalName kept its `internalTrafficPolicy`.
+/// Regression: a service that became an `ExternalName` kept its `internalTrafficPolicy`.
 #[test]
 fn external_name_service_has_no_traffic_policy() {
     let mut server = Server::new();

@@ -207,8 +207,8 @@ impl InformerOptions {
         let mut source = KubeSource::new(client?.clone(), resource.url_path(namespace))
             .query_parameters(|target| target.clone_from(parameters))
             .metadata_only(resource.metadata_only)
-            .protobuf(self.reads_protobuf(resource))
-            .link(throughput.clone());
+            .prefer_protobuf(self.reads_protobuf(resource))
+            .throughput(throughput.clone());
         if let Some(gzip) = self.gzip_lists {
             source = source.gzip_lists(gzip);
         }

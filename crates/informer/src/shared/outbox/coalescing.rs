@@ -195,7 +195,7 @@ impl CoalescingOutbox {
                 }
             }
             Some(PendingUpsert { sequence, .. }) => {
-                key.delete = Some(PendingDelete { sequence, last: Arc::clone(last), observed })
+                key.delete = Some(PendingDelete { sequence, last: Arc::clone(last), observed });
             }
             None => {
                 self.last_sequence += 1;
