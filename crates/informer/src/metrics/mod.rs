@@ -62,7 +62,7 @@ pub struct HandlerMetrics {
     pub name: Arc<str>,
     /// A number that distinguishes handlers of the same name; assigned in the order in which they were added.
     pub id: u64,
-    /// Number of events not delivered yet.
+    /// Number of objects with pending events, or of pending events if the handler is uncoalesced.
     pub pending: usize,
     /// Age of the oldest event not delivered yet; `None` if there is none.
     pub oldest_pending_age: Option<Duration>,

@@ -50,8 +50,8 @@ pub(crate) struct ListenerOptions {
     /// The resync period; zero disables resyncs.
     pub(crate) resync_period: Duration,
     pub(crate) mode: Mode,
-    /// Delivers every state, with this many pending events at most; `None` coalesces to one transition per
-    /// key.
+    /// Capacity of the uncoalesced outbox, which delivers every state unless it is full; `None` coalesces the
+    /// pending changes of each key.
     pub(crate) uncoalesced_capacity: Option<usize>,
     /// Delivers the deletion of an object even if its addition was coalesced away because the handler lagged.
     pub(crate) deliver_transient_deletes: bool,
@@ -284,11 +284,11 @@ impl Listener {
         self.stage.subscribe()
     }
 
-    /// Returns the number of pending events, and the age of the oldest one.
+    /// Returns the length of the outbox (see [`Outbox::len`]), and the age of the oldest pending event.
     pub(super) fn backlog(&self) -> (usize, Option<Duration>) {
         let mut state = self.lock();
-        let oldest = state.outbox.oldest().map(|oldest| self.clock.now() - oldest);
-        (state.outbox.len(), oldest)
+        let oldest_age = state.outbox.oldest_added_at().map(|added_at| self.clock.now() - added_at);
+        (state.outbox.len(), oldest_age)
     }
 
     /// Delivers events to the handler until the listener is closed. The end is reported even if the future

@@ -1,9 +1,10 @@
-//! The default outbox: at most one pending transition per key (C8).
+//! The default outbox: the pending changes of each key are coalesced (C8).
 //!
 //! For a handler that lags, the changes of a key are coalesced into one event that leads from the state the
 //! handler saw last to the current state. An object that appeared and disappeared in between is not
-//! delivered. A deletion and a re-creation after it have a queue position each, so that the deletions of a
-//! relist stay in front. Performs no I/O and reads no clock: the caller passes the time.
+//! delivered. A deletion and a re-creation after it remain two events, each with its queue position, so that
+//! the deletions of a relist stay in front; a key never has more. Performs no I/O and reads no clock: the
+//! caller passes the time.
 
 use crate::event::{Event, Untyped, UpdateCause};
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -83,7 +84,7 @@ impl CoalescingOutbox {
         Self { deliver_transient_deletes, ..Self::default() }
     }
 
-    /// Reserves capacity for additional changes.
+    /// Reserves memory for this many more changes.
     pub(super) fn reserve(&mut self, changes: usize) {
         self.order.reserve(changes);
         self.pending.reserve(changes);
@@ -133,7 +134,7 @@ impl CoalescingOutbox {
     }
 
     /// Returns when the oldest pending event was added.
-    pub(super) fn oldest(&mut self) -> Option<Moment> {
+    pub(super) fn oldest_added_at(&mut self) -> Option<Moment> {
         self.clear_front();
         self.order.front().map(|position| position.at)
     }

@@ -21,7 +21,7 @@ fn check(changes: &[Change], expected: &str) {
 }
 
 #[test]
-fn c8_late_handler_receives_one_transition_per_key() {
+fn c8_late_handler_receives_coalesced_events() {
     check(&[added("a", 1), updated("a", 1, 2), updated("a", 2, 3)], "+a@3");
     check(&[updated("a", 1, 2), added("b", 3), updated("a", 2, 4)], "~a@1>a@4 +b@3");
     check(&[updated("a", 1, 2), deleted("a", 3)], "-a@3");
@@ -67,17 +67,17 @@ fn c12_resync_skips_keys_with_pending_events() {
 }
 
 #[test]
-fn oldest_is_the_time_of_the_oldest_pending_event() {
+fn oldest_added_at_is_the_time_of_the_oldest_pending_event() {
     let at = |seconds| Moment::at(std::time::Duration::from_secs(seconds));
     let mut outbox = CoalescingOutbox::default();
     outbox.add(&added("a", 1), false, at(1));
     outbox.add(&added("b", 2), false, at(2));
     outbox.add(&updated("a", 1, 3), false, at(3));
-    assert_eq!(outbox.oldest(), Some(at(1)));
+    assert_eq!(outbox.oldest_added_at(), Some(at(1)));
     outbox.add(&deleted("a", 4), false, at(4));
-    assert_eq!(outbox.oldest(), Some(at(2)));
+    assert_eq!(outbox.oldest_added_at(), Some(at(2)));
     outbox.pop();
-    assert_eq!(outbox.oldest(), None);
+    assert_eq!(outbox.oldest_added_at(), None);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The outbox: the events pending for one handler.
 //!
-//! Two implementations behind one interface: [`coalescing`] (the default, at most one transition per key)
-//! and [`uncoalesced`] (every event, up to a capacity). Both perform no I/O and read no clock: the pump
-//! fills them, the listener empties them.
+//! Two implementations behind one interface: [`coalescing`] (the default: the pending changes of a key are
+//! coalesced) and [`uncoalesced`] (every event up to a capacity; events beyond it are coalesced, and the
+//! skipped ones are reported as [`Delivery::Lagged`]). Neither performs I/O or reads a clock. The pump, which
+//! applies deltas to the store, fills them; the listener of the handler or event stream empties them.
 
 mod coalescing;
 mod uncoalesced;
@@ -21,10 +22,10 @@ pub(super) enum Outbox {
 }
 
 impl Outbox {
-    /// Creates an outbox that keeps every event up to `capacity`, or without a capacity one transition per
-    /// key.
+    /// Creates an uncoalesced outbox with this capacity (at least 1), or a coalescing one if it is `None`.
     ///
-    /// `deliver_transient_deletes` delivers the deletion of an object whose addition was coalesced away.
+    /// `deliver_transient_deletes`: whether to deliver the deletion of an object whose addition was coalesced
+    /// away.
     pub(super) fn new(capacity: Option<usize>, deliver_transient_deletes: bool) -> Self {
         match capacity {
             Some(capacity) => Self::Uncoalesced(UncoalescedOutbox::new(capacity, deliver_transient_deletes)),
@@ -32,8 +33,8 @@ impl Outbox {
         }
     }
 
-    /// Reserves capacity for additional changes. Growing in several steps would fragment the heap with the
-    /// freed smaller buffers.
+    /// Reserves memory for this many more changes in one step. Growing step by step would leave freed smaller
+    /// buffers that fragment the heap.
     pub(super) fn reserve(&mut self, changes: usize) {
         match self {
             Self::Coalescing(outbox) => outbox.reserve(changes),
@@ -74,6 +75,9 @@ impl Outbox {
     }
 
     /// Returns whether the initial list is complete and none of its events is pending.
+    ///
+    /// Needs `&mut self` because a coalescing outbox first removes the queue positions at its front whose
+    /// event is no longer pending.
     pub(super) fn initial_list_delivered(&mut self) -> bool {
         match self {
             Self::Coalescing(outbox) => outbox.initial_list_delivered(),
@@ -82,14 +86,19 @@ impl Outbox {
     }
 
     /// Returns when the oldest pending event was added.
-    pub(super) fn oldest(&mut self) -> Option<Moment> {
+    ///
+    /// Needs `&mut self` for the same reason as [`Outbox::initial_list_delivered`].
+    pub(super) fn oldest_added_at(&mut self) -> Option<Moment> {
         match self {
-            Self::Coalescing(outbox) => outbox.oldest(),
-            Self::Uncoalesced(outbox) => outbox.oldest(),
+            Self::Coalescing(outbox) => outbox.oldest_added_at(),
+            Self::Uncoalesced(outbox) => outbox.oldest_added_at(),
         }
     }
 
-    /// Returns the number of pending keys, or of pending events in an uncoalesced outbox.
+    /// Returns the number of keys with pending events (coalescing), or of pending events (uncoalesced).
+    ///
+    /// A key with two pending events, its deletion and its re-creation, counts once in a coalescing outbox
+    /// and twice in an uncoalesced one. A pending [`Delivery::Lagged`] is not counted.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Coalescing(outbox) => outbox.len(),
@@ -97,6 +106,7 @@ impl Outbox {
         }
     }
 
+    /// Returns whether [`Outbox::pop`] would return nothing.
     pub(super) fn is_empty(&self) -> bool {
         match self {
             Self::Coalescing(outbox) => outbox.is_empty(),

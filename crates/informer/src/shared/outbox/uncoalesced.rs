@@ -54,7 +54,7 @@ impl UncoalescedOutbox {
         }
     }
 
-    /// Reserves capacity for additional changes of the initial list, which is not bounded.
+    /// Reserves memory for this many more changes of the initial list, which the capacity does not limit.
     pub(super) fn reserve(&mut self, changes: usize) {
         self.queue.reserve(changes);
     }
@@ -92,6 +92,7 @@ impl UncoalescedOutbox {
         if let Some(queued) = self.queue.pop_front() {
             self.counted -= usize::from(queued.counted);
             if self.queue.is_empty() {
+                // Frees the memory of a burst, above all of the initial list.
                 self.queue.shrink_to(256);
             }
             return Some(Delivery::Event(queued.event));
@@ -112,8 +113,8 @@ impl UncoalescedOutbox {
         queue_delivered && self.overflow.initial_list_delivered()
     }
 
-    pub(super) fn oldest(&mut self) -> Option<Moment> {
-        self.queue.front().map(|queued| queued.at).or_else(|| self.overflow.oldest())
+    pub(super) fn oldest_added_at(&mut self) -> Option<Moment> {
+        self.queue.front().map(|queued| queued.at).or_else(|| self.overflow.oldest_added_at())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -189,7 +190,7 @@ mod tests {
         assert!(outbox.is_empty());
     }
 
-    /// C8 for controllers: at most one transition per key is kept, and no key is skipped.
+    /// C8 for controllers: pending changes are coalesced, but no key is skipped.
     #[test]
     fn transient_deletes_are_delivered_on_request() {
         let mut outbox = UncoalescedOutbox::new(1, true);
