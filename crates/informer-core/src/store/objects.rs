@@ -120,7 +120,7 @@ impl Objects {
         });
     }
 
-    /// Replaces the entry of an occupied slot by one with the same key.
+    /// Replaces the entry of an occupied slot with one that has the same key.
     pub(super) fn update(&mut self, slot: Slot, entry: Arc<Entry>) {
         self.entries.set(slot as usize, Some(entry));
     }

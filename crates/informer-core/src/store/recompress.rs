@@ -1,8 +1,10 @@
-//! Recompression: replacing entries by equal ones that take less memory.
+//! Recompression: replacing entries with entries of the same object state that take less memory.
 //!
-//! The new entries are made from a snapshot on any thread; the writer only installs them. No change is
-//! reported, installed indexes keep their contents, and snapshots that are still in use keep the old entries.
-//! An index that is being built at the same time examines the new entries when it is installed.
+//! Needed after a dictionary was trained: the entries in the store are still uncompressed, or compressed
+//! without the new dictionary. The new entries are created from a snapshot on any thread; the writer only
+//! installs them. No change is reported, installed indexes keep their contents, and snapshots that are still
+//! in use keep the old entries. An index that is being built meanwhile re-reads the replaced entries when it
+//! is installed.
 
 use super::objects::Slot;
 use super::snapshot::StoreSnapshot;
@@ -11,11 +13,11 @@ use crate::object::Entry;
 use std::fmt;
 use std::sync::Arc;
 
-/// Entries that are ready to replace equal entries of the store.
+/// Replacements for entries of the store, created by [`StoreSnapshot::recompress`] and not yet installed.
 pub struct Recompression {
     /// The slot, the entry to replace, and its replacement.
     entries: Vec<(Slot, Arc<Entry>, Arc<Entry>)>,
-    next: Option<Slot>,
+    next_slot: Option<Slot>,
 }
 
 impl Recompression {
@@ -24,43 +26,47 @@ impl Recompression {
         self.entries.is_empty()
     }
 
-    /// Returns the slot at which the next slice starts, or `None` if this was the last one.
-    pub fn next(&self) -> Option<u32> {
-        self.next
+    /// Returns the slot at which to continue, or `None` if all slots have been visited.
+    pub fn next_slot(&self) -> Option<u32> {
+        self.next_slot
     }
 }
 
 impl StoreSnapshot {
-    /// Calls `recompress` for the entries in `max_slots` slots (at least one), starting at slot `from`, and
-    /// collects the equal entries that it returns.
+    /// Calls `compress` for each entry in the slots `from..from + max_slots` and collects the replacements.
     ///
-    /// An entry for which `recompress` returns `None` stays as it is. The call takes as long as all calls of
-    /// `recompress`. Start at slot 0 and continue at [`Recompression::next`], with a new snapshot for each
-    /// slice: a snapshot keeps all entries alive that have been replaced since it was taken.
+    /// `compress` must return the same object state, in a form that takes less memory, or `None` to keep the
+    /// entry. A `max_slots` of 0 counts as 1. Runs on the calling thread; choose `max_slots` so that a call
+    /// stays short.
+    ///
+    /// Start at slot 0 and continue at [`Recompression::next_slot`], with a new snapshot for each call: a
+    /// snapshot keeps alive all entries that have been replaced since it was taken.
     pub fn recompress(
         &self,
         from: u32,
         max_slots: u32,
-        recompress: impl Fn(&Arc<Entry>) -> Option<Arc<Entry>>,
+        compress: impl Fn(&Arc<Entry>) -> Option<Arc<Entry>>,
     ) -> Recompression {
         let (objects, end) = (self.objects(), from.saturating_add(max_slots.max(1)));
         let occupied = (from..end).filter_map(|slot| Some((slot, objects.at(slot)?)));
         let entries =
-            occupied.filter_map(|(slot, old)| Some((slot, Arc::clone(old), recompress(old)?))).collect();
-        let next = Some(end).filter(|end| objects.reaches(*end));
-        Recompression { entries, next }
+            occupied.filter_map(|(slot, old)| Some((slot, Arc::clone(old), compress(old)?))).collect();
+        let next_slot = Some(end).filter(|end| objects.reaches(*end));
+        Recompression { entries, next_slot }
     }
 }
 
 impl StoreWriter {
-    /// Replaces entries by their recompressed equivalents, publishes a snapshot, and returns the number of
-    /// replaced entries.
+    /// Replaces entries with their replacements, publishes a snapshot, and returns the number of replaced
+    /// entries.
     ///
-    /// Entries that were updated or deleted since the recompression are skipped.
+    /// Entries that were updated or deleted since the recompressed snapshot was taken are skipped. Nothing is
+    /// published if no entry is replaced.
     pub fn install_recompressed(&mut self, recompression: Recompression) -> usize {
         let mut count = 0;
         for (slot, old, new) in recompression.entries {
             if self.state.objects.at(slot).is_some_and(|current| Arc::ptr_eq(current, &old)) {
+                // The old entry may have become stale, or current again, after `new` was created from it.
                 new.set_stale(old.is_stale());
                 self.state.objects.update(slot, new);
                 count += 1;

@@ -70,17 +70,17 @@ pub(crate) fn store(
     (writer, reader)
 }
 
-/// Recompresses everything in slices of `most` entries. Returns the number of recompressed entries.
+/// Recompresses everything in slices of `max_slots` slots. Returns the number of recompressed entries.
 pub(crate) fn rewrite(
     writer: &mut StoreWriter,
     reader: &StoreReader,
     by: &Compressor,
-    max_entries: u32,
+    max_slots: u32,
 ) -> usize {
     let (mut from, mut count) = (Some(0), 0);
     while let Some(begin) = from {
-        let slice = reader.snapshot().recompress(begin, max_entries, |entry| by.recompressed(entry));
-        from = slice.next();
+        let slice = reader.snapshot().recompress(begin, max_slots, |entry| by.recompressed(entry));
+        from = slice.next_slot();
         count += writer.install_recompressed(slice);
     }
     writer.check_invariants();

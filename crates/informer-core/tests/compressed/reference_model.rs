@@ -80,13 +80,13 @@ impl Run {
 
     /// Recompresses a slice, to be applied now or later.
     fn rewrite(&mut self) {
-        let max_entries = 1 + u32::try_from(self.random.below(20)).unwrap();
+        let max_slots = 1 + u32::try_from(self.random.below(20)).unwrap();
         let slice = self
             .compressed_store
             .1
             .snapshot()
-            .recompress(self.from, max_entries, |entry| self.compressor.recompressed(entry));
-        self.from = slice.next().unwrap_or(0);
+            .recompress(self.from, max_slots, |entry| self.compressor.recompressed(entry));
+        self.from = slice.next_slot().unwrap_or(0);
         self.late.push(slice);
         if self.random.below(3) > 0 {
             for slice in std::mem::take(&mut self.late) {

@@ -128,7 +128,7 @@ impl CompressionTask {
                 reader.snapshot().recompress(start, SLOTS_PER_SLICE, |entry| compressor.recompressed(entry))
             })
             .await?;
-            next_slot = recompression.next();
+            next_slot = recompression.next_slot();
             if !recompression.is_empty() {
                 let (done, installed) = oneshot::channel();
                 let command = Command::InstallRecompressed(recompression, done);
