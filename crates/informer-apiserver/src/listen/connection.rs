@@ -1,7 +1,9 @@
 //! Connections: accepted, served by one task each, and shut down together.
 //!
-//! A slow, faulty or excessive client affects only its own connection. When the server stops, responses that
-//! have data to send continue; responses that are waiting, such as idle watches, end normally.
+//! A client that is slow, breaks the protocol or sends oversized requests affects only its own connection.
+//! The number of connections is not limited. When the server stops, responses that are waiting, such as idle
+//! watches, end normally. Responses that have data to send continue for at most `DRAIN_TIMEOUT`; then the
+//! remaining connections are aborted.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,19 +24,25 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::http::{ApiService, BodyError, ResponseBody};
 
-/// Time that a client may take for the TLS handshake, and for the headers of a request once it has started
-/// one.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time that responses may take after the server was stopped.
+/// How long a client may take for the TLS handshake.
+const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long an HTTP/1 client may take to send the headers of its next request; also closes idle connections.
+///
+/// Not applied before the first bytes of a connection, which select HTTP/1 or HTTP/2.
+const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long responses may continue after the server was stopped.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// Period of HTTP/2 pings to idle clients.
+/// Time without a received frame after which an HTTP/2 client is pinged. A client that does not respond is
+/// disconnected.
 const PING_PERIOD: Duration = Duration::from_secs(30);
-/// Upper bound on the size of request headers.
+/// Upper bound on the size of the headers of an HTTP/2 request. For HTTP/1, hyper's default applies.
 const MAX_HEADER_BYTES: u32 = 1024 * 1024;
-/// Delay after a failed accept; usually the process has no file descriptors left.
+/// Delay after an accept that failed, usually because the process has no free file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Serves connections until the server is stopped, then waits until all of them are closed.
+/// Accepts and serves connections until the server is stopped, then waits until all of them are closed.
+///
+/// Those that are still open after `DRAIN_TIMEOUT` are aborted.
 pub(super) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -45,8 +53,9 @@ pub(super) async fn serve(
     loop {
         tokio::select! {
             biased;
-            () = stopped(&mut stop) => break,
-            // A panic in one connection does not affect the others.
+            () = wait_until_stopped(&mut stop) => break,
+            // Removes ended connections. The result is ignored, so that a panic in one does not affect the
+            // others.
             Some(_ended) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
@@ -74,8 +83,8 @@ async fn connection(
     let _result = stream.set_nodelay(true);
     let Some(tls) = tls else { return serve_http(stream, service, stop).await };
     tokio::select! {
-        () = stopped(&mut stop) => {}
-        handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)) => {
+        () = wait_until_stopped(&mut stop) => {}
+        handshake = tokio::time::timeout(TLS_HANDSHAKE_TIMEOUT, tls.accept(stream)) => {
             if let Ok(Ok(stream)) = handshake {
                 serve_http(stream, service, stop).await;
             }
@@ -88,7 +97,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_TIMEOUT);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_READ_TIMEOUT);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -100,17 +109,17 @@ where
     // The result is ignored: there is nothing to do about a failed connection.
     tokio::select! {
         _ended = connection.as_mut() => return,
-        () = stopped(&mut stop) => connection.as_mut().graceful_shutdown(),
+        () = wait_until_stopped(&mut stop) => connection.as_mut().graceful_shutdown(),
     }
     let _ended = connection.await;
 }
 
 /// Waits until the server is stopped or its [`RunningServer`](super::RunningServer) is dropped.
-async fn stopped(stop: &mut watch::Receiver<bool>) {
+async fn wait_until_stopped(stop: &mut watch::Receiver<bool>) {
     let _stopped = stop.wait_for(|stop| *stop).await;
 }
 
-/// The service, with responses that end when the server stops.
+/// The service, with responses that are ended by [`UntilStopped`] when the server stops.
 #[derive(Clone)]
 struct Stoppable {
     service: ApiService,
@@ -134,15 +143,16 @@ where
         let response = tower::Service::call(&mut self.service, request);
         let mut stop = self.stop.clone();
         Box::pin(async move {
-            let stopped = Box::pin(async move { stopped(&mut stop).await });
+            let stopped = Box::pin(async move { wait_until_stopped(&mut stop).await });
             response.await.map(|response| response.map(|body| UntilStopped { body, stopped, ended: false }))
         })
     }
 }
 
-/// A body that ends when the server stops and the body has nothing to send.
+/// A body that, once the server is stopped, ends as soon as it has nothing to send.
 struct UntilStopped {
     body: ResponseBody,
+    /// Completes when the server is stopped.
     stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
     ended: bool,
 }

@@ -229,7 +229,8 @@ impl RunningServer {
 
     /// Stops the server and waits until all connections are closed.
     ///
-    /// Watches end immediately; other responses have 5 s to finish.
+    /// Responses that have nothing to send, such as idle watches, end immediately. The others have 5 s to
+    /// finish; then their connections are aborted.
     pub async fn shutdown(self) {
         self.stop.send_replace(true);
         // The task cannot fail; the runtime reports a panic in it.
