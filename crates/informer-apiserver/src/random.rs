@@ -25,8 +25,8 @@ impl Random {
         self.next() % bound.max(1)
     }
 
-    /// Returns an index into a list of the given length, or 0 if the list is empty.
-    pub(crate) fn pick(&mut self, length: usize) -> usize {
+    /// Returns an index below `length`, or 0 if `length` is 0.
+    pub(crate) fn index_below(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap_or(0)
     }
 }
@@ -42,6 +42,6 @@ mod tests {
         assert_eq!(random.next(), 0xe220_a839_7b1d_cdaf);
         assert_eq!(random.next(), 0x6e78_9e6a_a1b9_65f4);
         assert_eq!(Random::new(7).below(0), 0);
-        assert!((0..100).all(|_| random.pick(3) < 3));
+        assert!((0..100).all(|_| random.index_below(3) < 3));
     }
 }

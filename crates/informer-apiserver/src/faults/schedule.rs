@@ -1,4 +1,7 @@
-//! Random sequences of rules. A seed alone determines which rules start when and how long they last.
+//! Random sequences of faults.
+//!
+//! For given settings, the seed determines each fault, its start and its duration. `Schedule::run`, which
+//! applies a sequence to a server, is in `server/schedule.rs`.
 
 use std::time::Duration;
 
@@ -20,7 +23,8 @@ pub struct ScheduledFault {
 
 /// An endless random sequence of faults, which may overlap.
 ///
-/// Equal seeds produce equal sequences. Use it as an iterator, or let [`Schedule::run`] apply it to a server.
+/// Schedules with equal seeds and settings produce equal sequences. Use a schedule as an iterator, or let
+/// [`Schedule::run`] apply it to a server.
 ///
 /// ```
 /// use std::time::Duration;
@@ -42,20 +46,22 @@ pub struct ScheduledFault {
 #[derive(Debug, Clone)]
 pub struct Schedule {
     rng: Random,
+    /// Plural name of the resource to which the rules are restricted; `None` for all resources.
     plural: Option<String>,
-    /// Upper bound on the time between two starts.
+    /// Upper bound on the time between the starts of two consecutive faults.
     max_gap: Duration,
-    now: Duration,
+    /// Start of the fault that was returned last.
+    last_start: Duration,
 }
 
 impl Schedule {
-    /// Creates the sequence of a seed.
+    /// Creates the sequence that `seed` determines.
     pub fn seeded(seed: u64) -> Self {
         Schedule {
             rng: Random::new(seed),
             plural: None,
             max_gap: Duration::from_secs(20),
-            now: Duration::ZERO,
+            last_start: Duration::ZERO,
         }
     }
 
@@ -65,16 +71,17 @@ impl Schedule {
         Schedule { plural: Some(plural.to_owned()), ..self }
     }
 
-    /// Sets the upper bound on the time between the starts of two faults. Defaults to 20 s.
+    /// Sets the upper bound on the time between the starts of two consecutive faults. Defaults to 20 s.
     #[must_use]
     pub fn max_gap(self, max_gap: Duration) -> Self {
         Schedule { max_gap, ..self }
     }
 
-    fn rule(&mut self) -> FaultRule {
+    fn random_rule(&mut self) -> FaultRule {
         let millis = |rng: &mut Random, max: u64| Duration::from_millis(rng.below(max));
         let rng = &mut self.rng;
-        let frames = usize::try_from(rng.below(6)).unwrap_or(0);
+        // Has no effect on rules for requests.
+        let after_frames = usize::try_from(rng.below(6)).unwrap_or(0);
         let rule = match rng.below(22) {
             0 => library::respond(500),
             1 => library::respond(503).retry_after(1 + u32::try_from(rng.below(4)).unwrap_or(0)),
@@ -90,19 +97,22 @@ impl Schedule {
             11 => library::drop_connection(),
             12 => {
                 let rule = library::truncate(usize::try_from(rng.below(3_000)).unwrap_or(0));
-                [rule.clone(), rule.clone().with_clean_end(), rule.without_end()][rng.pick(3)].clone()
+                [rule.clone(), rule.clone().with_clean_end(), rule.without_end()][rng.index_below(3)].clone()
             }
             13 => library::stale_read().lag_writes(1 + rng.below(20)),
             14 => library::malformed_object(),
             15 => library::frame_without_object(),
-            16 => [library::break_watch(), library::break_watch().with_clean_end()][rng.pick(2)].clone(),
+            16 => {
+                [library::break_watch(), library::break_watch().with_clean_end()][rng.index_below(2)].clone()
+            }
             17 => library::break_mid_frame(),
             18 => library::half_open(),
-            19 => [library::stall_watch(), library::error_frame(500)][rng.pick(2)].clone(),
-            20 => [library::refuse_watch_list(), library::endless_watch_list()][rng.pick(2)].clone(),
-            _ => library::duplicate_frame().frames(1 + frames),
+            19 => [library::stall_watch(), library::error_frame(500)][rng.index_below(2)].clone(),
+            20 => [library::refuse_watch_list(), library::endless_watch_list()][rng.index_below(2)].clone(),
+            _ => library::duplicate_frame().frames(1 + after_frames),
         };
-        let rule = rule.after_frames(frames);
+        let rule = rule.after_frames(after_frames);
+        // Drawn even if it is not used: without it, the same seed of a schedule would produce other faults.
         let seed = rng.below(u64::MAX);
         let rule = match rng.below(4) {
             0 => rule.max_hits(1 + rng.below(3)),
@@ -122,9 +132,9 @@ impl Iterator for Schedule {
 
     fn next(&mut self) -> Option<ScheduledFault> {
         let max_gap = u64::try_from(self.max_gap.as_millis()).unwrap_or(u64::MAX);
-        self.now += Duration::from_millis(1 + self.rng.below(max_gap));
-        let rule = self.rule();
+        self.last_start += Duration::from_millis(1 + self.rng.below(max_gap));
+        let rule = self.random_rule();
         let duration = Duration::from_millis(100 + self.rng.below(30_000));
-        Some(ScheduledFault { start: self.now, rule, duration })
+        Some(ScheduledFault { start: self.last_start, rule, duration })
     }
 }
