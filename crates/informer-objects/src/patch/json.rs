@@ -1,8 +1,18 @@
-//! JSON patches (RFC 6902), with the deviations of the Go library that kube-apiserver uses: `replace` of an
-//! absent field adds it, indexes may count from the end, and the text before the first slash of a path is
-//! ignored.
+//! JSON patches (RFC 6902), with the deviations of the Go library that kube-apiserver uses.
+//!
+//! - `replace` of an absent field adds it.
+//! - `add` and `replace` without a value use `null`; `test` without a value expects `null`.
+//! - `test` and `copy` read an absent field of an object as `null`.
+//! - `test` compares scalars as text; see `equals_raw`.
+//! - `replace` of the root needs an object or an array. `add`, `remove`, `move` and `copy` reject the root.
+//! - Indexes may count from the end, as in `/items/-1`, and may have a sign or leading zeros.
+//! - The text before the first slash of a path is ignored. A `~` that is not part of `~0` or `~1` stays.
+//! - `null` is an empty patch. Of duplicate fields of an operation, the last one counts.
+//!
+//! Number of operations, size of copies and depth are limited.
 
-use serde::Deserialize;
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -10,10 +20,10 @@ use super::error::rejected;
 use crate::status::Status;
 use crate::text::{self, Duplicates};
 
-/// The maximum number of operations of a patch.
+/// The maximum number of operations in a patch.
 const MAX_OPERATIONS: usize = 10_000;
 
-/// The maximum size of all copies made by one patch, in bytes of JSON.
+/// The maximum total size of all copies made by one patch, in bytes of JSON.
 const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
 
 /// The maximum depth of an object between operations; the result is limited to [`text::MAX_DEPTH`].
@@ -27,6 +37,7 @@ pub fn json(object: &Value, patch: &[u8]) -> Result<Value, Status> {
     let undecodable = |what: String| Status::bad_request(format!("error decoding patch: {what}"));
     let read = text::read(patch, Duplicates::Replace).map_err(undecodable)?;
     check_operations(&read.value).map_err(undecodable)?;
+    // `null` is an empty patch.
     let Value::Array(operations) = read.value else { return Ok(object.clone()) };
     if operations.len() > MAX_OPERATIONS {
         let message = format!(
@@ -35,14 +46,14 @@ pub fn json(object: &Value, patch: &[u8]) -> Result<Value, Status> {
         );
         return Err(Status::new(413, "RequestEntityTooLarge", message));
     }
-    let texts = raw_values(patch);
+    let raw_operations = raw_operations(patch);
     let mut patched = object.clone();
-    let mut usage = Usage { copied: 0, depth: text::MAX_DEPTH };
+    let mut usage = Usage { copied_bytes: 0, max_depth: text::MAX_DEPTH };
     for (index, operation) in operations.iter().enumerate() {
-        let raw = texts.get(index).and_then(|text| text.value);
-        apply(&mut patched, operation, raw, &mut usage).ok_or_else(rejected)?;
+        let raw_value = raw_operations.get(index).and_then(|fields| fields.get("value")).copied();
+        apply(&mut patched, operation, raw_value, &mut usage).ok_or_else(rejected)?;
     }
-    if usage.depth > text::MAX_DEPTH && text::depth_of(&patched) > text::MAX_DEPTH {
+    if usage.max_depth > text::MAX_DEPTH && text::depth_of(&patched) > text::MAX_DEPTH {
         return Err(rejected());
     }
     Ok(patched)
@@ -50,33 +61,34 @@ pub fn json(object: &Value, patch: &[u8]) -> Result<Value, Status> {
 
 /// The resources used by a patch, which are limited.
 struct Usage {
-    copied: usize,
-    /// An upper bound of the depth of the object.
-    depth: usize,
+    /// The total size of all copies, in bytes of JSON.
+    copied_bytes: usize,
+    /// An upper bound on the depth of the object.
+    max_depth: usize,
 }
 
 impl Usage {
-    /// Records the depth of an inserted value; `None` if the limit is exceeded.
-    fn depth(&mut self, depth: usize, path: &str) -> Option<()> {
-        self.depth = self.depth.max(steps(path) + depth);
-        (self.depth <= MAX_INTERMEDIATE_DEPTH).then_some(())
+    /// Records that a value of this depth is inserted at a path; `None` if the limit is exceeded.
+    fn record_depth(&mut self, depth: usize, path: &str) -> Option<()> {
+        self.max_depth = self.max_depth.max(token_count(path) + depth);
+        (self.max_depth <= MAX_INTERMEDIATE_DEPTH).then_some(())
     }
 }
 
-/// Returns the findings of strict decoding about the operations, in the order of the text.
-pub(super) fn problems(patch: &[u8]) -> Vec<String> {
+/// Returns the strict decoding errors of a patch, in the order of the text: unknown and duplicate fields.
+pub(super) fn strict_decoding_errors(patch: &[u8]) -> Vec<String> {
     let Ok(read) = text::read(patch, Duplicates::Replace) else { return Vec::new() };
     let mut unknown = Vec::new();
     for (index, operation) in read.value.as_array().into_iter().flatten().enumerate() {
         let names = operation.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-        let others = names.filter(|name| !FIELDS.contains(name));
-        unknown.extend(others.map(|name| format!("[{index}].{name}")));
+        let unknown_names = names.filter(|name| !FIELDS.contains(name));
+        unknown.extend(unknown_names.map(|name| format!("[{index}].{name}")));
     }
     if unknown.is_empty() && read.duplicates.is_empty() {
         return Vec::new();
     }
-    let order = text::order(patch, &unknown);
-    order
+    let fields = text::order(patch, &unknown);
+    fields
         .iter()
         .map(|field| {
             let what = if field.duplicate { "duplicate" } else { "unknown" };
@@ -102,8 +114,8 @@ fn check_operations(patch: &Value) -> Result<(), String> {
             other => return mismatch(other, "value of type handlers.jsonPatchOp"),
         };
         for (name, value) in fields {
-            let is_text = matches!(name.as_str(), "op" | "path" | "from");
-            if is_text && !value.is_string() && !value.is_null() {
+            let is_string_field = matches!(name.as_str(), "op" | "path" | "from");
+            if is_string_field && !value.is_string() && !value.is_null() {
                 return mismatch(value, &format!("struct field jsonPatchOp.{name} of type string"));
             }
         }
@@ -111,41 +123,48 @@ fn check_operations(patch: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Applies one operation; `None` if it is impossible.
-fn apply(object: &mut Value, operation: &Value, raw: Option<&RawValue>, usage: &mut Usage) -> Option<()> {
+/// Applies one operation, whose value as the client wrote it is `raw_value`; `None` if it cannot be applied.
+fn apply(
+    object: &mut Value,
+    operation: &Value,
+    raw_value: Option<&RawValue>,
+    usage: &mut Usage,
+) -> Option<()> {
     let path = || operation.get("path")?.as_str();
     let from = || operation.get("from")?.as_str();
     let value = || operation.get("value").cloned().unwrap_or_default();
+    // The depth of a value from the patch is not measured: the whole patch was read with this limit.
+    let value_depth = text::MAX_DEPTH;
     match operation.get("op")?.as_str()? {
         "add" => {
-            usage.depth(text::MAX_DEPTH, path()?)?;
+            usage.record_depth(value_depth, path()?)?;
             add(object, path()?, value())
         }
         "remove" => remove(object, path()?).map(drop),
         "replace" => {
-            usage.depth(text::MAX_DEPTH, path()?)?;
-            replace(object, path()?, operation.get("value"), value())
+            usage.record_depth(value_depth, path()?)?;
+            replace(object, path()?, value())
         }
         "move" => {
             let moved = remove(object, from()?)?;
-            usage.depth(usage.depth.saturating_sub(steps(from()?)), path()?)?;
+            usage.record_depth(usage.max_depth.saturating_sub(token_count(from()?)), path()?)?;
             add(object, path()?, moved)
         }
         "copy" => {
             let copy = get(object, from()?)?.clone();
-            usage.copied += text::compact(&copy).len();
-            usage.depth(usage.depth.saturating_sub(steps(from()?)), path()?)?;
-            (usage.copied <= MAX_COPIED_BYTES).then(|| add(object, path()?, copy))?
+            usage.copied_bytes += text::compact(&copy).len();
+            usage.record_depth(usage.max_depth.saturating_sub(token_count(from()?)), path()?)?;
+            (usage.copied_bytes <= MAX_COPIED_BYTES).then(|| add(object, path()?, copy))?
         }
         "test" => {
             let path = path()?;
             let existing = if path.is_empty() { &*object } else { get(object, path)? };
-            let equal = match (existing, raw) {
-                (Value::Null, raw) => raw.is_none_or(|raw| raw.get() == "null"),
+            let is_equal = match (existing, raw_value) {
+                (Value::Null, raw_value) => raw_value.is_none_or(|raw_value| raw_value.get() == "null"),
                 (_, None) => false,
-                (existing, Some(raw)) => equals_raw(existing, raw),
+                (existing, Some(raw_value)) => equals_raw(existing, raw_value),
             };
-            equal.then_some(())
+            is_equal.then_some(())
         }
         _ => None,
     }
@@ -179,10 +198,10 @@ fn remove(object: &mut Value, path: &str) -> Option<Value> {
     }
 }
 
-fn replace(object: &mut Value, path: &str, given: Option<&Value>, value: Value) -> Option<()> {
+fn replace(object: &mut Value, path: &str, value: Value) -> Option<()> {
     if path.is_empty() {
-        let whole = given.is_some_and(|value| value.is_object() || value.is_array());
-        return whole.then(|| *object = value);
+        let is_container = value.is_object() || value.is_array();
+        return is_container.then(|| *object = value);
     }
     let (parent, key) = parent(object, path)?;
     match parent {
@@ -198,7 +217,7 @@ fn replace(object: &mut Value, path: &str, given: Option<&Value>, value: Value) 
     Some(())
 }
 
-/// Returns the value at a path; an absent field of an object is `null`, which is no error.
+/// Returns the value at a path; `null` if its last token names an absent field of an object.
 fn get<'a>(object: &'a mut Value, path: &str) -> Option<&'a Value> {
     let (parent, key) = parent(object, path)?;
     match &*parent {
@@ -208,41 +227,44 @@ fn get<'a>(object: &'a mut Value, path: &str) -> Option<&'a Value> {
     }
 }
 
-/// Returns the parent of the last step of a path, and that step.
+/// Returns the object or array that contains the path's target, and the unescaped last token.
+///
+/// The tokens are the reference tokens of RFC 6901: the parts between the slashes. `None` if the path has no
+/// slash, or if there is no such object or array.
 fn parent<'a>(object: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)> {
     let (_, path) = path.split_once('/')?;
-    let mut steps: Vec<&str> = path.split('/').collect();
-    let last = steps.pop()?;
-    let mut at = object;
-    for step in steps {
-        let step = unescaped(step);
-        at = match at {
-            Value::Object(fields) => fields.get_mut(&step)?,
+    let mut tokens: Vec<&str> = path.split('/').collect();
+    let last = tokens.pop()?;
+    let mut container = object;
+    for token in tokens {
+        let token = unescaped(token);
+        container = match container {
+            Value::Object(fields) => fields.get_mut(&token)?,
             Value::Array(items) => {
-                let position = index(&step, items.len())?;
+                let position = index(&token, items.len())?;
                 items.get_mut(position)?
             }
             _ => return None,
         };
     }
-    (at.is_object() || at.is_array()).then(|| (at, unescaped(last)))
+    (container.is_object() || container.is_array()).then(|| (container, unescaped(last)))
 }
 
-fn steps(path: &str) -> usize {
+fn token_count(path: &str) -> usize {
     path.bytes().filter(|byte| *byte == b'/').count()
 }
 
-/// Returns a position in a list of some length; negative indexes count from the end.
-fn index(step: &str, length: usize) -> Option<usize> {
-    let index: isize = step.parse().ok()?;
+/// Returns the position that a token names in an array of this length; negative indexes count from the end.
+fn index(token: &str, length: usize) -> Option<usize> {
+    let index: isize = token.parse().ok()?;
     let position = if index < 0 { length.checked_sub(index.unsigned_abs())? } else { index.unsigned_abs() };
     (position < length).then_some(position)
 }
 
-/// Decodes a step of a path: `~1` is a slash and `~0` a tilde.
-pub(super) fn unescaped(step: &str) -> String {
-    let mut out = String::with_capacity(step.len());
-    let mut rest = step;
+/// Decodes a token of a path: `~1` is a slash and `~0` a tilde.
+fn unescaped(token: &str) -> String {
+    let mut out = String::with_capacity(token.len());
+    let mut rest = token;
     while let Some(at) = rest.find('~') {
         let (before, tail) = rest.split_at(at);
         out.push_str(before);
@@ -258,34 +280,36 @@ pub(super) fn unescaped(step: &str) -> String {
     out
 }
 
-/// An operation with its value as the client wrote it.
-#[derive(Deserialize)]
-struct RawOperation<'a> {
-    #[serde(borrow, default)]
-    value: Option<&'a RawValue>,
-}
+/// The fields of an operation, with their values as the client wrote them.
+type RawOperation<'a> = BTreeMap<String, &'a RawValue>;
 
-fn raw_values(patch: &[u8]) -> Vec<RawOperation<'_>> {
+/// Returns the operations of a patch; of duplicate fields the last one, as in Go.
+fn raw_operations(patch: &[u8]) -> Vec<RawOperation<'_>> {
+    // Fails if an operation is `null`, with which the patch is rejected, or if the patch contains invalid
+    // UTF-8: then no `test` of a value other than `null` succeeds.
     serde_json::from_slice(patch).unwrap_or_default()
 }
 
-/// Whether a value equals the text a client wrote.
+/// Returns whether a value equals the text that a client wrote.
 ///
-/// Scalars are compared as text: `1.0` is not `1`, and `<` is not the escape that the server writes for it.
-fn equals_raw(value: &Value, raw: &RawValue) -> bool {
+/// Scalars are compared as text: `1.0` does not equal `1`, and a string written with `<`, `>` or `&` never
+/// matches, because the stored string is compared in its escaped form, such as `\u003c`.
+fn equals_raw(value: &Value, raw_value: &RawValue) -> bool {
     match value {
         Value::Object(fields) => {
-            let Ok(raw) = serde_json::from_str::<std::collections::BTreeMap<String, &RawValue>>(raw.get())
-            else {
+            let Ok(raw_fields) = serde_json::from_str::<BTreeMap<String, &RawValue>>(raw_value.get()) else {
                 return false;
             };
-            fields.len() == raw.len()
-                && fields.iter().all(|(name, value)| raw.get(name).is_some_and(|raw| equals_raw(value, raw)))
+            let is_equal = |name: &String, value: &Value| {
+                raw_fields.get(name).is_some_and(|raw_value| equals_raw(value, raw_value))
+            };
+            fields.len() == raw_fields.len() && fields.iter().all(|(name, value)| is_equal(name, value))
         }
         Value::Array(items) => {
-            let Ok(raw) = serde_json::from_str::<Vec<&RawValue>>(raw.get()) else { return false };
-            items.len() == raw.len() && items.iter().zip(raw).all(|(value, raw)| equals_raw(value, raw))
+            let Ok(raw_items) = serde_json::from_str::<Vec<&RawValue>>(raw_value.get()) else { return false };
+            items.len() == raw_items.len()
+                && items.iter().zip(raw_items).all(|(value, raw_value)| equals_raw(value, raw_value))
         }
-        plain => text::compact(plain) == raw.get(),
+        scalar => text::compact(scalar) == raw_value.get(),
     }
 }

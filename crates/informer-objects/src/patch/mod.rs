@@ -57,13 +57,13 @@ impl PatchKind {
     }
 }
 
-/// Returns the findings of strict decoding about a patch itself, in Go's order: duplicate fields, and fields
-/// that operations do not have.
+/// Returns the strict decoding errors of a patch itself, in Go's order: duplicate fields, and unknown fields
+/// of operations.
 ///
 /// Empty for a patch that cannot be decoded, which is rejected anyway.
 pub fn problems(kind: PatchKind, patch: &[u8]) -> Vec<String> {
     match kind {
-        PatchKind::Json => json::problems(patch),
+        PatchKind::Json => json::strict_decoding_errors(patch),
         PatchKind::Merge | PatchKind::Strategic => text::read(patch, Duplicates::Replace)
             .map(|read| read.duplicates)
             .unwrap_or_default()

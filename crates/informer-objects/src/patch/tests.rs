@@ -243,6 +243,25 @@ fn json_patches_equal_those_of_go() {
     }
 }
 
+/// One operation with a duplicate `value` hid the values of all operations, so that every `test` of a value
+/// other than `null` was rejected. Go uses the last one.
+#[test]
+fn json_patch_with_duplicate_values_uses_the_last_one() {
+    let object = json!({"a": 1});
+    for (patch, expected) in [
+        (r#"[{"op":"test","path":"/a","value":2,"value":1}]"#, json!({"a": 1})),
+        (r#"[{"op":"test","path":"/a","value":1,"value":2}]"#, json!(null)),
+        (r#"[{"op":"test","path":"/a","value":1,"value":null}]"#, json!(null)),
+        (
+            r#"[{"op":"test","path":"/a","value":1},{"op":"add","path":"/b","value":2,"value":3}]"#,
+            json!({"a": 1, "b": 3}),
+        ),
+    ] {
+        let actual = super::json(&object, patch.as_bytes()).unwrap_or(Value::Null);
+        assert_eq!(actual, expected, "{patch}");
+    }
+}
+
 #[test]
 fn duplicate_and_unknown_fields_of_patches_are_reported() {
     let patch = br#"[{"op":"add","path":"/a","path":"/b","value":{"x":1,"x":2},"more":1}]"#;
