@@ -19,7 +19,9 @@ pub(crate) use intern::Interner;
 pub(crate) use samples::Samples;
 use std::borrow::Cow;
 
-/// The representation in which the cache stores objects.
+/// How the cache stores objects: as received, decoded or compressed.
+///
+/// It does not affect how long objects are cached: until they are deleted or no longer selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Retention {
