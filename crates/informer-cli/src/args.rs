@@ -23,8 +23,8 @@ Exit codes:
 
 /// Kubernetes informers on the command line
 ///
-/// Without a command, watches the pods of the current cluster or, if there is no kubeconfig, of a demo cluster inside
-/// this program.
+/// Without a command, watches the pods in the current namespace of the kubeconfig or service account. If there
+/// is neither, watches the pods of a demo cluster inside this program.
 #[derive(Debug, Parser)]
 #[command(name = "informer", version, styles = STYLES, after_help = CODES, max_term_width = 100)]
 pub(crate) struct Args {
