@@ -15,14 +15,15 @@ pub struct Get<'a, T: Eq + Hash + Clone> {
     queue: &'a WorkQueue<T>,
     /// `None` until the future is registered in [`State::getters`].
     id: Option<u64>,
-    /// Number of polls without a key after which the task rescheduled itself instead of waiting for a
-    /// wake-up.
+    /// Number of polls so far that found no key and rescheduled the task instead of waiting for a wake-up.
     spin_polls: u32,
+    /// Wakes the task when the next delayed key is due. Polled only while this future owns the queue's timer,
+    /// so that one task wakes up per delayed key.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-/// Maximum number of polls before a task waits for a wake-up, while keys are added at a high rate: for both
-/// sides, a few polls cost less than a wake-up.
+/// Maximum number of polls without a key before a task waits for a wake-up, while keys are taken at a high
+/// rate. A few polls then cost less than a wake-up, both for the worker and for the task that adds keys.
 const MAX_SPIN_POLLS: u32 = 32;
 
 impl<'a, T: Eq + Hash + Clone> Get<'a, T> {
@@ -82,7 +83,8 @@ impl<T: Eq + Hash + Clone> Get<'_, T> {
         timer.as_mut().poll(context)
     }
 
-    /// Stops waiting; returns the wakers of the tasks that take over queued keys and the timer.
+    /// Removes the future from the waiting ones; returns the wakers of the tasks that take over queued keys
+    /// and the timer.
     fn unregister(&mut self, state: &mut State<T>) -> Wakes {
         let mut wakes = Wakes::default();
         if let Some(id) = self.id.take() {
