@@ -23,7 +23,7 @@ pub enum Event<K> {
         /// Whether the object is part of the initial list of this handler.
         initial: bool,
     },
-    /// A newer state of an object that this handler knows.
+    /// A newer state of an object that this handler knows, or the same state again because of a resync.
     #[non_exhaustive]
     Updated {
         /// The state that was delivered to this handler last.
@@ -38,8 +38,8 @@ pub enum Event<K> {
     Deleted {
         /// The last known state.
         last: Object<K>,
-        /// Whether the watch received the deletion. Otherwise a relist detected it later, and `last` may
-        /// not be the final state.
+        /// Whether the server reported the deletion. Otherwise it was inferred later, from a list without the
+        /// object or from its next incarnation, and `last` may not be the final state.
         observed: bool,
     },
 }
@@ -84,9 +84,11 @@ impl<K> fmt::Debug for Event<K> {
 pub enum Delivery<K> {
     /// One event.
     Event(Event<K>),
-    /// The handler exceeded its capacity, and events were coalesced into later ones of the same objects.
+    /// More events were pending than the capacity of the handler, and some were coalesced into later ones of
+    /// the same objects.
     ///
-    /// The coalesced events follow. They are correct and in order; only intermediate states are missing.
+    /// The coalesced events follow. They are correct and in order; only intermediate states are missing,
+    /// including all states of an object that was added and deleted in between.
     #[non_exhaustive]
     Lagged {
         /// Number of events that are not delivered on their own.
@@ -110,12 +112,12 @@ impl<K> From<Event<K>> for Delivery<K> {
     }
 }
 
-/// A placeholder without values for the Rust type of objects in the parts that do not know it.
+/// A placeholder for the Rust type of objects, for code that does not know this type. It has no values.
 #[derive(Debug)]
 pub(crate) enum Untyped {}
 
 impl Event<Untyped> {
-    /// Converts the event to a Rust type of objects, without copying an object or counting a reference.
+    /// Converts the event to one for objects of type `K`, without cloning an object or its reference.
     fn typed<K>(self) -> Event<K> {
         match self {
             Self::Added { object, initial } => Event::Added { object: object.into_cast(), initial },
@@ -128,7 +130,7 @@ impl Event<Untyped> {
 }
 
 impl Delivery<Untyped> {
-    /// Converts the delivery to a Rust type of objects.
+    /// Converts the delivery to one for objects of type `K`.
     pub(crate) fn typed<K>(self) -> Delivery<K> {
         match self {
             Self::Event(event) => Delivery::Event(event.typed()),
