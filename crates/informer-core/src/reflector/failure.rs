@@ -177,20 +177,20 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// The headers of a response.
+/// The status of a response and the headers that the reflector uses.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ResponseHead {
     /// The HTTP status.
     pub status: u16,
-    /// The `Content-Type`.
+    /// The `Content-Type` header.
     pub content_type: Option<Box<str>>,
-    /// The `Retry-After`, in seconds.
+    /// The delay in the `Retry-After` header.
     pub retry_after: Option<Duration>,
 }
 
 impl ResponseHead {
-    /// Creates headers with this status and nothing else.
+    /// Creates a response head with this status and no headers.
     pub fn new(status: u16) -> Self {
         Self { status, ..Self::default() }
     }
@@ -221,9 +221,9 @@ pub(crate) struct ErrorResponse {
     body: Vec<u8>,
 }
 
-/// Number of bytes of an error body that are read.
+/// Maximum number of bytes of an error body that are read; the rest is not needed.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
-/// The time to wait for an error body. The headers already contain the status.
+/// The time to wait for an error body. Then the failure is classified by the status and the bytes received.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl ErrorResponse {
@@ -236,7 +236,7 @@ impl ErrorResponse {
         self.received_at + ERROR_BODY_TIMEOUT
     }
 
-    /// Reads a part of the body; returns `true` if no more of it is needed.
+    /// Appends a part of the body; returns whether the maximum size is reached.
     pub(crate) fn read(&mut self, chunk: &[u8]) -> bool {
         let remaining = MAX_ERROR_BODY_BYTES - self.body.len();
         self.body.extend_from_slice(&chunk[..chunk.len().min(remaining)]);

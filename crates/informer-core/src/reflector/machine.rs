@@ -304,7 +304,7 @@ impl Reflector {
 
     pub(super) fn send_list(&mut self, now: Moment, request: ListRequest) -> StreamId {
         self.contact.record_request(now);
-        let json_only = self.server.encoding_policy.json_only();
+        let json_only = self.server.encoding_policy.json_only;
         self.out.list(ListRequest { json_only, ..request })
     }
 
@@ -312,7 +312,7 @@ impl Reflector {
         let seconds = self.health.jittered(self.config.watch_timeout).as_secs();
         let timeout = Duration::from_secs(seconds);
         self.contact.record_request(now);
-        let json_only = self.server.encoding_policy.json_only();
+        let json_only = self.server.encoding_policy.json_only;
         let id = self.out.watch(WatchRequest { json_only, ..WatchRequest::new(start, timeout) });
         Stream::new(id, now, timeout)
     }

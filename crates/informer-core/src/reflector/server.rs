@@ -20,14 +20,15 @@ pub(super) const MAX_MALFORMED_BODIES: u32 = 2;
 #[derive(Debug, Default)]
 pub(super) struct ServerFacts {
     pub(super) watch_list: WatchListSupport,
-    /// A list at "any version" was paged, so the server has no watch cache in front of its storage.
+    /// Whether the server paged a list at "any version", which it would not do with a watch cache in front of
+    /// its storage.
     ///
     /// From then on all lists are paged.
     pub(super) pages_cached_lists: bool,
     /// The longest time between two bookmarks so far.
     pub(super) bookmark_gap: Option<Duration>,
     pub(super) encoding_policy: EncodingPolicy,
-    /// Whether full lists are expected to arrive faster as lists than as watch-lists.
+    /// Whether the complete set of objects is expected to arrive faster in lists than in a watch-list.
     pub(super) prefers_lists: bool,
 }
 
@@ -54,7 +55,7 @@ impl ServerFacts {
 /// Facts about the server's support for watch-lists.
 #[derive(Debug, Default)]
 pub(super) struct WatchListSupport {
-    /// No further watch-list is requested.
+    /// Whether watch-lists are no longer requested.
     pub(super) disabled: bool,
     /// The failure with which the server rejected the watch-list of the current relist.
     ///
@@ -65,28 +66,23 @@ pub(super) struct WatchListSupport {
     pub(super) unfinished: u32,
 }
 
-/// The encodings to request, and the failures that decide it.
+/// The encodings to request, and the malformed bodies that decide it.
 #[derive(Debug, Default)]
 pub(super) struct EncodingPolicy {
     /// Number of consecutive malformed protobuf bodies.
     pub(super) malformed: u32,
-    pub(super) json_only: bool,
-}
-
-impl EncodingPolicy {
     /// Whether requests accept JSON only.
-    pub(super) fn json_only(&self) -> bool {
-        self.json_only
-    }
+    pub(super) json_only: bool,
 }
 
 /// Results of the last probes.
 #[derive(Debug, Default)]
 pub(super) struct Probes {
-    /// The server had not reached the position.
+    /// Whether the last probe found a server that had not reached the reflector's position.
     ///
-    /// Once, the server may lag behind another one; twice in a row, it was restored from a backup.
+    /// After one such probe, the server may only lag behind another one. After two in a row, it was restored
+    /// from a backup.
     pub(super) behind: bool,
-    /// Number of consecutive probes that failed for another reason.
+    /// Number of consecutive probes that failed for any other reason.
     pub(super) failed: u32,
 }
