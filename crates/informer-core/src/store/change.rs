@@ -4,7 +4,10 @@ use crate::key::Key;
 use crate::object::Entry;
 use std::sync::Arc;
 
-/// A difference between two consecutive snapshots of the store.
+/// A change of one object in the store.
+///
+/// A batch may change an object several times; each change is reported, but only the last state is in the
+/// snapshot that is published after the batch.
 #[derive(Debug, Clone)]
 pub enum Change {
     /// An object whose key was not in the store.
