@@ -16,7 +16,7 @@ use super::frames::Frames;
 use super::response::{self, BodyError, ListHead, ServerResponse};
 use super::table::{self, Include, Table};
 use super::watch_stream::{self, WatchStream};
-use crate::model::{Filter, From, Listing, ObjectShape, Page, ReadVersion, Resource, State, View};
+use crate::model::{Filter, Listing, ObjectShape, Page, ReadVersion, Resource, State, View, WatchStart};
 use crate::request::ListOptions;
 
 /// Minimum duration and range of the additional duration of a watch without a timeout, in seconds.
@@ -207,8 +207,8 @@ impl Call {
             None => WATCH_TIMEOUT.0 + self.shared.watch_number() * 97 % WATCH_TIMEOUT.1,
         };
         let last_sent_version = match options.from {
-            From::Version(version) => version,
-            From::Now | From::Start => opened.version,
+            WatchStart::Version(version) => version,
+            WatchStart::Now | WatchStart::ExistingObjects => opened.version,
         };
         let request = watch_stream::Request {
             recorded: self.recorded.clone(),

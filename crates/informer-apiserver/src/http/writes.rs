@@ -131,10 +131,15 @@ impl Call {
         if self.target.subresource.as_deref() == Some("scale") {
             return self.update_scale(&resource, |model, before| {
                 if kind == PatchKind::Apply {
-                    return model.apply_scale(&context, self.gvr, before, &patching::config(patch)?);
+                    return model.apply_scale(
+                        &context,
+                        self.gvr,
+                        before,
+                        &patching::read_apply_config(patch)?,
+                    );
                 }
                 let scale = model.scale_to_change(self.gvr, &before)?;
-                model.update_scale(&context, self.gvr, before, &patching::scale(kind, &scale, patch)?)
+                model.update_scale(&context, self.gvr, before, &patching::patched_scale(kind, &scale, patch)?)
             });
         }
         let target =

@@ -43,7 +43,8 @@ pub(crate) struct Collection {
     bytes: usize,
     /// States of lists that clients are paging through, so that not every page is reconstructed from history.
     pins: VecDeque<(u64, Objects)>,
-    /// Watches that were opened in an earlier term end at the sequence number `watch_end`.
+    /// Number of times that all watches were ended. Watches opened in an earlier term end at the sequence
+    /// number `watch_end`.
     term: u64,
     watch_end: u64,
     retired: bool,

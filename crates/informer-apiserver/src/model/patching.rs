@@ -1,7 +1,7 @@
-//! Patches and applies: computes the new object from the stored one and the patch, then proceeds as an
-//! update.
+//! Patches and server-side applies: computes the new object from the stored one and the patch, then proceeds
+//! as an update, or as a create if an applied object does not exist.
 //!
-//! The model is locked meanwhile, so a patch never conflicts with concurrent writes and is never retried.
+//! The caller holds the lock of the model, so no other write happens in between and nothing is retried.
 
 use informer_objects::field_management::{self, Manager};
 use informer_objects::patch::{self, PatchKind};
@@ -18,7 +18,7 @@ use super::write_target::{WriteTarget, not_convertible};
 use super::{Model, meta};
 
 impl Model {
-    /// Patches an object, or applies one.
+    /// Patches an object. A server-side apply also creates it if it does not exist.
     pub(crate) fn patch(
         &mut self,
         context: &WriteContext,
@@ -65,7 +65,7 @@ impl Model {
         bytes: &[u8],
     ) -> Result<WriteResult, Status> {
         let resource = self.resource(gvr.id)?;
-        let config = config(bytes)?;
+        let config = read_apply_config(bytes)?;
         let before = self.get(gvr, namespace, name);
         let (time, api_version) = (times::written(context.now), resource.api_version(gvr.version));
         let manager = Manager {
@@ -109,8 +109,8 @@ impl Model {
     }
 }
 
-/// Returns a scale after a patch that is not an apply.
-pub(crate) fn scale(kind: PatchKind, scale: &Value, bytes: &[u8]) -> Result<Value, Status> {
+/// Returns a `Scale` after a patch that is not an apply.
+pub(crate) fn patched_scale(kind: PatchKind, scale: &Value, bytes: &[u8]) -> Result<Value, Status> {
     let mut patched = match kind {
         PatchKind::Json => patch::json(scale, bytes)?,
         _ => patch::merge(scale, bytes)?,
@@ -136,8 +136,8 @@ pub(crate) fn scale(kind: PatchKind, scale: &Value, bytes: &[u8]) -> Result<Valu
     Ok(builtin::read(type_id, patched).map_err(|why| refused(&why))?.object)
 }
 
-/// Parses the body of an apply.
-pub(crate) fn config(bytes: &[u8]) -> Result<Value, Status> {
+/// Decodes the body of an apply: the applied configuration as YAML or JSON.
+pub(crate) fn read_apply_config(bytes: &[u8]) -> Result<Value, Status> {
     let config = text::read_yaml(bytes).map_err(|why| {
         Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}"))
     })?;
@@ -159,7 +159,7 @@ fn check_kind(resource: &Resource, kind: PatchKind, bytes: &[u8], patched: &Valu
     Ok(())
 }
 
-/// Rejects a patch that changes name or namespace.
+/// Rejects an object without a name, and one with another name or namespace than the request.
 pub(super) fn check_names(
     resource: &Resource,
     (namespace, name): (&str, &str),
@@ -180,7 +180,7 @@ pub(super) fn check_names(
     Ok(())
 }
 
-/// Requires that a resource version set by the patch is the current one.
+/// Requires that the resource version, if the patch sets one, is the current one; `0` counts as none.
 fn check_version(resource: &Resource, before: &State, object: &Value) -> Result<(), Status> {
     let given = object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default();
     if given.is_empty() || given == "0" {

@@ -128,7 +128,7 @@ fn watch_from_any_version_leads_to_the_same_state() {
         }
         let all = Filter::namespace("default");
         for (from, mut objects) in world.reference.clone() {
-            let opened = world.model.open_watch(world.gvr, From::Version(from)).unwrap();
+            let opened = world.model.open_watch(world.gvr, WatchStart::Version(from)).unwrap();
             let mut cursor = opened.cursor;
             let mut last = from;
             loop {
@@ -164,7 +164,7 @@ fn watch_and_list_with_selector_agree() {
         let mut world = World::new(seed, usize::MAX);
         let resource = world.model.registry().get(world.gvr.id).unwrap().clone();
         let filter = Filter::parse(&resource, "default", "on=yes", "").unwrap();
-        let mut cursor = world.model.open_watch(world.gvr, From::Start).unwrap().cursor;
+        let mut cursor = world.model.open_watch(world.gvr, WatchStart::ExistingObjects).unwrap().cursor;
         let mut watched: BTreeMap<String, String> = BTreeMap::new();
         for _ in 0..40 {
             world.act();
@@ -194,7 +194,7 @@ fn watch_of_one_namespace_survives_dropped_changes_of_others() {
     for seed in 0..300 {
         let mut world = World::new(seed, 10);
         let here = Filter::namespace("default");
-        let mut cursor = world.model.open_watch(world.gvr, From::Now).unwrap().cursor;
+        let mut cursor = world.model.open_watch(world.gvr, WatchStart::Now).unwrap().cursor;
         let (mut seen, mut behind) = (BTreeMap::new(), world.reference[0].0);
         for round in 0..60_u64 {
             if world.random(5) == 0 {

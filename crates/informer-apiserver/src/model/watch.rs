@@ -1,8 +1,9 @@
 //! Watches as cursors into the history of a collection: which frames a watch gets, and when it ends.
 //!
 //! A cursor only moves forward and skips nothing: each step returns all changes that concern it, or reports
-//! that some were dropped. A watch of one namespace needs only the changes in that namespace, so it may wait
-//! while others are dropped. Frames are states with a type here; encoding and waiting happen elsewhere.
+//! that some were dropped from the history. A watch of one namespace needs only the changes in that
+//! namespace, so it stays valid while changes in other namespaces are dropped. Frames are states with a type
+//! here; encoding and waiting happen elsewhere.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use super::{Model, Objects};
 
 /// Upper bound on the changes inspected in one step, so that a selective watch does not hold the lock for
 /// long.
-const CHANGES_PER_STEP: usize = 4_096;
+const MAX_CHANGES_PER_STEP: usize = 4_096;
 
 /// Number of bytes of objects after which a step ends.
 const BYTES_PER_STEP: usize = 64 * 1024;
@@ -25,7 +26,9 @@ const BYTES_PER_STEP: usize = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct Cursor {
     id: ResourceId,
+    /// The model's epoch when the watch was opened. In another epoch, the watch is broken.
     epoch: u64,
+    /// The collection's term when the watch was opened. Once the term is over, the watch ends.
     term: u64,
     /// The sequence number of the next change to inspect.
     next: u64,
@@ -35,13 +38,13 @@ pub(crate) struct Cursor {
 
 /// Where a watch starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum From {
+pub(crate) enum WatchStart {
     /// At the changes after a version.
     Version(u64),
     /// At the next change.
     Now,
     /// With the existing objects.
-    Start,
+    ExistingObjects,
 }
 
 /// An open watch.
@@ -49,11 +52,11 @@ pub(crate) struct Opened {
     pub(crate) cursor: Cursor,
     /// The existing objects, if the watch starts with them.
     pub(crate) initial: Option<Objects>,
-    /// The version at which it was opened.
+    /// The version of the server when the watch was opened.
     pub(crate) version: u64,
 }
 
-/// The result of one step.
+/// The result of advancing a cursor.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// Frames, possibly none, and whether another step would return more immediately.
@@ -105,23 +108,23 @@ impl Cursor {
 
 impl Model {
     /// Opens a watch. It must be closed with [`Model::close_watch`].
-    pub(crate) fn open_watch(&mut self, gvr: VersionedResource, from: From) -> Result<Opened, Status> {
+    pub(crate) fn open_watch(&mut self, gvr: VersionedResource, from: WatchStart) -> Result<Opened, Status> {
         let (version, epoch) = (self.version, self.epoch);
         let cached = self.resource(gvr.id)?.is_cached();
         let storage_id = self.storage_id(gvr);
         let collection = self.collections.get_mut(&storage_id).ok_or_else(Status::no_such_resource)?;
         let (next, after) = match from {
-            From::Version(after) if after < collection.watch_floor() => {
+            WatchStart::Version(after) if after < collection.watch_floor() => {
                 return Err(if cached {
                     Status::watch_expired(after, collection.watch_floor())
                 } else {
                     Status::uncached_watch_expired()
                 });
             }
-            From::Version(after) => (collection.after(after), after),
-            From::Now | From::Start => (collection.end(), version),
+            WatchStart::Version(after) => (collection.after(after), after),
+            WatchStart::Now | WatchStart::ExistingObjects => (collection.end(), version),
         };
-        let initial = (from == From::Start).then(|| collection.live().clone());
+        let initial = (from == WatchStart::ExistingObjects).then(|| collection.live().clone());
         let term = collection.add_watcher();
         Ok(Opened { cursor: Cursor { id: storage_id, epoch, term, next, after }, initial, version })
     }
@@ -138,8 +141,8 @@ impl Model {
         }
     }
 
-    /// Advances a cursor by at most `frames` frames.
-    pub(crate) fn step(&self, cursor: &mut Cursor, filter: &Filter, frames: usize) -> Step {
+    /// Advances a cursor by at most `max_frames` frames.
+    pub(crate) fn step(&self, cursor: &mut Cursor, filter: &Filter, max_frames: usize) -> Step {
         if cursor.epoch != self.epoch {
             return Step::Broken;
         }
@@ -151,11 +154,11 @@ impl Model {
         let end = collection.end_of_term(cursor.term);
         let mut found = Vec::new();
         let mut bytes = 0;
-        for _ in 0..CHANGES_PER_STEP {
+        for _ in 0..MAX_CHANGES_PER_STEP {
             if end.is_some_and(|end| cursor.next >= end) {
                 return if found.is_empty() { Step::Ended } else { Step::Frames(found, true) };
             }
-            if found.len() >= frames || bytes >= BYTES_PER_STEP {
+            if found.len() >= max_frames || bytes >= BYTES_PER_STEP {
                 return Step::Frames(found, true);
             }
             let Some(change) = collection.change(cursor.next) else {
@@ -175,15 +178,17 @@ impl Model {
     }
 }
 
-/// Returns the frame of a change for a selector. An object that starts to match is added; one that stops to
-/// match is deleted, shown in its previous state with the version of the change.
+/// Returns the frame of a change for a filter; `None` if the object matches neither before nor after.
+///
+/// An object that starts to match is added. One that stops matching is deleted, and shown in its previous
+/// state with the version of the change.
 fn frame(change: &Change, filter: &Filter) -> Option<Frame> {
-    let was = change.before.as_ref().filter(|state| filter.matches(state));
-    let is = change.after.as_ref().filter(|state| filter.matches(state));
-    let (kind, state) = match (was, is) {
-        (None, Some(is)) => (FrameKind::Added, is),
-        (Some(_), Some(is)) => (FrameKind::Modified, is),
-        (Some(was), None) => (FrameKind::Deleted, was),
+    let before = change.before.as_ref().filter(|state| filter.matches(state));
+    let after = change.after.as_ref().filter(|state| filter.matches(state));
+    let (kind, state) = match (before, after) {
+        (None, Some(after)) => (FrameKind::Added, after),
+        (Some(_), Some(after)) => (FrameKind::Modified, after),
+        (Some(before), None) => (FrameKind::Deleted, before),
         (None, None) => return None,
     };
     Some(Frame { kind, state: state.clone(), version: change.version })

@@ -5,7 +5,7 @@
 
 use informer_objects::status::{Status, StatusCause};
 
-use crate::model::{From, ReadVersion, Token};
+use crate::model::{ReadVersion, Token, WatchStart};
 
 /// Returns the value of a boolean parameter: anything but `false` (in any case) and `0` is true.
 pub(crate) fn is_true(value: &str) -> bool {
@@ -29,7 +29,7 @@ pub(crate) struct ListOptions {
 /// The options of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WatchOptions {
-    pub(crate) from: From,
+    pub(crate) from: WatchStart,
     /// A version that the initial events must have reached.
     pub(crate) reach: Option<u64>,
     pub(crate) bookmarks: bool,
@@ -95,10 +95,10 @@ impl Query {
         let number = if version.is_empty() { Ok(0) } else { parse_version(version) };
         let number = number.map_err(Status::internal)?;
         let (from, reach) = match (initial, number) {
-            (Some(true), 0) => (From::Start, None),
-            (Some(true), number) => (From::Start, Some(number)),
-            (_, 0) => (From::Now, None),
-            (_, number) => (From::Version(number), None),
+            (Some(true), 0) => (WatchStart::ExistingObjects, None),
+            (Some(true), number) => (WatchStart::ExistingObjects, Some(number)),
+            (_, 0) => (WatchStart::Now, None),
+            (_, number) => (WatchStart::Version(number), None),
         };
         let bookmarks = self.flag("allowWatchBookmarks").unwrap_or(false);
         Ok(WatchOptions { from, reach, bookmarks, timeout: timeout.filter(|seconds| *seconds != 0) })
@@ -223,10 +223,10 @@ mod tests {
     #[test]
     fn watch_without_version_starts_with_existing_objects() {
         let from = |query: &str| Query::parse(query).watch().map(|options| options.from);
-        assert_eq!(from("watch=1").unwrap(), From::Start);
-        assert_eq!(from("resourceVersion=7").unwrap(), From::Version(7));
+        assert_eq!(from("watch=1").unwrap(), WatchStart::ExistingObjects);
+        assert_eq!(from("resourceVersion=7").unwrap(), WatchStart::Version(7));
         let at_now = "sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
-        assert_eq!(from(at_now).unwrap(), From::Now);
+        assert_eq!(from(at_now).unwrap(), WatchStart::Now);
         assert_eq!(from("sendInitialEvents=true").unwrap_err().code, 422);
         assert_eq!(from("resourceVersion=abc").unwrap_err().code, 500);
     }
