@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::model::{DeleteOptions, Policy, WriteContext};
 use crate::request::Query;
 
-/// Maximum length of the name of a field manager.
+/// Maximum length of the name of a field manager, in bytes.
 const MAX_MANAGER_BYTES: usize = 128;
 
 /// The kind of options of a write.
@@ -35,7 +35,7 @@ impl OptionsKind {
     }
 }
 
-/// Parses the options of a write. The field manager defaults to the name of the user agent.
+/// Parses the options of a write. The field manager defaults to that of the user agent, `agent`.
 pub(crate) fn write_context(
     kind: OptionsKind,
     query: &Query,
@@ -85,13 +85,13 @@ pub(crate) fn delete_from_query(query: &Query) -> Result<DeleteOptions, Status> 
     let mut causes = Vec::new();
     let dry_run = query.all("dryRun");
     check_dry_run(&dry_run, &mut causes);
-    let policy = policy(query.find("propagationPolicy"), &mut causes);
+    let policy = parse_policy(query.find("propagationPolicy"), &mut causes);
     let orphan = query.flag("orphanDependents");
-    let policy = orphaned(policy, orphan, &mut causes);
+    let policy = policy_or_orphan(policy, orphan, &mut causes);
     if query.find("gracePeriodSeconds") == Some("") {
         return Err(Status::bad_request("strconv.ParseInt: parsing \"\": invalid syntax"));
     }
-    refuse(causes)?;
+    reject_if_any(causes)?;
     Ok(DeleteOptions {
         uid: query.find("uid").map(str::to_owned),
         version: query.find("resourceVersion").map(str::to_owned),
@@ -121,10 +121,11 @@ pub(crate) fn delete_from_body(options: Value) -> Result<DeleteOptions, Status> 
     let mut causes = Vec::new();
     let dry_run = options.get("dryRun").and_then(Value::as_array).into_iter().flatten();
     let dry_run: Vec<&str> = dry_run.filter_map(Value::as_str).collect();
-    let policy = policy(text("/propagationPolicy"), &mut causes);
-    let policy = orphaned(policy, options.get("orphanDependents").and_then(Value::as_bool), &mut causes);
+    let policy = parse_policy(text("/propagationPolicy"), &mut causes);
+    let policy =
+        policy_or_orphan(policy, options.get("orphanDependents").and_then(Value::as_bool), &mut causes);
     check_dry_run(&dry_run, &mut causes);
-    refuse(causes)?;
+    reject_if_any(causes)?;
     Ok(DeleteOptions {
         uid: text("/preconditions/uid").map(str::to_owned),
         version: text("/preconditions/resourceVersion").map(str::to_owned),
@@ -134,10 +135,11 @@ pub(crate) fn delete_from_body(options: Value) -> Result<DeleteOptions, Status> 
     })
 }
 
-/// Returns the field manager for a user agent: the part of its name before the slash.
+/// Returns the field manager for a user agent: its part before the first slash without control characters,
+/// truncated to the maximum length; `unknown` if that is empty.
 fn default_manager(agent: &str) -> String {
     let name = agent.split('/').next().unwrap_or_default();
-    let printable: String = name.chars().filter(|symbol| !symbol.is_control()).collect();
+    let printable: String = name.chars().filter(|character| !character.is_control()).collect();
     let end = (0..=printable.len().min(MAX_MANAGER_BYTES)).rev().find(|end| printable.is_char_boundary(*end));
     let name = &printable[..end.unwrap_or(0)];
     if name.is_empty() { "unknown".to_owned() } else { name.to_owned() }
@@ -163,7 +165,7 @@ fn check_dry_run(values: &[&str], causes: &mut Vec<StatusCause>) {
     causes.push(StatusCause::new("FieldValueNotSupported", "dryRun", message));
 }
 
-fn policy(name: Option<&str>, causes: &mut Vec<StatusCause>) -> Option<Policy> {
+fn parse_policy(name: Option<&str>, causes: &mut Vec<StatusCause>) -> Option<Policy> {
     let name = name?;
     match name {
         "Background" => Some(Policy::Background),
@@ -178,8 +180,12 @@ fn policy(name: Option<&str>, causes: &mut Vec<StatusCause>) -> Option<Policy> {
     }
 }
 
-/// Converts the old option `orphanDependents`, which excludes `propagationPolicy`.
-fn orphaned(policy: Option<Policy>, orphan: Option<bool>, causes: &mut Vec<StatusCause>) -> Option<Policy> {
+/// Returns the policy, or the one for the old option `orphanDependents`. A request must not set both.
+fn policy_or_orphan(
+    policy: Option<Policy>,
+    orphan: Option<bool>,
+    causes: &mut Vec<StatusCause>,
+) -> Option<Policy> {
     match (policy, orphan) {
         (Some(policy), Some(_)) => {
             let message = format!(
@@ -194,7 +200,8 @@ fn orphaned(policy: Option<Policy>, orphan: Option<bool>, causes: &mut Vec<Statu
     }
 }
 
-fn refuse(causes: Vec<StatusCause>) -> Result<(), Status> {
+/// Returns 422 if there are causes.
+fn reject_if_any(causes: Vec<StatusCause>) -> Result<(), Status> {
     if causes.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", causes)) }
 }
 
