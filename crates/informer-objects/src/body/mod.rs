@@ -1,4 +1,4 @@
-//! Decoding of request bodies: JSON, YAML or protobuf in, an object and the findings of strict decoding out.
+//! Decoding of request bodies: JSON, YAML or protobuf in, an object and strict decoding errors out.
 //!
 //! Error texts are those of kube-apiserver, including its summaries of the bytes. Whether the object is valid
 //! for its kind is checked later.
@@ -9,7 +9,7 @@ use crate::protobuf;
 use crate::status::Status;
 use crate::text::{self, Duplicates, YamlRead};
 
-/// The maximum size of a body.
+/// The maximum size of a request body.
 pub(crate) const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
 
 /// A decoded body.
@@ -24,12 +24,12 @@ pub struct Body {
     source: Source,
 }
 
-/// The format a body was decoded from.
+/// The part of the encoded body that is needed to report strict decoding errors.
 #[derive(Debug, Clone)]
 enum Source {
-    /// The bytes, stored because problems are reported in the order of their fields.
+    /// The bytes, because errors are reported in the order of the fields.
     Json(Vec<u8>),
-    /// The error text about duplicate keys, if there are any.
+    /// The error text about duplicate keys, if there are any. Also `None` for protobuf.
     Yaml(Option<String>),
 }
 
@@ -53,12 +53,13 @@ pub fn read(
     };
     let (mut object, duplicates, source) = match format {
         Format::Json => {
-            let meaning = if custom { Duplicates::Replace } else { Duplicates::Merge };
-            let read = text::read(bytes, meaning).map_err(|what| {
+            let treatment = if custom { Duplicates::Replace } else { Duplicates::Merge };
+            let read = text::read(bytes, treatment).map_err(|what| {
                 unrecognized(&format!("couldn't get version/kind; json parse error: {what}"))
             })?;
             (read.value, read.duplicates, Source::Json(bytes.to_vec()))
         }
+        // Protobuf has been handled above.
         Format::Yaml | Format::Protobuf => {
             let YamlRead { value, duplicates } = text::read_yaml(bytes)
                 .map_err(|what| unrecognized(&format!("error converting YAML to JSON: {what}")))?;
@@ -123,8 +124,8 @@ pub fn check_size(length: usize) -> Result<(), Status> {
 }
 
 impl Body {
-    /// Returns the findings of strict decoding in the order of kube-apiserver: the fields that the kind does
-    /// not have, given as paths, and duplicate fields.
+    /// Returns the strict decoding errors in the order of kube-apiserver: duplicate fields, and the unknown
+    /// fields whose paths the caller gives.
     pub fn problems(&self, unknown: &[String]) -> Vec<String> {
         let message = |what: &str, path: &String| format!("{what} field {}", text::quoted(path));
         let message_about = |what: &'static str| move |path: &String| message(what, path);
@@ -151,8 +152,8 @@ impl Body {
     }
 }
 
-/// Whether a path leads into one of some fields: a decoder that skips a field does not look for duplicates in
-/// it.
+/// Returns whether a path is inside one of these fields. Go's decoder skips unknown fields and does not look
+/// for duplicates in them.
 fn is_inside(path: &str, fields: &[String]) -> bool {
     fields
         .iter()
@@ -162,36 +163,39 @@ fn is_inside(path: &str, fields: &[String]) -> bool {
 /// `fieldValidation`: the treatment of unknown and duplicate fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldValidation {
-    /// Problems are ignored.
+    /// Strict decoding errors are ignored.
     Ignore,
-    /// Each problem is a warning.
+    /// Each strict decoding error is a warning.
     Warn,
-    /// A problem rejects the request.
+    /// A strict decoding error rejects the request.
     Strict,
 }
 
-/// Applies field validation to the problems of a body.
+/// Applies field validation to the strict decoding errors of a body or patch.
 ///
 /// Returns the warnings, or the text of the error, which patches embed differently.
-pub fn enforce_field_validation(mode: FieldValidation, problems: &[String]) -> Result<Vec<String>, String> {
+pub fn enforce_field_validation(mode: FieldValidation, errors: &[String]) -> Result<Vec<String>, String> {
     match mode {
-        FieldValidation::Strict if !problems.is_empty() => {
-            Err(format!("strict decoding error: {}", problems.join(", ")))
+        FieldValidation::Strict if !errors.is_empty() => {
+            Err(format!("strict decoding error: {}", errors.join(", ")))
         }
-        FieldValidation::Warn => Ok(problems.to_vec()),
+        FieldValidation::Warn => Ok(errors.to_vec()),
         FieldValidation::Ignore | FieldValidation::Strict => Ok(Vec::new()),
     }
 }
 
-/// The number of characters of all warnings of a response above which each warning is truncated.
-const MAX_WARNINGS_CHARS: usize = 4096;
+/// The number of characters of all warnings of a response above which the warnings are truncated.
+const MAX_TOTAL_WARNING_CHARS: usize = 4096;
 
-/// The number of characters to which a warning is truncated then.
-const MAX_WARNING_CHARS: usize = 256;
+/// The number of characters to which each warning is truncated if all of them exceed
+/// [`MAX_TOTAL_WARNING_CHARS`].
+const TRUNCATED_WARNING_CHARS: usize = 256;
 
-/// Returns the values of the `Warning` headers for some texts.
+/// Returns the values of the `Warning` headers for these texts.
 ///
-/// Duplicates and texts that a header cannot carry are omitted.
+/// Empty and duplicate texts, and texts with control characters, which a header cannot contain, are omitted.
+/// If all texts together have more than 4096 characters, each is truncated to 256, and the texts after the
+/// first 4096 characters are omitted.
 pub fn warning_headers(texts: &[String]) -> Vec<String> {
     let mut unique: Vec<&String> = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
@@ -203,12 +207,12 @@ pub fn warning_headers(texts: &[String]) -> Vec<String> {
     for text in unique {
         let cut: String = text
             .chars()
-            .take(if total > MAX_WARNINGS_CHARS { MAX_WARNING_CHARS } else { usize::MAX })
+            .take(if total > MAX_TOTAL_WARNING_CHARS { TRUNCATED_WARNING_CHARS } else { usize::MAX })
             .collect();
         if cut.chars().any(char::is_control) {
             continue;
         }
-        if total > MAX_WARNINGS_CHARS && written >= MAX_WARNINGS_CHARS {
+        if total > MAX_TOTAL_WARNING_CHARS && written >= MAX_TOTAL_WARNING_CHARS {
             break;
         }
         written += length(&cut);
@@ -263,11 +267,11 @@ pub fn check_type_meta(object: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the beginning of a body: unchanged if it looks like a JSON object, else in hexadecimal.
+/// Returns the first 30 bytes of a body: unchanged if it looks like a JSON object, else in hexadecimal.
 fn summary(bytes: &[u8]) -> String {
-    const MAX: usize = 30;
-    let start = bytes.get(..MAX).unwrap_or(bytes);
-    let rest = if bytes.len() > MAX { " ..." } else { "" };
+    const MAX_SUMMARY_BYTES: usize = 30;
+    let start = bytes.get(..MAX_SUMMARY_BYTES).unwrap_or(bytes);
+    let rest = if bytes.len() > MAX_SUMMARY_BYTES { " ..." } else { "" };
     match bytes.first() {
         None => "<empty>".to_owned(),
         Some(b'{') => format!("{}{rest}", String::from_utf8_lossy(start)),

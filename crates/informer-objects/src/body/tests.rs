@@ -134,7 +134,7 @@ fn too_many_warnings_are_truncated() {
     let long: Vec<String> = (0..40).map(|index| format!("{index:03}{}", "x".repeat(400))).collect();
     let headers = warning_headers(&long);
     assert_eq!(headers.len(), 16);
-    assert!(headers.iter().all(|header| header.len() == MAX_WARNING_CHARS + "299 - \"\"".len()));
+    assert!(headers.iter().all(|header| header.len() == TRUNCATED_WARNING_CHARS + "299 - \"\"".len()));
     assert_eq!(warning_headers(&["a \"b\"".to_owned()]), [r#"299 - "a \"b\"""#]);
 }
 
