@@ -1,4 +1,4 @@
-//! The cost budget of evaluations.
+//! The cost budget for evaluating the CEL rules of a definition.
 //!
 //! Every step is charged before it is executed, by the size of its input and output. An evaluation that would
 //! exceed its budget is aborted, so no rule can use more memory or time than its budget allows. Costs are
@@ -8,17 +8,17 @@
 use kube_cel::cel::objects::{Key, OptionalValue};
 use kube_cel::cel::{ExecutionError, Value as Cel};
 
-/// The maximum cost of one rule on one value.
+/// The maximum cost of one rule on one value, in the units of kube-apiserver.
 pub(super) const MAX_COST_PER_CALL: u64 = 1_000_000;
-/// The maximum cost of all rules on one object.
+/// The maximum cost of all rules on one object, in the units of kube-apiserver.
 pub(super) const MAX_COST_PER_OBJECT: u64 = 10_000_000;
 
-/// The error of an evaluation that costs too much.
+/// The error message for an evaluation that exceeds its budget.
 pub(super) const EXCEEDED: &str = "operation cancelled: actual cost limit exceeded";
 
-/// The meter counts in tenths of the units of kube-apiserver: reading one byte costs one.
+/// One unit of kube-apiserver in tenths, in which a [`Meter`] counts. Reading one byte costs one tenth.
 pub(super) const UNIT: u64 = 10;
-/// The cost of passing one value to the library and back.
+/// The cost of passing one value to the CEL library and back.
 pub(super) const VALUE_COST: u64 = 2 * UNIT;
 
 /// The value of an expression, or the reason why there is none.
@@ -27,9 +27,9 @@ pub(super) type EvalResult = Result<Cel, EvalAbort>;
 /// The reason why an evaluation ended without a value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum EvalAbort {
-    /// The cost limit was exceeded; no other part of the rule can compensate for it.
+    /// The cost limit was exceeded; the whole rule is aborted.
     BudgetExceeded,
-    /// The evaluation failed; other parts of the rule may compensate for it.
+    /// The evaluation failed. The rule may still have a value: `failed || true` is `true`.
     Failed(ExecutionError),
 }
 
@@ -42,17 +42,20 @@ impl From<ExecutionError> for EvalAbort {
 /// The cost of the current evaluation and its limit.
 #[derive(Debug)]
 pub(super) struct Meter {
+    /// The cost so far, in tenths of a unit.
     spent: u64,
+    /// The limit, in tenths of a unit.
     limit: u64,
 }
 
 impl Meter {
-    /// Creates a meter for one evaluation.
+    /// Creates a meter for one evaluation with a limit in the units of kube-apiserver.
     pub(super) fn new(limit: u64) -> Self {
         Meter { spent: 0, limit: limit.saturating_mul(UNIT) }
     }
 
-    /// Returns the cost so far, rounded up; more than the limit if the limit was exceeded.
+    /// Returns the cost so far in the units of kube-apiserver, rounded up; more than the limit if the limit
+    /// was exceeded.
     pub(super) fn spent(&self) -> u64 {
         self.spent.div_ceil(UNIT)
     }
@@ -63,9 +66,9 @@ impl Meter {
         if self.spent > self.limit { Err(EvalAbort::BudgetExceeded) } else { Ok(()) }
     }
 
-    /// Charges the copy of a whole value and returns the length of its texts.
+    /// Charges the copy of a whole value and returns the number of bytes in its strings, map keys excluded.
     ///
-    /// Shared parts count each time they occur, so the cost is charged during the walk.
+    /// Charges part by part: a value that contains a shared part many times is aborted early.
     pub(super) fn charge_value(&mut self, value: &Cel) -> Result<u64, EvalAbort> {
         self.charge(VALUE_COST)?;
         let mut bytes = length(value);
@@ -95,7 +98,7 @@ impl Meter {
     }
 }
 
-/// Returns the number of bytes of a text; zero for other values.
+/// Returns the number of bytes of a string or a byte string; zero for other values.
 pub(super) fn length(value: &Cel) -> u64 {
     match value {
         Cel::String(text) => size(text.len()),
@@ -113,6 +116,7 @@ pub(super) fn entries(value: &Cel) -> u64 {
     }
 }
 
+/// Converts a length to a cost in tenths of a unit: one per byte or entry.
 pub(super) fn size(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
