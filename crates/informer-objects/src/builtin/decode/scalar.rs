@@ -8,17 +8,18 @@ use informer_schema::Shape;
 use serde_json::Value;
 
 use super::time;
-use crate::text::Quantity;
+use crate::text::{Quantity, kind_of};
 
 /// The error of decoding a scalar.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ScalarError {
-    /// The value has another type; contains Go's name for it.
+    /// The value has another type, or is a number out of range; contains Go's name for what was found.
     Type(String),
-    /// A text cannot be parsed, or a type with its own decoder failed; contains the whole message.
+    /// A string cannot be parsed, or a type with its own decoder failed; contains the whole message.
     Text(String),
 }
 
+/// Decodes a value of a shape that is neither an object nor a list nor a map.
 pub(super) fn read(shape: Shape, value: Value) -> Result<Value, ScalarError> {
     match (shape, &value) {
         (Shape::Boolean, Value::Bool(_))
@@ -31,37 +32,41 @@ pub(super) fn read(shape: Shape, value: Value) -> Result<Value, ScalarError> {
             let fits = number.as_i64().is_some_and(|number| i32::try_from(number).is_ok());
             if fits { Ok(value) } else { Err(out_of_range(&value)) }
         }
-        (Shape::Bytes, Value::String(text)) => bytes(text).map(Value::from),
-        (Shape::Time, _) => to_value(time(time::Format::Seconds, &value)),
-        (Shape::MicroTime, _) => to_value(time(time::Format::Micros, &value)),
-        (Shape::Quantity, Value::String(text)) => to_value(quantity(text.trim())),
-        (Shape::Quantity, other) => to_value(quantity(&other.to_string())),
+        (Shape::Bytes, Value::String(text)) => canonical_base64(text).map(Value::from),
+        (Shape::Time, _) => to_value(canonical_time(time::Format::Seconds, &value)),
+        (Shape::MicroTime, _) => to_value(canonical_time(time::Format::Micros, &value)),
+        (Shape::Quantity, Value::String(text)) => to_value(canonical_quantity(text.trim())),
+        (Shape::Quantity, other) => to_value(canonical_quantity(&other.to_string())),
         (Shape::IntOrString, Value::String(_)) => Ok(value),
         (Shape::IntOrString, Value::Number(number)) => {
             let fits = number.as_i64().is_some_and(|number| i32::try_from(number).is_ok());
-            if fits { Ok(value) } else { to_value(Err(unmarshal(&format!("number {number}"), "int32"))) }
+            if fits {
+                Ok(value)
+            } else {
+                to_value(Err(unmarshal_error(&format!("number {number}"), "int32")))
+            }
         }
-        (Shape::IntOrString, other) => to_value(Err(unmarshal(&found(other), "int32"))),
-        (_, other) => Err(ScalarError::Type(found(other))),
+        (Shape::IntOrString, other) => to_value(Err(unmarshal_error(kind_of(other), "int32"))),
+        (_, other) => Err(ScalarError::Type(kind_of(other).to_owned())),
     }
 }
 
-fn to_value(read: Result<String, String>) -> Result<Value, ScalarError> {
-    read.map(Value::from).map_err(ScalarError::Text)
+fn to_value(canonical: Result<String, String>) -> Result<Value, ScalarError> {
+    canonical.map(Value::from).map_err(ScalarError::Text)
 }
 
-fn time(format: time::Format, value: &Value) -> Result<String, String> {
+fn canonical_time(format: time::Format, value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => time::canonical(format, text),
-        other => Err(unmarshal(&found(other), "string")),
+        other => Err(unmarshal_error(kind_of(other), "string")),
     }
 }
 
-fn quantity(text: &str) -> Result<String, String> {
+fn canonical_quantity(text: &str) -> Result<String, String> {
     Quantity::parse(text).map(|quantity| quantity.canonical()).map_err(str::to_owned)
 }
 
-fn bytes(text: &str) -> Result<String, ScalarError> {
+fn canonical_base64(text: &str) -> Result<String, ScalarError> {
     // Go's decoder skips line breaks.
     let compact: String = text.chars().filter(|c| !matches!(c, '\n' | '\r')).collect();
     match STANDARD.decode(&compact) {
@@ -81,19 +86,6 @@ fn out_of_range(value: &Value) -> ScalarError {
     ScalarError::Type(format!("number {value}"))
 }
 
-fn unmarshal(found: &str, wanted: &str) -> String {
+fn unmarshal_error(found: &str, wanted: &str) -> String {
     format!("json: cannot unmarshal {found} into Go value of type {wanted}")
-}
-
-/// Returns Go's name for the type of a value.
-fn found(value: &Value) -> String {
-    let name = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
-    name.to_owned()
 }
