@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Maximal number of attempts of an update that conflicts.
-const ATTEMPTS: usize = 3;
+/// Maximum number of attempts of an update; each attempt reads the object again.
+const MAX_ATTEMPTS: usize = 3;
 
 /// The running demo; dropping it stops the task and leaves the objects.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub(crate) fn start(server: &ApiServer, pods: u64) -> Running {
         loop {
             let wait = demo.next().duration_since(Timestamp::now());
             let wait = Duration::try_from(wait).unwrap_or_default();
-            // A minimal delay leaves time for other tasks.
+            // A minimum delay leaves time for other tasks.
             tokio::time::sleep(wait.max(Duration::from_millis(5))).await;
             driver.apply_writes(&mut demo, Timestamp::now()).await;
         }
@@ -67,7 +67,7 @@ impl ServerDriver {
         Self { server: server.clone(), client: server.client() }
     }
 
-    /// Executes the current operations; returns whether there were any.
+    /// Executes the operations that the demo has for this time; returns whether there were any.
     pub(super) async fn apply_writes(&self, demo: &mut Demo, now: Timestamp) -> bool {
         let writes = demo.tick(now);
         for (number, write) in writes.iter().enumerate() {
@@ -118,7 +118,7 @@ impl ServerDriver {
         self.server.get(at.kind.api_version(), at.kind.plural(), namespace(at), &at.name)
     }
 
-    /// Merges fields into the current object, keeping other changes.
+    /// Merges a patch into the current object and updates it; other fields keep their current values.
     fn change(
         &self,
         at: &ObjectId,
@@ -126,7 +126,7 @@ impl ServerDriver {
         update: fn(&ApiServer, &Value) -> Result<Value, Status>,
     ) -> WriteResult {
         let mut result = WriteResult::Rejected;
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let Some(mut object) = self.get(at) else { return WriteResult::Gone };
             merge(&mut object, patch);
             match update(&self.server, &object) {
@@ -164,8 +164,8 @@ impl ServerDriver {
                 drop(self.server.delete(kind.api_version(), kind.plural(), Some(name), object));
             }
         }
-        let place = ObjectId::new(Kind::Namespace, "", name);
-        let Some(mut object) = self.get(&place) else { return WriteResult::Gone };
+        let id = ObjectId::new(Kind::Namespace, "", name);
+        let Some(mut object) = self.get(&id) else { return WriteResult::Gone };
         object["spec"]["finalizers"] = json!([]);
         self.request("PUT", &format!("/api/v1/namespaces/{name}/finalize"), &object).await
     }
@@ -185,8 +185,8 @@ impl ServerDriver {
     }
 }
 
+/// Returns the path of an object in a namespace whose kind is in the core group. Used for pods only.
 fn path(at: &ObjectId) -> String {
-    // Used for pods only.
     format!("/api/v1/namespaces/{}/{}/{}", at.namespace, at.kind.plural(), at.name)
 }
 

@@ -16,7 +16,7 @@ pub(super) enum Phase {
     /// Running, not ready.
     Running,
     Ready,
-    /// Its container ended; another one starts after a while.
+    /// Its container failed; another one starts after the backoff.
     Crashed(Crash),
     /// Evicted from its node.
     Evicted,
@@ -42,9 +42,11 @@ pub(super) struct Facts<'a> {
     pub(super) last_crash: Option<(Crash, Timestamp)>,
     pub(super) address: &'a str,
     pub(super) host: &'a str,
-    /// Times of creation, scheduling and the last change of phase.
+    /// Time of creation.
     pub(super) created: Timestamp,
+    /// Time of scheduling.
     pub(super) placed: Timestamp,
+    /// Time of the last change of phase.
     pub(super) changed: Timestamp,
     /// Start time of its container.
     pub(super) started: Timestamp,
@@ -52,6 +54,7 @@ pub(super) struct Facts<'a> {
     pub(super) node_ready: bool,
 }
 
+/// Returns the status of a pod.
 pub(super) fn pod(facts: &Facts<'_>) -> Value {
     let Facts { phase, .. } = *facts;
     if phase == Phase::New {
@@ -62,7 +65,7 @@ pub(super) fn pod(facts: &Facts<'_>) -> Value {
         });
         return json!({"phase": "Pending", "conditions": [condition]});
     }
-    let (word, ready) = match phase {
+    let (phase_name, ready) = match phase {
         Phase::Running | Phase::Crashed(_) | Phase::Terminating => ("Running", false),
         Phase::Ready => ("Running", facts.node_ready),
         Phase::Evicted => ("Failed", false),
@@ -87,7 +90,7 @@ pub(super) fn pod(facts: &Facts<'_>) -> Value {
         condition("PodScheduled", true, facts.placed),
     ];
     let mut status = json!({
-        "phase": word, "qosClass": "Burstable", "startTime": time(facts.placed),
+        "phase": phase_name, "qosClass": "Burstable", "startTime": time(facts.placed),
         "hostIP": facts.host, "hostIPs": [{"ip": facts.host}], "conditions": conditions,
     });
     if phase == Phase::Evicted {
@@ -190,8 +193,9 @@ pub(super) struct Count {
 
 pub(super) fn replica_set(count: Count, generation: i64) -> Value {
     json!({
-        "replicas": count.all, "fullyLabeledReplicas": some(count.all), "readyReplicas": some(count.ready),
-        "availableReplicas": some(count.ready), "observedGeneration": generation,
+        "replicas": count.all, "fullyLabeledReplicas": nonzero(count.all),
+        "readyReplicas": nonzero(count.ready), "availableReplicas": nonzero(count.ready),
+        "observedGeneration": generation,
     })
 }
 
@@ -212,8 +216,9 @@ pub(super) fn deployment(
     let available_reason = if available { "MinimumReplicasAvailable" } else { "MinimumReplicasUnavailable" };
     let progress_reason = if done { "NewReplicaSetAvailable" } else { "ReplicaSetUpdated" };
     json!({
-        "replicas": some(count.all), "updatedReplicas": some(count.updated), "readyReplicas": some(count.ready),
-        "availableReplicas": some(count.ready), "unavailableReplicas": some(wanted.saturating_sub(count.ready)),
+        "replicas": nonzero(count.all), "updatedReplicas": nonzero(count.updated),
+        "readyReplicas": nonzero(count.ready), "availableReplicas": nonzero(count.ready),
+        "unavailableReplicas": nonzero(wanted.saturating_sub(count.ready)),
         "observedGeneration": generation,
         "conditions": [
             condition("Available", available, available_reason), condition("Progressing", true, progress_reason),
@@ -222,23 +227,24 @@ pub(super) fn deployment(
 }
 
 /// Returns `None` for zero, which the API omits.
-fn some(count: usize) -> Option<usize> {
+fn nonzero(count: usize) -> Option<usize> {
     (count > 0).then_some(count)
 }
 
-/// A running or completed job.
-pub(super) fn job(begun: Timestamp, done: Option<Timestamp>, ready: bool) -> Value {
-    let Some(done) = done else {
-        return json!({"active": 1, "ready": u8::from(ready), "startTime": time(begun), "terminating": 0});
+/// Returns the status of a job with one pod; the job is running if `completed` is `None`.
+pub(super) fn job(started: Timestamp, completed: Option<Timestamp>, ready: bool) -> Value {
+    let Some(completed) = completed else {
+        return json!({"active": 1, "ready": u8::from(ready), "startTime": time(started), "terminating": 0});
     };
     let condition = |kind: &str| {
         json!({
             "type": kind, "status": "True", "reason": "CompletionsReached", "message": "Reached expected number of succeeded pods",
-            "lastProbeTime": time(done), "lastTransitionTime": time(done),
+            "lastProbeTime": time(completed), "lastTransitionTime": time(completed),
         })
     };
     json!({
-        "active": null, "ready": 0, "terminating": 0, "succeeded": 1, "startTime": time(begun), "completionTime": time(done),
+        "active": null, "ready": 0, "terminating": 0, "succeeded": 1, "startTime": time(started),
+        "completionTime": time(completed),
         "conditions": [condition("SuccessCriteriaMet"), condition("Complete")],
     })
 }

@@ -183,7 +183,6 @@ mod tests {
     #[test]
     fn errors_of_creating_a_client_are_configuration_errors() {
         assert_eq!(Error::from(kube::Error::TlsRequired).kind(), ErrorKind::Config);
-        assert_eq!(Error::from(kube::Error::RefResolve("x".to_owned())).kind(), ErrorKind::Config);
     }
 
     #[test]
