@@ -40,7 +40,7 @@ pub enum InformerState {
     BackingOff {
         /// When the next request is sent.
         until: Moment,
-        /// The failure of that request.
+        /// The failure of the last request.
         failure: Failure,
     },
     /// The informer has stopped.

@@ -135,7 +135,12 @@ impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RequestFailed { request, failure, retry_in } => {
-                write!(f, "{request}: {failure}; next attempt in {retry_in:?}")
+                write!(f, "{request}: {failure}; ")?;
+                if retry_in.is_zero() {
+                    f.write_str("retrying now")
+                } else {
+                    write!(f, "next attempt in {retry_in:?}")
+                }
             }
             Self::ObjectSkipped(unreadable) => write!(f, "object skipped: {unreadable}"),
             Self::TransformFailed { key, message } => write!(f, "transform of {key} failed: {message}"),
