@@ -335,12 +335,12 @@ async fn https_needs_a_tls_feature() {
     match informer::client(Config::new(url.parse().unwrap())) {
         Ok(client) => {
             let source = pods(client);
-            let answer = tokio::select! {
-                answer = source.list(list_request()) => answer,
+            let response = tokio::select! {
+                response = source.list(list_request()) => response,
                 () = no_tls => unreachable!("pending forever"),
             };
-            let error = answer.unwrap_err();
-            assert!(matches!(error, SourceError::Connect { refused: false, .. }), "{}", error_chain(&error));
+            let error = response.unwrap_err();
+            assert!(matches!(error, SourceError::Certificate { .. }), "{}", error_chain(&error));
         }
         Err(error) => assert!(matches!(error, kube::Error::TlsRequired), "{error}"),
     }
