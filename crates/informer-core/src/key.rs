@@ -56,12 +56,12 @@ impl Key {
         Self::new(namespace, "")
     }
 
-    /// The namespace, `None` for cluster-scoped objects.
+    /// Returns the namespace, `None` for cluster-scoped objects.
     pub fn namespace(&self) -> Option<&str> {
         (self.split > 0).then(|| as_text(&self.text.bytes()[..self.split as usize]))
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         as_text(&self.text.bytes()[self.split as usize + 1..])
     }

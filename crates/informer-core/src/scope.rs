@@ -18,7 +18,7 @@ impl Scope {
         Self::Namespace(name.into())
     }
 
-    /// Whether `key` is within this scope.
+    /// Returns whether `key` is within this scope.
     pub fn contains(&self, key: &Key) -> bool {
         match self {
             Self::All => true,

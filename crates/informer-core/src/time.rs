@@ -14,7 +14,7 @@ impl Moment {
         Self(since_origin)
     }
 
-    /// The time since the driver's origin.
+    /// Returns the time since the driver's origin.
     pub const fn since_origin(self) -> Duration {
         self.0
     }

@@ -32,7 +32,7 @@ type TransformFn = dyn Fn(&Entry) -> Result<Vec<u8>, Box<str>> + Send + Sync;
 #[derive(Clone)]
 pub struct Transform(Arc<TransformFn>);
 
-/// What the cache stores for an object whose transform failed.
+/// The form in which the cache stores an object whose transform failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum TransformFallback {
@@ -54,7 +54,7 @@ impl Transform {
         Self(Arc::new(transform))
     }
 
-    /// Whether both share one function.
+    /// Returns whether both share one function.
     pub fn ptr_eq(left: &Self, right: &Self) -> bool {
         Arc::ptr_eq(&left.0, &right.0)
     }

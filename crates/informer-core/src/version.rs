@@ -25,7 +25,7 @@ impl ResourceVersion {
         Self(InlineText::new(text))
     }
 
-    /// The text to send back to the server.
+    /// Returns the text to send back to the server.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
@@ -39,7 +39,7 @@ impl ResourceVersion {
         self.0.bytes()
     }
 
-    /// Whether this version has the comparable form: digits, the first of them not zero.
+    /// Returns whether this version has the comparable form: digits, the first of them not zero.
     pub fn is_comparable(&self) -> bool {
         let bytes = self.bytes();
         matches!(bytes.first(), Some(b'1'..=b'9')) && bytes.iter().all(u8::is_ascii_digit)
@@ -55,7 +55,7 @@ impl ResourceVersion {
         })
     }
 
-    /// Whether this version is older than `other`. Never true for opaque versions.
+    /// Returns whether this version is older than `other`. Never true for opaque versions.
     pub fn is_before(&self, other: &Self) -> bool {
         self.compare(other) == Some(Ordering::Less)
     }

@@ -85,7 +85,7 @@ impl DeltaFifo {
         Self { capacity, ..Self::default() }
     }
 
-    /// Whether the next delta fits. `false` is the back-pressure that stops reading from the socket.
+    /// Returns whether the next delta fits. `false` is the back-pressure that stops reading from the socket.
     pub fn has_capacity(&self) -> bool {
         self.queue.len() < self.capacity.count && self.bytes < self.capacity.bytes
     }
@@ -141,7 +141,7 @@ impl DeltaFifo {
         self.applied = self.applied.max(end);
     }
 
-    /// Whether the first complete list was applied to the store. Never becomes false again.
+    /// Returns whether the first complete list was applied to the store. Never becomes false again.
     pub fn has_synced(&self) -> bool {
         self.first_list.is_some_and(|first| self.applied >= first)
     }
@@ -151,17 +151,17 @@ impl DeltaFifo {
         self.closed = true;
     }
 
-    /// Whether the queue was closed.
+    /// Returns whether the queue was closed.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Number of queued deltas.
+    /// Returns the number of queued deltas.
     pub fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether no delta is queued.
+    /// Returns whether no delta is queued.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -190,7 +190,7 @@ impl DeltaFifo {
 }
 
 impl Batch {
-    /// The sequence number of the last delta in this batch.
+    /// Returns the sequence number of the last delta in this batch.
     pub fn end(&self) -> u64 {
         self.end
     }

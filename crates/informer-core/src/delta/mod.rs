@@ -59,7 +59,7 @@ pub struct Replaced {
 }
 
 impl Delta {
-    /// The approximate memory use of the delta, in bytes.
+    /// Returns the approximate memory use of the delta, in bytes.
     pub fn memory_size(&self) -> usize {
         let payload = match self {
             Self::Added(entry) | Self::Updated(entry) => entry.memory_size(),

@@ -33,7 +33,7 @@ impl<K> Object<K> {
     #[ref_cast_custom]
     pub fn from_ref(entry: &Arc<Entry>) -> &Self;
 
-    /// The underlying entry.
+    /// Returns the underlying entry.
     pub fn entry(&self) -> &Arc<Entry> {
         &self.entry
     }
@@ -48,57 +48,57 @@ impl<K> Object<K> {
         Object::new(self.entry)
     }
 
-    /// Namespace and name.
+    /// Returns the key: namespace and name.
     pub fn key(&self) -> &Key {
         &self.entry.head.key
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         self.key().name()
     }
 
-    /// The namespace, `None` for cluster-scoped objects.
+    /// Returns the namespace, `None` for cluster-scoped objects.
     pub fn namespace(&self) -> Option<&str> {
         self.key().namespace()
     }
 
-    /// The uid; empty if the server sent none.
+    /// Returns the uid; empty if the server sent none.
     pub fn uid(&self) -> &str {
         &self.entry.head.uid
     }
 
-    /// The resource version of this state.
+    /// Returns the resource version of this state.
     pub fn resource_version(&self) -> &ResourceVersion {
         &self.entry.head.version
     }
 
-    /// The generation, where the kind has one.
+    /// Returns the generation, where the kind has one.
     pub fn generation(&self) -> Option<i64> {
         self.entry.head.generation()
     }
 
-    /// The labels.
+    /// Returns the labels.
     pub fn labels(&self) -> &Labels {
         &self.entry.head.labels
     }
 
-    /// The owners.
+    /// Returns the owners.
     pub fn owners(&self) -> &Owners {
         &self.entry.head.owners
     }
 
-    /// The time of creation.
+    /// Returns the time of creation.
     pub fn creation_timestamp(&self) -> Option<Timestamp> {
         self.entry.head.creation_timestamp()
     }
 
-    /// The time at which deletion was requested; `None` if it was not.
+    /// Returns the time at which deletion was requested; `None` if it was not.
     pub fn deletion_timestamp(&self) -> Option<Timestamp> {
         self.entry.head.deletion_timestamp()
     }
 
-    /// Whether the server has a newer state of this object that could not be read.
+    /// Returns whether the server has a newer state of this object that could not be read.
     pub fn is_stale(&self) -> bool {
         self.entry.is_stale()
     }

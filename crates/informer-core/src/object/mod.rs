@@ -90,17 +90,17 @@ impl Entry {
         self
     }
 
-    /// The metadata that is known without decoding the object.
+    /// Returns the metadata that is known without decoding the object.
     pub fn head(&self) -> &Head {
         &self.head
     }
 
-    /// Namespace and name.
+    /// Returns the key: namespace and name.
     pub fn key(&self) -> &Key {
         &self.head.key
     }
 
-    /// The object's bytes, in the encoding of [`Entry::encoding`].
+    /// Returns the object's bytes, in the encoding of [`Entry::encoding`].
     ///
     /// Borrowed unless the entry is stored compressed. Empty if the compressed bytes were corrupted in
     /// memory.
@@ -108,12 +108,12 @@ impl Entry {
         self.stored.bytes().unwrap_or_default()
     }
 
-    /// The encoding of the bytes.
+    /// Returns the encoding of the bytes.
     pub fn encoding(&self) -> EntryEncoding {
         self.encoding
     }
 
-    /// The approximate memory use of the entry, in bytes.
+    /// Returns the approximate memory use of the entry, in bytes.
     pub fn memory_size(&self) -> usize {
         size_of::<Self>() + self.stored.len() + self.head.heap_size()
     }
@@ -134,7 +134,7 @@ impl Entry {
         path.each_value(self.encoding, &self.bytes(), visit);
     }
 
-    /// Whether `other` is the same state of the object: equal uid, version and content.
+    /// Returns whether `other` is the same state of the object: equal uid, version and content.
     ///
     /// Content is compared by bytes and, if those differ and one of the entries is protobuf, by decoded
     /// values: servers of different versions encode the same object as different protobuf, and JSON never
@@ -167,14 +167,14 @@ impl Entry {
         }
     }
 
-    /// Whether `other` is another incarnation of this key: deleted and re-created, with another uid.
+    /// Returns whether `other` is another incarnation of this key: deleted and re-created, with another uid.
     ///
     /// `false` if either uid is unknown.
     pub fn is_other_incarnation(&self, other: &Self) -> bool {
         self.head.uid != other.head.uid && !self.head.uid.is_empty() && !other.head.uid.is_empty()
     }
 
-    /// Whether the server has a newer state that could not be read.
+    /// Returns whether the server has a newer state that could not be read.
     pub fn is_stale(&self) -> bool {
         self.stale.load(Ordering::Relaxed)
     }
@@ -349,7 +349,7 @@ impl<K: fmt::Debug> fmt::Debug for Typed<K> {
 }
 
 impl<K> Typed<K> {
-    /// Whether both handles share one decoded value.
+    /// Returns whether both handles share one decoded value.
     pub fn ptr_eq(left: &Self, right: &Self) -> bool {
         Arc::ptr_eq(&left.0, &right.0)
     }

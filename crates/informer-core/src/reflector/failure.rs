@@ -114,7 +114,7 @@ impl Failure {
         &self.message
     }
 
-    /// Whether the same request will never succeed (400 and 422).
+    /// Returns whether the same request will never succeed (400 and 422).
     pub fn is_permanent(&self) -> bool {
         matches!(self.status_code, Some(400 | 422))
     }

@@ -206,7 +206,7 @@ impl Reflector {
         self.server.prefers_lists = prefer;
     }
 
-    /// Whether the open request is a list or watch-list, not a watch.
+    /// Returns whether the open request is a list or watch-list, not a watch.
     pub fn is_receiving_list(&self) -> bool {
         matches!(self.phase, Phase::Listing(_) | Phase::WatchListing(_))
     }

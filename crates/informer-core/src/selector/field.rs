@@ -64,17 +64,17 @@ impl FieldSelector {
         self
     }
 
-    /// Whether the fields that `lookup` returns meet every requirement; `None` counts as the empty string.
+    /// Returns whether the fields that `lookup` returns meet every requirement; `None` counts as the empty string.
     pub fn matches<'a>(&self, lookup: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.matches(lookup(&requirement.field)))
     }
 
-    /// Whether there is no requirement, so that every object matches.
+    /// Returns whether there is no requirement, so that every object matches.
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// The requirements in printing order: sorted by field, without duplicates.
+    /// Returns the requirements in printing order: sorted by field, without duplicates.
     pub fn requirements(&self) -> &[FieldRequirement] {
         &self.requirements
     }
@@ -120,12 +120,12 @@ impl FieldRequirement {
         Ok(Self { field: checked_name(field)?, operator: Operator::NotEquals, value: value.into() })
     }
 
-    /// The name of the field.
+    /// Returns the name of the field.
     pub fn field(&self) -> &str {
         &self.field
     }
 
-    /// Whether the condition holds for this value; `None`, a missing field, counts as the empty string.
+    /// Returns whether the condition holds for this value; `None`, a missing field, counts as the empty string.
     pub fn matches(&self, value: Option<&str>) -> bool {
         (value.unwrap_or("") == self.value) == (self.operator == Operator::Equals)
     }

@@ -57,17 +57,17 @@ impl LabelSelector {
         self
     }
 
-    /// Whether the labels that `lookup` returns meet every requirement.
+    /// Returns whether the labels that `lookup` returns meet every requirement.
     pub fn matches<'a>(&self, lookup: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.matches(lookup(requirement.key())))
     }
 
-    /// Whether there is no requirement, so that every object matches.
+    /// Returns whether there is no requirement, so that every object matches.
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// The requirements in printing order: sorted by key, without duplicates.
+    /// Returns the requirements in printing order: sorted by key, without duplicates.
     pub fn requirements(&self) -> &[Requirement] {
         &self.requirements
     }

@@ -99,12 +99,12 @@ impl Requirement {
         Self { key: key.to_owned(), condition }
     }
 
-    /// The key of the label.
+    /// Returns the key of the label.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// Whether the condition holds for this label value; `None` means that the object does not have the
+    /// Returns whether the condition holds for this label value; `None` means that the object does not have the
     /// label.
     pub fn matches(&self, value: Option<&str>) -> bool {
         let number = || value.and_then(|value| value.parse::<i64>().ok());

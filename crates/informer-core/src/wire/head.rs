@@ -36,17 +36,17 @@ pub struct Head {
 }
 
 impl Head {
-    /// The generation, if the kind has one. Servers count from one.
+    /// Returns the generation, if the kind has one. Servers count from one.
     pub fn generation(&self) -> Option<i64> {
         self.generation.map(NonZeroI64::get)
     }
 
-    /// The time of creation, with microsecond precision.
+    /// Returns the time of creation, with microsecond precision.
     pub fn creation_timestamp(&self) -> Option<Timestamp> {
         self.created.time()
     }
 
-    /// The time at which deletion was requested, with microsecond precision.
+    /// Returns the time at which deletion was requested, with microsecond precision.
     pub fn deletion_timestamp(&self) -> Option<Timestamp> {
         self.deleted.time()
     }

@@ -24,12 +24,12 @@ impl Labels {
         LabelsIter(self.0.iter())
     }
 
-    /// Number of labels.
+    /// Returns the number of labels.
     pub fn len(&self) -> usize {
         self.iter().count()
     }
 
-    /// Whether the object has no labels.
+    /// Returns whether the object has no labels.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -77,12 +77,12 @@ impl Owners {
         self.iter().find(|owner| owner.controller)
     }
 
-    /// Number of owners.
+    /// Returns the number of owners.
     pub fn len(&self) -> usize {
         self.iter().count()
     }
 
-    /// Whether the object has no owners.
+    /// Returns whether the object has no owners.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -166,7 +166,7 @@ pub fn set_condition(
     }
 }
 
-/// Whether a condition of a definition is true.
+/// Returns whether a condition of a definition is true.
 pub fn is_true(definition: &Value, kind: &str) -> bool {
     find(definition, kind).is_some_and(|condition| condition["status"] == "True")
 }

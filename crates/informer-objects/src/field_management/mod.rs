@@ -287,7 +287,7 @@ fn requested_or_previous(requested: Option<&Value>, previous: Option<&Value>) ->
     }
 }
 
-/// Whether an object has owners.
+/// Returns whether an object has owners.
 pub fn has_owners(object: &Value) -> bool {
     managed_fields(object).is_some()
 }

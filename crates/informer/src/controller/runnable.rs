@@ -44,7 +44,7 @@ pub enum ControllerState {
     /// an earlier run have not ended.
     #[non_exhaustive]
     Waiting {
-        /// What the controller waits for: one text per source that is not ready, or one for an earlier run.
+        /// Reasons for waiting: one text per source that is not ready, or one for an earlier run.
         reasons: Vec<String>,
     },
     /// Keys are being reconciled.

@@ -63,7 +63,7 @@ impl FinalizerError {
         }
     }
 
-    /// Whether other writers were faster, and the same attempt may succeed later.
+    /// Returns whether other writers were faster, and the same attempt may succeed later.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict { .. })
     }

@@ -199,7 +199,7 @@ pub enum SourceError {
 }
 
 impl SourceError {
-    /// The kind of failure that an informer reports for this error.
+    /// Returns the kind of failure that an informer reports for this error.
     pub fn failure_kind(&self) -> FailureKind {
         match self {
             Self::InvalidRequest { .. } => FailureKind::InvalidRequest,
