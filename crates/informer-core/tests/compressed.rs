@@ -12,10 +12,10 @@
 mod encode;
 #[path = "compressed/objects.rs"]
 mod objects;
+#[path = "compressed/recompression.rs"]
+mod recompression;
 #[path = "compressed/reference_model.rs"]
 mod reference_model;
-#[path = "compressed/rewriting.rs"]
-mod rewriting;
 #[path = "compressed/training.rs"]
 mod training;
 #[path = "compressed/typed.rs"]

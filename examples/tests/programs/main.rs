@@ -22,5 +22,5 @@ use std::process::ExitCode;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    runner::run(targets::Arms::open().await, &[watching::ALL, working::ALL].concat(), &[]).await
+    runner::run(targets::Targets::open().await, &[watching::ALL, working::ALL].concat(), &[]).await
 }

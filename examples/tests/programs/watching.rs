@@ -36,7 +36,7 @@ use crate::apart::{run_on_own_thread, slow_wait};
 use crate::common::cluster::EventLog;
 use crate::common::{Program, output, rest};
 use crate::runner::statements;
-use crate::targets::{Arm, until};
+use crate::targets::{Target, until};
 
 statements![
     pod_informer_prints_changes_of_pods,
@@ -49,12 +49,12 @@ statements![
     event_stream_prints_every_version,
 ];
 
-fn options(arm: &Arm) -> InformerOptions {
-    InformerOptions::default().namespace(arm.namespace.clone())
+fn options(target: &Target) -> InformerOptions {
+    InformerOptions::default().namespace(target.namespace.clone())
 }
 
-fn factory(arm: &Arm) -> SharedInformerFactory {
-    SharedInformerFactory::with_options(arm.client.clone(), options(arm))
+fn factory(target: &Target) -> SharedInformerFactory {
+    SharedInformerFactory::with_options(target.client.clone(), options(target))
 }
 
 /// A pod that no scheduler or kubelet handles, on a nonexistent node if given.
@@ -69,26 +69,26 @@ pub(crate) fn pod(name: &str, node: Option<&str>) -> Value {
 }
 
 /// Deletes a pod immediately, since there is no kubelet.
-pub(crate) async fn delete_pod(arm: &Arm, name: &str) {
+pub(crate) async fn delete_pod(target: &Target, name: &str) {
     let at_once = json!({"gracePeriodSeconds": 0});
-    arm.request("DELETE", &format!("$ns/pods/{name}"), Some(&at_once)).await.unwrap();
+    target.request("DELETE", &format!("$ns/pods/{name}"), Some(&at_once)).await.unwrap();
 }
 
 fn label(value: &str) -> Value {
     json!({"metadata": {"labels": {"changed": value}}})
 }
 
-async fn pod_informer_prints_changes_of_pods(arm: &Arm) {
-    let pods = SharedInformer::with_options(arm.client.clone(), options(arm));
+async fn pod_informer_prints_changes_of_pods(target: &Target) {
+    let pods = SharedInformer::with_options(target.client.clone(), options(target));
     let (print, mut lines) = output();
     let program = Program::start(|stopped| async move {
         pod_informer::run(&pods, print, async { drop(stopped.await) }).await
     });
-    arm.post("$ns/pods", &pod("web", None)).await;
+    target.post("$ns/pods", &pod("web", None)).await;
     lines.expect(&["New Pod Added to Store: web"]).await;
-    arm.merge("$ns/pods/web", &label("yes")).await;
+    target.merge("$ns/pods/web", &label("yes")).await;
     lines.expect(&["web Pod Updated to web"]).await;
-    delete_pod(arm, "web").await;
+    delete_pod(target, "web").await;
     // A pod is marked as deleted before it is deleted.
     let is_marked = |line: &str| line == "web Pod Updated to web";
     assert_eq!(next_except(&mut lines, is_marked).await, "Pod Deleted from Store: web");
@@ -106,34 +106,34 @@ async fn next_except(lines: &mut EventLog, these: impl Fn(&str) -> bool) -> Stri
     }
 }
 
-async fn shared_factory_prints_changes_and_counts(arm: &Arm) {
-    let (factory, (print, lines)) = (factory(arm), output());
+async fn shared_factory_prints_changes_and_counts(target: &Target) {
+    let (factory, (print, lines)) = (factory(target), output());
     let program = Program::start(|stopped| async move {
         shared_factory::run(&factory, print, async { drop(stopped.await) }).await
     });
-    arm.post("$ns/pods", &pod("a", None)).await;
+    target.post("$ns/pods", &pod("a", None)).await;
     until("both handlers received a", async || lines.0.len() == 2).await;
-    arm.post("$ns/pods", &pod("b", None)).await;
+    target.post("$ns/pods", &pod("b", None)).await;
     until("both handlers received b", async || lines.0.len() == 4).await;
-    delete_pod(arm, "a").await;
+    delete_pod(target, "a").await;
     until("both handlers received the deletion", async || lines.0.len() >= 6).await;
     program.stop().await;
     let (counts, mut changes): (Vec<_>, Vec<_>) =
         rest(lines).await.into_iter().partition(|line| line.starts_with("pods in"));
     // A pod is marked as deleted first; whether that is a separate event depends on the speed of the handler.
     changes.retain(|line| !line.starts_with('~'));
-    let name = &arm.namespace;
+    let name = &target.namespace;
     assert_eq!(changes, [format!("+ {name}/a"), format!("+ {name}/b"), format!("- {name}/a")]);
     assert_eq!(counts, ["1", "2", "1"].map(|count| format!("pods in {name}: {count}")));
 }
 
-async fn lister_index_finds_by_node_app_and_image(arm: &Arm) {
+async fn lister_index_finds_by_node_app_and_image(target: &Target) {
     for (name, node) in [("a", Some("node-1")), ("b", None), ("c", Some("node-1"))] {
-        arm.post("$ns/pods", &pod(name, node)).await;
+        target.post("$ns/pods", &pod(name, node)).await;
     }
     let (print, lines) = output();
-    lister_index::run(&factory(arm), print).await.unwrap();
-    let name = &arm.namespace;
+    lister_index::run(&factory(target), print).await.unwrap();
+    let name = &target.namespace;
     let expected = [
         &format!("node node-1: {name}/a {name}/c"),
         "without a node: 1",
@@ -143,13 +143,13 @@ async fn lister_index_finds_by_node_app_and_image(arm: &Arm) {
     assert_eq!(rest(lines).await, expected);
 }
 
-async fn custom_resource_waits_for_its_definition(arm: &Arm) {
-    run_on_own_thread(arm, define_and_delete).await;
+async fn custom_resource_waits_for_its_definition(target: &Target) {
+    run_on_own_thread(target, define_and_delete).await;
 }
 
-async fn define_and_delete(arm: Arm) {
+async fn define_and_delete(target: Target) {
     const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    let backups = SharedInformer::<Backup>::with_options(arm.client.clone(), options(&arm));
+    let backups = SharedInformer::<Backup>::with_options(target.client.clone(), options(&target));
     let (path, definition) = (
         "/apis/informer.example/v1/namespaces/$name/backups",
         format!("{DEFINITIONS}/{}", Backup::crd_name()),
@@ -159,19 +159,19 @@ async fn define_and_delete(arm: Arm) {
         custom_resource::run(&backups, print, async { drop(stopped.await) }).await
     });
     lines.expect(&["waiting for the kind Backup to be defined"]).await;
-    arm.post_outside(DEFINITIONS, &serde_json::to_value(Backup::crd()).unwrap()).await;
-    until("the kind is served", async || arm.request("GET", path, None).await.is_ok()).await;
+    target.post_outside(DEFINITIONS, &serde_json::to_value(Backup::crd()).unwrap()).await;
+    until("the kind is served", async || target.request("GET", path, None).await.is_ok()).await;
     slow_wait().await;
     lines.expect(&["following the kind Backup"]).await;
     let backup = json!({
         "apiVersion": "informer.example/v1", "kind": "Backup", "metadata": {"name": "db"},
         "spec": {"schedule": "0 3 * * *", "keep": 7},
     });
-    arm.post(path, &backup).await;
-    lines.expect(&[&format!("+ {}/db: at 0 3 * * *, keep 7", arm.namespace)]).await;
-    arm.merge(&format!("{path}/db"), &json!({"spec": {"keep": 9}})).await;
-    lines.expect(&[&format!("~ {}/db: at 0 3 * * *, keep 9", arm.namespace)]).await;
-    arm.delete(&definition).await;
+    target.post(path, &backup).await;
+    lines.expect(&[&format!("+ {}/db: at 0 3 * * *, keep 7", target.namespace)]).await;
+    target.merge(&format!("{path}/db"), &json!({"spec": {"keep": 9}})).await;
+    lines.expect(&[&format!("~ {}/db: at 0 3 * * *, keep 9", target.namespace)]).await;
+    target.delete(&definition).await;
     // The deletion of a definition marks its objects first.
     let lines = async {
         let mut seen = Vec::new();
@@ -184,32 +184,32 @@ async fn define_and_delete(arm: Arm) {
         seen
     };
     let expected =
-        [format!("- {}/db", arm.namespace), "waiting for the kind Backup to be defined".to_owned()];
+        [format!("- {}/db", target.namespace), "waiting for the kind Backup to be defined".to_owned()];
     assert_eq!(lines.await, expected);
     program.stop().await;
 }
 
-async fn dynamic_follows_a_kind_by_its_name(arm: &Arm) {
-    let resource = dynamic::find(&arm.client, "leases.coordination.k8s.io").await.unwrap();
-    let (factory, (print, mut lines)) = (factory(arm), output());
+async fn dynamic_follows_a_kind_by_its_name(target: &Target) {
+    let resource = dynamic::find(&target.client, "leases.coordination.k8s.io").await.unwrap();
+    let (factory, (print, mut lines)) = (factory(target), output());
     let program = Program::start(|stopped| async move {
         dynamic::run(&factory, &resource, print, async { drop(stopped.await) }).await
     });
     let path = "/apis/coordination.k8s.io/v1/namespaces/$name/leases";
-    arm.post(path, &json!({"metadata": {"name": "a"}})).await;
-    lines.expect(&[&format!("+ {}/a", arm.namespace)]).await;
-    arm.merge(&format!("{path}/a"), &json!({"spec": {"holderIdentity": "me"}})).await;
-    lines.expect(&[&format!("~ {}/a: spec", arm.namespace)]).await;
-    arm.merge(&format!("{path}/a"), &label("yes")).await;
-    lines.expect(&[&format!("~ {}/a: metadata", arm.namespace)]).await;
-    arm.delete(&format!("{path}/a")).await;
-    lines.expect(&[&format!("- {}/a", arm.namespace)]).await;
+    target.post(path, &json!({"metadata": {"name": "a"}})).await;
+    lines.expect(&[&format!("+ {}/a", target.namespace)]).await;
+    target.merge(&format!("{path}/a"), &json!({"spec": {"holderIdentity": "me"}})).await;
+    lines.expect(&[&format!("~ {}/a: spec", target.namespace)]).await;
+    target.merge(&format!("{path}/a"), &label("yes")).await;
+    lines.expect(&[&format!("~ {}/a: metadata", target.namespace)]).await;
+    target.delete(&format!("{path}/a")).await;
+    lines.expect(&[&format!("- {}/a", target.namespace)]).await;
     program.stop().await;
 }
 
-async fn metadata_only_knows_labels_and_owners(arm: &Arm) {
-    let owner = arm.post("$ns/configmaps", &json!({"metadata": {"name": "owner"}})).await;
-    let (factory, (print, mut lines)) = (factory(arm), output());
+async fn metadata_only_knows_labels_and_owners(target: &Target) {
+    let owner = target.post("$ns/configmaps", &json!({"metadata": {"name": "owner"}})).await;
+    let (factory, (print, mut lines)) = (factory(target), output());
     let program = Program::start(|stopped| async move {
         metadata_only::run(&factory, print, async { drop(stopped.await) }).await
     });
@@ -217,36 +217,36 @@ async fn metadata_only_knows_labels_and_owners(arm: &Arm) {
         {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]},
     ]);
     let metadata = json!({"name": "a", "labels": {"app": "web"}, "ownerReferences": owners});
-    arm.post("$ns/secrets", &json!({"metadata": metadata, "stringData": {"a": "secret"}})).await;
-    lines.expect(&[&format!("+ {}/a of ConfigMap owner app=web", arm.namespace)]).await;
-    arm.merge("$ns/secrets/a", &label("yes")).await;
-    lines.expect(&[&format!("~ {}/a of ConfigMap owner app=web changed=yes", arm.namespace)]).await;
-    arm.delete("$ns/secrets/a").await;
-    lines.expect(&[&format!("- {}/a", arm.namespace)]).await;
+    target.post("$ns/secrets", &json!({"metadata": metadata, "stringData": {"a": "secret"}})).await;
+    lines.expect(&[&format!("+ {}/a of ConfigMap owner app=web", target.namespace)]).await;
+    target.merge("$ns/secrets/a", &label("yes")).await;
+    lines.expect(&[&format!("~ {}/a of ConfigMap owner app=web changed=yes", target.namespace)]).await;
+    target.delete("$ns/secrets/a").await;
+    lines.expect(&[&format!("- {}/a", target.namespace)]).await;
     program.stop().await;
 }
 
-async fn filtering_handler_counts_pods_on_nodes(arm: &Arm) {
-    let pods = SharedInformer::with_options(arm.client.clone(), options(arm));
+async fn filtering_handler_counts_pods_on_nodes(target: &Target) {
+    let pods = SharedInformer::with_options(target.client.clone(), options(target));
     let (print, mut lines) = output();
     let program = Program::start(|stopped| async move {
         filtering_handler::run(&pods, print, async { drop(stopped.await) }).await
     });
-    arm.post("$ns/pods", &pod("waits", None)).await;
-    arm.post("$ns/pods", &pod("a", Some("node-1"))).await;
-    lines.expect(&[&format!("node-1: + {}/a (1 pods)", arm.namespace)]).await;
-    arm.post("$ns/pods", &pod("b", Some("node-1"))).await;
-    lines.expect(&[&format!("node-1: + {}/b (2 pods)", arm.namespace)]).await;
-    arm.merge("$ns/pods/a/status", &json!({"status": {"phase": "Succeeded"}})).await;
-    lines.expect(&[&format!("node-1: - {}/a (1 pods)", arm.namespace)]).await;
-    delete_pod(arm, "b").await;
-    lines.expect(&[&format!("node-1: - {}/b (0 pods)", arm.namespace)]).await;
+    target.post("$ns/pods", &pod("waits", None)).await;
+    target.post("$ns/pods", &pod("a", Some("node-1"))).await;
+    lines.expect(&[&format!("node-1: + {}/a (1 pods)", target.namespace)]).await;
+    target.post("$ns/pods", &pod("b", Some("node-1"))).await;
+    lines.expect(&[&format!("node-1: + {}/b (2 pods)", target.namespace)]).await;
+    target.merge("$ns/pods/a/status", &json!({"status": {"phase": "Succeeded"}})).await;
+    lines.expect(&[&format!("node-1: - {}/a (1 pods)", target.namespace)]).await;
+    delete_pod(target, "b").await;
+    lines.expect(&[&format!("node-1: - {}/b (0 pods)", target.namespace)]).await;
     program.stop().await;
     assert_eq!(rest(lines).await, [""; 0]);
 }
 
-async fn event_stream_prints_every_version(arm: &Arm) {
-    let pods = SharedInformer::with_options(arm.client.clone(), options(arm));
+async fn event_stream_prints_every_version(target: &Target) {
+    let pods = SharedInformer::with_options(target.client.clone(), options(target));
     let (out, mut lines) = mpsc::channel(1);
     let watched = pods.clone();
     let program = Program::start(|stopped| async move {
@@ -255,18 +255,18 @@ async fn event_stream_prints_every_version(arm: &Arm) {
     // A busy machine wrote four versions before the initial list, which then contained only the fourth.
     pods.wait_for_sync(Duration::from_secs(30)).await.unwrap();
     let version = |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
-    let mut last = version(&arm.post("$ns/pods", &pod("web", None)).await);
-    let key = format!("{}/web", arm.namespace);
+    let mut last = version(&target.post("$ns/pods", &pod("web", None)).await);
+    let key = format!("{}/web", target.namespace);
     let mut expected = vec![format!("+ {key} {last}")];
     for number in 0..50 {
-        let next = version(&arm.merge("$ns/pods/web", &label(&number.to_string())).await);
+        let next = version(&target.merge("$ns/pods/web", &label(&number.to_string())).await);
         expected.push(format!("~ {key} {last} -> {next}"));
         last = next;
     }
     for line in expected {
         assert_eq!(lines.recv().await.unwrap(), line);
     }
-    delete_pod(arm, "web").await;
+    delete_pod(target, "web").await;
     // Marked as deleted, then deleted.
     let marked = lines.recv().await.unwrap();
     assert!(marked.starts_with(&format!("~ {key} {last} -> ")), "{marked}");

@@ -28,7 +28,7 @@ use tokio::sync::mpsc;
 use crate::common::cluster::EventLog;
 use crate::common::{Program, output};
 use crate::runner::statements;
-use crate::targets::{Arm, until};
+use crate::targets::{Target, until};
 use crate::watching::{delete_pod, pod};
 
 statements![
@@ -44,15 +44,15 @@ const MAX_CONCURRENT_REQUESTS: usize = 8;
 const PODS: usize = 1_000;
 const NODES: usize = 100;
 
-fn scheduler_of(arm: &Arm) -> (Program, EventLog) {
-    let (client, (print, lines)) = (arm.again().client, output());
+fn scheduler_of(target: &Target) -> (Program, EventLog) {
+    let (client, (print, lines)) = (target.again().client, output());
     (Program::start(|stopped| scheduler::run(client, print, async { drop(stopped.await) })), lines)
 }
 
 /// Number of pods per node.
-async fn placed(arm: &Arm) -> BTreeMap<String, usize> {
+async fn placed(target: &Target) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    for pod in arm.list::<Pod>().await {
+    for pod in target.list::<Pod>().await {
         if let Some(node) = pod.data["spec"]["nodeName"].as_str() {
             *counts.entry(node.to_owned()).or_default() += 1;
         }
@@ -60,25 +60,25 @@ async fn placed(arm: &Arm) -> BTreeMap<String, usize> {
     counts
 }
 
-async fn scheduler_places_a_thousand_pods_although_its_leader_is_killed(arm: &Arm) {
-    let nodes = arm.request("GET", "/api/v1/nodes", None).await.unwrap();
+async fn scheduler_places_a_thousand_pods_although_its_leader_is_killed(target: &Target) {
+    let nodes = target.request("GET", "/api/v1/nodes", None).await.unwrap();
     let foreign_nodes = nodes["items"].as_array().unwrap().len();
-    let node = |number| json!({"metadata": {"name": format!("{}-{number}", arm.namespace)}});
+    let node = |number| json!({"metadata": {"name": format!("{}-{number}", target.namespace)}});
     futures::stream::iter(0..NODES)
         .for_each_concurrent(MAX_CONCURRENT_REQUESTS, async |number| {
-            arm.post_outside("/api/v1/nodes", &node(number)).await;
+            target.post_outside("/api/v1/nodes", &node(number)).await;
         })
         .await;
     futures::stream::iter(0..PODS)
         .for_each_concurrent(MAX_CONCURRENT_REQUESTS, async |number| {
             let mut pod = pod(&format!("pod-{number:04}"), None);
             pod["spec"]["schedulerName"] = json!("example");
-            arm.post("$ns/pods", &pod).await;
+            target.post("$ns/pods", &pod).await;
         })
         .await;
-    let (first, mut lines) = scheduler_of(arm);
+    let (first, mut lines) = scheduler_of(target);
     assert!(lines.0.recv().await.unwrap().starts_with("leading since"));
-    let (second, mut others) = scheduler_of(arm);
+    let (second, mut others) = scheduler_of(target);
     for _ in 0..PODS / 2 {
         let line = lines.0.recv().await.unwrap();
         assert!(line.contains(" on "), "{line}");
@@ -87,12 +87,12 @@ async fn scheduler_places_a_thousand_pods_although_its_leader_is_killed(arm: &Ar
     assert!(others.0.recv().await.unwrap().starts_with("leading since"));
     // Independent of the speed. One binding may have been in progress when the leader was killed, and is not
     // repeated.
-    let left = PODS - placed(arm).await.values().sum::<usize>();
+    let left = PODS - placed(target).await.values().sum::<usize>();
     for _ in 1..left {
         others.0.recv().await.unwrap();
     }
-    until("every pod is placed", async || placed(arm).await.values().sum::<usize>() == PODS).await;
-    let counts = placed(arm).await;
+    until("every pod is placed", async || placed(target).await.values().sum::<usize>() == PODS).await;
+    let counts = placed(target).await;
     // With foreign nodes, other pods count too.
     if foreign_nodes == 0 {
         assert_eq!(counts.len(), NODES);
@@ -101,14 +101,14 @@ async fn scheduler_places_a_thousand_pods_although_its_leader_is_killed(arm: &Ar
     second.stop().await;
 }
 
-async fn operator_creates_repairs_and_cleans_up(arm: &Arm) {
+async fn operator_creates_repairs_and_cleans_up(target: &Target) {
     const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let sites = "/apis/informer.example/v1/namespaces/$name/websites";
     let deployments = "/apis/apps/v1/namespaces/$name/deployments";
-    let get = async |path: &str| arm.request("GET", path, None).await.ok();
-    arm.post_outside(DEFINITIONS, &serde_json::to_value(Website::crd()).unwrap()).await;
+    let get = async |path: &str| target.request("GET", path, None).await.ok();
+    target.post_outside(DEFINITIONS, &serde_json::to_value(Website::crd()).unwrap()).await;
     until("the kind is served", async || get(sites).await.is_some()).await;
-    let manager = operator::manager(arm.client.clone());
+    let manager = operator::manager(target.client.clone());
     let handle = manager.handle();
     let task = tokio::spawn(async { manager.run_until(std::future::pending()).await });
 
@@ -116,7 +116,7 @@ async fn operator_creates_repairs_and_cleans_up(arm: &Arm) {
         "apiVersion": "informer.example/v1", "kind": "Website", "metadata": {"name": "blog"},
         "spec": {"image": "registry.example/web:1", "replicas": 2},
     });
-    arm.post(sites, &site).await;
+    target.post(sites, &site).await;
     let (site, deployment) = (format!("{sites}/blog"), format!("{deployments}/blog"));
     until("the deployment exists", async || get(&deployment).await.is_some()).await;
     until("the service exists", async || get("$ns/services/blog").await.is_some()).await;
@@ -124,23 +124,23 @@ async fn operator_creates_repairs_and_cleans_up(arm: &Arm) {
     let owner = &made["metadata"]["ownerReferences"][0];
     assert_eq!((&owner["kind"], &owner["controller"]), (&json!("Website"), &json!(true)), "{made}");
     let ready = json!({"status": {"replicas": 2, "readyReplicas": 2}});
-    arm.merge(&format!("{deployment}/status"), &ready).await;
+    target.merge(&format!("{deployment}/status"), &ready).await;
     let status = async |ready: Value| get(&site).await.is_some_and(|site| site["status"]["ready"] == ready);
     until("the status shows the ready replicas", async || status(json!(2)).await).await;
 
     let replicas = async |count: Value| {
         get(&deployment).await.is_some_and(|deployment| deployment["spec"]["replicas"] == count)
     };
-    arm.merge(&site, &json!({"spec": {"replicas": 5}})).await;
+    target.merge(&site, &json!({"spec": {"replicas": 5}})).await;
     until("the deployment follows the website", async || replicas(json!(5)).await).await;
     // A deletion by another user.
     let at_once = json!({"propagationPolicy": "Background"});
-    arm.request("DELETE", &deployment, Some(&at_once)).await.unwrap();
+    target.request("DELETE", &deployment, Some(&at_once)).await.unwrap();
     until("the deployment is re-created", async || replicas(json!(5)).await).await;
-    arm.merge(&deployment, &json!({"spec": {"replicas": 1}})).await;
+    target.merge(&deployment, &json!({"spec": {"replicas": 1}})).await;
     until("the deployment is repaired", async || replicas(json!(5)).await).await;
 
-    arm.delete(&site).await;
+    target.delete(&site).await;
     until("the website is deleted", async || get(&site).await.is_none()).await;
     handle.stop();
     task.await.unwrap().unwrap();
@@ -151,21 +151,21 @@ async fn operator_creates_repairs_and_cleans_up(arm: &Arm) {
     }
 }
 
-async fn workqueue_retries_failures(arm: &Arm) {
-    let options = InformerOptions::default().namespace(arm.namespace.clone());
-    let maps = SharedInformer::with_options(arm.client.clone(), options);
+async fn workqueue_retries_failures(target: &Target) {
+    let options = InformerOptions::default().namespace(target.namespace.clone());
+    let maps = SharedInformer::with_options(target.client.clone(), options);
     let (out, mut lines) = mpsc::unbounded_channel();
     let program =
         Program::start(
             |stopped| async move { workqueue::run(&maps, out, async { drop(stopped.await) }).await },
         );
     let annotations = json!({"example.com/fail": "2"});
-    arm.post("$ns/configmaps", &json!({"metadata": {"name": "a", "annotations": annotations}})).await;
+    target.post("$ns/configmaps", &json!({"metadata": {"name": "a", "annotations": annotations}})).await;
     for expected in ["it failed, retry in 100ms", "it failed, retry in 200ms", "done"] {
-        let mine = format!("{}/a: {expected}", arm.namespace);
+        let mine = format!("{}/a: {expected}", target.namespace);
         let mut line = lines.recv().await.unwrap();
         // With a controller manager, every namespace contains another config map.
-        while !line.starts_with(&format!("{}/a:", arm.namespace)) {
+        while !line.starts_with(&format!("{}/a:", target.namespace)) {
             line = lines.recv().await.unwrap();
         }
         assert_eq!(line, mine);
@@ -186,44 +186,44 @@ fn table(file: &str) -> Option<Vec<Row>> {
 }
 
 /// Uid, name and version of every pod.
-async fn expected_rows(arm: &Arm) -> Vec<Row> {
+async fn expected_rows(target: &Target) -> Vec<Row> {
     let text = |text: Option<String>| text.unwrap_or_default();
     let row = |pod: kube::core::DynamicObject| {
         (text(pod.metadata.uid), text(pod.metadata.name), text(pod.metadata.resource_version))
     };
-    let mut rows: Vec<Row> = arm.list::<Pod>().await.into_iter().map(row).collect();
+    let mut rows: Vec<Row> = target.list::<Pod>().await.into_iter().map(row).collect();
     rows.sort();
     rows
 }
 
 /// Runs the program and `meanwhile` until the table is correct.
-async fn follow(arm: &Arm, file: &str, meanwhile: impl Future<Output = ()>) {
-    let options = InformerOptions::default().namespace(arm.namespace.clone());
-    let (pods, table_file) = (SharedInformer::with_options(arm.client.clone(), options), file.to_owned());
+async fn follow(target: &Target, file: &str, meanwhile: impl Future<Output = ()>) {
+    let options = InformerOptions::default().namespace(target.namespace.clone());
+    let (pods, table_file) = (SharedInformer::with_options(target.client.clone(), options), file.to_owned());
     let program = Program::start(|stopped| async move {
         let table = Table::open(&table_file)?;
         to_database::run(&pods, table, drop, async { drop(stopped.await) }).await
     });
     meanwhile.await;
-    until("the table is correct", async || table(file) == Some(expected_rows(arm).await)).await;
+    until("the table is correct", async || table(file) == Some(expected_rows(target).await)).await;
     program.stop().await;
-    assert_eq!(table(file), Some(expected_rows(arm).await));
+    assert_eq!(table(file), Some(expected_rows(target).await));
 }
 
-async fn to_database_is_correct_after_a_restart(arm: &Arm) {
+async fn to_database_is_correct_after_a_restart(target: &Target) {
     // Namespace and file are used by this test only.
-    let file = format!("{}/{}.db", env!("CARGO_TARGET_TMPDIR"), arm.namespace);
+    let file = format!("{}/{}.db", env!("CARGO_TARGET_TMPDIR"), target.namespace);
     for name in ["again", "goes", "stays"] {
-        arm.post("$ns/pods", &pod(name, None)).await;
+        target.post("$ns/pods", &pod(name, None)).await;
     }
-    follow(arm, &file, async {
-        arm.post("$ns/pods", &pod("new", Some("node-1"))).await;
+    follow(target, &file, async {
+        target.post("$ns/pods", &pod("new", Some("node-1"))).await;
     })
     .await;
-    delete_pod(arm, "goes").await;
-    delete_pod(arm, "again").await;
-    arm.post("$ns/pods", &pod("again", None)).await;
-    follow(arm, &file, async {}).await;
+    delete_pod(target, "goes").await;
+    delete_pod(target, "again").await;
+    target.post("$ns/pods", &pod("again", None)).await;
+    follow(target, &file, async {}).await;
     for suffix in ["", "-wal", "-shm"] {
         // The last two exist only while the database is open.
         let _ = std::fs::remove_file(format!("{file}{suffix}"));

@@ -236,7 +236,7 @@ fn signal_ends_the_test_and_its_control_plane() {
     assert_eq!(scene.state(), None);
 }
 
-/// Otherwise a suite whose arm was renamed would run no test and pass.
+/// Otherwise a suite whose target was renamed would run no test and pass.
 #[test]
 fn filter_without_matching_tests_fails() {
     let check = |ran, filter: &str| test::check_ran(ran, &[filter.to_owned()]).map_err(message);

@@ -6,7 +6,7 @@ use futures::future::join_all;
 use serde_json::json;
 
 use crate::runner::statements;
-use crate::targets::{Arm, name, number, thing, value, version};
+use crate::targets::{Target, name, number, thing, value, version};
 
 statements![
     writers_that_retry_conflicts_lose_no_update,
@@ -21,14 +21,14 @@ statements![
 
 const WRITERS: usize = 20;
 
-async fn writers_that_retry_conflicts_lose_no_update(arm: &Arm) {
-    let made = arm.make("count", "0").await;
+async fn writers_that_retry_conflicts_lose_no_update(target: &Target) {
+    let made = target.make("count", "0").await;
     let writers = (0..WRITERS).map(async |_| {
         loop {
-            let mut object = arm.get("$things/count").await.expect(200).body;
+            let mut object = target.get("$things/count").await.expect(200).body;
             let next = value(&object).parse::<usize>().unwrap() + 1;
             object["metadata"]["annotations"]["value"] = next.to_string().into();
-            let response = arm.put("$things/count", &object).await;
+            let response = target.put("$things/count", &object).await;
             if response.code == 200 {
                 return;
             }
@@ -36,8 +36,8 @@ async fn writers_that_retry_conflicts_lose_no_update(arm: &Arm) {
         }
     });
     join_all(writers).await;
-    assert_eq!(value(&arm.get("$things/count").await.body), WRITERS.to_string());
-    let mut watch = arm.watch(&format!("$things?watch=1&resourceVersion={}", version(&made))).await;
+    assert_eq!(value(&target.get("$things/count").await.body), WRITERS.to_string());
+    let mut watch = target.watch(&format!("$things?watch=1&resourceVersion={}", version(&made))).await;
     let mut last = number(&made);
     for count in 1..=WRITERS {
         let frames = watch.object("MODIFIED").await;
@@ -47,50 +47,50 @@ async fn writers_that_retry_conflicts_lose_no_update(arm: &Arm) {
     }
 }
 
-async fn of_concurrent_creates_of_one_name_one_succeeds(arm: &Arm) {
+async fn of_concurrent_creates_of_one_name_one_succeeds(target: &Target) {
     let responses =
-        join_all((0..WRITERS).map(async |_| arm.post("$things", &thing("a", "1")).await.code)).await;
+        join_all((0..WRITERS).map(async |_| target.post("$things", &thing("a", "1")).await.code)).await;
     assert_eq!(responses.iter().filter(|code| **code == 201).count(), 1);
     assert_eq!(responses.iter().filter(|code| **code == 409).count(), WRITERS - 1);
 }
 
-async fn of_concurrent_updates_at_one_version_one_succeeds(arm: &Arm) {
-    let made = arm.make("a", "0").await;
+async fn of_concurrent_updates_at_one_version_one_succeeds(target: &Target) {
+    let made = target.make("a", "0").await;
     let responses = join_all((1..=WRITERS).map(async |writer| {
         let mut object = made.clone();
         object["metadata"]["annotations"]["value"] = writer.to_string().into();
-        arm.put("$things/a", &object).await.code
+        target.put("$things/a", &object).await.code
     }));
     let responses = responses.await;
     assert_eq!(responses.iter().filter(|code| **code == 200).count(), 1);
     assert_eq!(responses.iter().filter(|code| **code == 409).count(), WRITERS - 1);
 }
 
-async fn concurrent_patches_all_succeed(arm: &Arm) {
-    arm.make("a", "0").await;
+async fn concurrent_patches_all_succeed(target: &Target) {
+    target.make("a", "0").await;
     // kube-apiserver retries each patch five times, so there must not be more.
     join_all((0..5).map(async |writer| {
         let patch = json!({"metadata": {"annotations": {format!("writer-{writer}"): "was here"}}});
-        arm.merge("$things/a", &patch).await.expect(200);
+        target.merge("$things/a", &patch).await.expect(200);
     }))
     .await;
-    let object = arm.get("$things/a").await.expect(200).body;
+    let object = target.get("$things/a").await.expect(200).body;
     assert_eq!(object["metadata"]["annotations"].as_object().unwrap().len(), 6);
 }
 
-async fn concurrently_generated_names_differ(arm: &Arm) {
+async fn concurrently_generated_names_differ(target: &Target) {
     let made = join_all((0..WRITERS).map(async |_| {
-        arm.post("$things", &json!({"metadata": {"generateName": "made-"}})).await.expect(201).body
+        target.post("$things", &json!({"metadata": {"generateName": "made-"}})).await.expect(201).body
     }));
     let made = made.await;
     assert_eq!(made.iter().map(name).collect::<BTreeSet<_>>().len(), WRITERS);
 }
 
-async fn concurrent_watchers_receive_the_same_frames(arm: &Arm) {
-    let then = arm.version().await;
+async fn concurrent_watchers_receive_the_same_frames(target: &Target) {
+    let then = target.version().await;
     let path = format!("$things?watch=1&resourceVersion={then}");
-    let mut watches = join_all((0..5).map(async |_| arm.watch(&path).await)).await;
-    join_all((0..10).map(async |writer| arm.make(&format!("t{writer}"), "1").await)).await;
+    let mut watches = join_all((0..5).map(async |_| target.watch(&path).await)).await;
+    join_all((0..10).map(async |writer| target.make(&format!("t{writer}"), "1").await)).await;
     let mut all = Vec::new();
     for watch in &mut watches {
         let mut frames = Vec::new();
@@ -102,13 +102,13 @@ async fn concurrent_watchers_receive_the_same_frames(arm: &Arm) {
     assert!(all.iter().all(|frames| *frames == all[0]));
 }
 
-async fn a_watch_sends_every_write_once_and_in_order(arm: &Arm) {
-    let mut watch = arm.watch("$things?watch=1").await;
+async fn a_watch_sends_every_write_once_and_in_order(target: &Target) {
+    let mut watch = target.watch("$things?watch=1").await;
     let written = join_all((0..WRITERS).map(async |writer| {
         let name = format!("t{writer}");
-        let made = number(&arm.make(&name, "1").await);
-        let changed = number(&arm.set(&name, "2").await);
-        arm.unmake(&name).await;
+        let made = number(&target.make(&name, "1").await);
+        let changed = number(&target.set(&name, "2").await);
+        target.unmake(&name).await;
         [made, changed]
     }));
     let (written, mut last, mut frames) = (written.await, 0, BTreeSet::new());
@@ -124,17 +124,17 @@ async fn a_watch_sends_every_write_once_and_in_order(arm: &Arm) {
     assert_eq!(frames, written.into_iter().flatten().collect());
 }
 
-async fn concurrent_applies_each_keep_their_field(arm: &Arm) {
+async fn concurrent_applies_each_keep_their_field(target: &Target) {
     let settings =
         |data| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "s"}, "data": data});
-    arm.post("$ns/configmaps", &settings(json!({"first": "1"}))).await.expect(201);
+    target.post("$ns/configmaps", &settings(json!({"first": "1"}))).await.expect(201);
     join_all((0..5).map(async |writer| {
         let path = format!("$ns/configmaps/s?fieldManager=writer-{writer}");
         let own = json!({format!("key-{writer}"): "1"});
-        arm.apply(&path, &settings(own)).await.expect(200);
+        target.apply(&path, &settings(own)).await.expect(200);
     }))
     .await;
-    let stored = arm.get("$ns/configmaps/s").await.expect(200).body;
+    let stored = target.get("$ns/configmaps/s").await.expect(200).body;
     assert_eq!(stored["data"].as_object().unwrap().len(), 6);
     assert_eq!(stored["metadata"]["managedFields"].as_array().unwrap().len(), 6);
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::runner::statements;
-use crate::targets::{Arm, DEFINITIONS};
+use crate::targets::{DEFINITIONS, Target};
 
 statements![
     a_definition_becomes_established,
@@ -32,54 +32,54 @@ fn condition<'a>(definition: &'a Value, kind: &str) -> &'a str {
     found.and_then(|condition| condition["status"].as_str()).unwrap_or_default()
 }
 
-async fn a_definition_becomes_established(arm: &Arm) {
-    arm.define(|_| {}).await;
-    let definition = arm.get(&arm.definition_path()).await.expect(200).body;
+async fn a_definition_becomes_established(target: &Target) {
+    target.define(|_| {}).await;
+    let definition = target.get(&target.definition_path()).await.expect(200).body;
     assert_eq!(condition(&definition, "Established"), "True");
     assert_eq!(condition(&definition, "NamesAccepted"), "True");
     assert_eq!(definition["status"]["storedVersions"], json!(["v1"]));
 }
 
-async fn a_definition_gets_the_names_it_left_out(arm: &Arm) {
-    arm.define(|_| {}).await;
-    let definition = arm.get(&arm.definition_path()).await.expect(200).body;
+async fn a_definition_gets_the_names_it_left_out(target: &Target) {
+    target.define(|_| {}).await;
+    let definition = target.get(&target.definition_path()).await.expect(200).body;
     let names =
         json!({"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"});
     assert_eq!((&definition["spec"]["names"], &definition["status"]["acceptedNames"]), (&names, &names));
     assert_eq!(definition["spec"]["conversion"], json!({"strategy": "None"}));
 }
 
-async fn a_definition_must_be_named_after_plural_and_group(arm: &Arm) {
-    let mut definition = arm.definition();
-    definition["metadata"]["name"] = format!("others.{}", arm.group()).into();
-    let response = arm.post(DEFINITIONS, &definition).await;
+async fn a_definition_must_be_named_after_plural_and_group(target: &Target) {
+    let mut definition = target.definition();
+    definition["metadata"]["name"] = format!("others.{}", target.group()).into();
+    let response = target.post(DEFINITIONS, &definition).await;
     response.expect_error(422, "Invalid", "metadata.name: Invalid value:");
 }
 
-async fn a_definition_needs_a_schema(arm: &Arm) {
-    let mut definition = arm.definition();
+async fn a_definition_needs_a_schema(target: &Target) {
+    let mut definition = target.definition();
     definition["spec"]["versions"][0]["schema"].take();
-    let response = arm.post(DEFINITIONS, &definition).await;
+    let response = target.post(DEFINITIONS, &definition).await;
     response.expect_error(422, "Invalid", "spec.versions[0].schema.openAPIV3Schema: Required value");
 }
 
-async fn a_definition_needs_one_version_that_is_stored(arm: &Arm) {
-    let mut definition = arm.definition();
+async fn a_definition_needs_one_version_that_is_stored(target: &Target) {
+    let mut definition = target.definition();
     definition["spec"]["versions"][0]["storage"] = false.into();
-    let response = arm.post(DEFINITIONS, &definition).await;
+    let response = target.post(DEFINITIONS, &definition).await;
     response.expect_error(422, "Invalid", "must have exactly one version marked as storage version");
 }
 
-async fn names_that_are_taken_are_not_accepted(arm: &Arm) {
-    arm.define(|_| {}).await;
-    let mut second = arm.definition();
-    second["metadata"]["name"] = format!("others.{}", arm.group()).into();
+async fn names_that_are_taken_are_not_accepted(target: &Target) {
+    target.define(|_| {}).await;
+    let mut second = target.definition();
+    second["metadata"]["name"] = format!("others.{}", target.group()).into();
     second["spec"]["names"]["plural"] = "others".into();
-    arm.keep(&second);
-    arm.post(DEFINITIONS, &second).await.expect(201);
-    let path = format!("{DEFINITIONS}/others.{}", arm.group());
-    let refused = arm.until(async || {
-        let definition = arm.get(&path).await.expect(200).body;
+    target.keep(&second);
+    target.post(DEFINITIONS, &second).await.expect(201);
+    let path = format!("{DEFINITIONS}/others.{}", target.group());
+    let refused = target.until(async || {
+        let definition = target.get(&path).await.expect(200).body;
         (!condition(&definition, "NamesAccepted").is_empty()).then_some(definition)
     });
     let refused = refused.await;
@@ -87,16 +87,17 @@ async fn names_that_are_taken_are_not_accepted(arm: &Arm) {
     assert_eq!(condition(&refused, "Established"), "False");
 }
 
-async fn a_definition_shows_in_discovery(arm: &Arm) {
-    arm.define(|definition| {
-        definition["spec"]["names"]["shortNames"] = json!(["gg"]);
-        definition["spec"]["names"]["categories"] = json!(["all"]);
-        definition["spec"]["versions"][0]["subresources"] = json!({"status": {}});
-    })
-    .await;
-    let path = format!("/apis/{}/v1", arm.group());
-    let found = arm.until(async || {
-        let response = arm.get(&path).await;
+async fn a_definition_shows_in_discovery(target: &Target) {
+    target
+        .define(|definition| {
+            definition["spec"]["names"]["shortNames"] = json!(["gg"]);
+            definition["spec"]["names"]["categories"] = json!(["all"]);
+            definition["spec"]["versions"][0]["subresources"] = json!({"status": {}});
+        })
+        .await;
+    let path = format!("/apis/{}/v1", target.group());
+    let found = target.until(async || {
+        let response = target.get(&path).await;
         (response.code == 200).then_some(response.body)
     });
     let found = found.await;
@@ -107,18 +108,18 @@ async fn a_definition_shows_in_discovery(arm: &Arm) {
     assert_eq!((&resources[0]["shortNames"], &resources[0]["categories"]), (&json!(["gg"]), &json!(["all"])));
     let verbs = json!(["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]);
     assert_eq!(resources[0]["verbs"], verbs);
-    let group = arm.until(async || {
-        let response = arm.get(&format!("/apis/{}", arm.group())).await;
+    let group = target.until(async || {
+        let response = target.get(&format!("/apis/{}", target.group())).await;
         (response.code == 200).then_some(response.body)
     });
     assert_eq!(group.await["preferredVersion"]["version"], "v1");
 }
 
-async fn a_definition_shows_in_the_openapi_documents(arm: &Arm) {
-    arm.define(|_| {}).await;
-    let path = format!("/openapi/v3/apis/{}/v1", arm.group());
-    let document = arm.until(async || {
-        let response = arm.get(&path).await;
+async fn a_definition_shows_in_the_openapi_documents(target: &Target) {
+    target.define(|_| {}).await;
+    let path = format!("/openapi/v3/apis/{}/v1", target.group());
+    let document = target.until(async || {
+        let response = target.get(&path).await;
         (response.code == 200).then_some(response.body)
     });
     let document = document.await;
@@ -134,107 +135,110 @@ fn with_two_versions(definition: &mut Value) {
     definition["spec"]["versions"].as_array_mut().unwrap().push(old);
 }
 
-async fn every_version_that_is_served_shows_all_objects(arm: &Arm) {
-    let path = arm.define(with_two_versions).await;
-    arm.post(&path, &arm.gadget("g", &json!({"size": 5}))).await.expect(201);
+async fn every_version_that_is_served_shows_all_objects(target: &Target) {
+    let path = target.define(with_two_versions).await;
+    target.post(&path, &target.gadget("g", &json!({"size": 5}))).await.expect(201);
     let old = path.replace("/v1/", "/v1beta1/");
-    let got = arm.until(async || {
-        let response = arm.get(&format!("{old}/g")).await;
+    let got = target.until(async || {
+        let response = target.get(&format!("{old}/g")).await;
         (response.code == 200).then_some(response.body)
     });
     let got = got.await;
-    assert_eq!(got["apiVersion"], format!("{}/v1beta1", arm.group()));
+    assert_eq!(got["apiVersion"], format!("{}/v1beta1", target.group()));
     assert_eq!(got["spec"]["size"], 5);
 }
 
-async fn a_version_that_is_not_served_is_not_found(arm: &Arm) {
-    let path = arm
+async fn a_version_that_is_not_served_is_not_found(target: &Target) {
+    let path = target
         .define(|definition| {
             with_two_versions(definition);
             definition["spec"]["versions"][1]["served"] = false.into();
         })
         .await;
-    let response = arm.get(&path.replace("/v1/", "/v1beta1/")).await.expect(404);
+    let response = target.get(&path.replace("/v1/", "/v1beta1/")).await.expect(404);
     assert_eq!(response.body, "404 page not found\n");
 }
 
-async fn a_deprecated_version_causes_a_warning(arm: &Arm) {
-    let path = arm
+async fn a_deprecated_version_causes_a_warning(target: &Target) {
+    let path = target
         .define(|definition| {
             definition["spec"]["versions"][0]["deprecated"] = true.into();
             definition["spec"]["versions"][0]["deprecationWarning"] = "take another".into();
         })
         .await;
-    assert_eq!(arm.get(&path).await.expect(200).header("warning"), "299 - \"take another\"");
+    assert_eq!(target.get(&path).await.expect(200).header("warning"), "299 - \"take another\"");
 }
 
-async fn gone(arm: &Arm) {
-    arm.delete(&arm.definition_path()).await.expect(200);
-    arm.until(async || (arm.get(&arm.definition_path()).await.code == 404).then_some(())).await;
-    arm.until(async || (arm.get(&arm.gadgets()).await.code == 404).then_some(())).await;
+async fn gone(target: &Target) {
+    target.delete(&target.definition_path()).await.expect(200);
+    target.until(async || (target.get(&target.definition_path()).await.code == 404).then_some(())).await;
+    target.until(async || (target.get(&target.gadgets()).await.code == 404).then_some(())).await;
 }
 
-async fn a_deleted_definition_deletes_its_objects(arm: &Arm) {
-    let path = arm.define(|_| {}).await;
-    arm.post(&path, &arm.gadget("g", &json!({}))).await.expect(201);
-    gone(arm).await;
-    assert_eq!(arm.get(&path).await.body, "404 page not found\n");
+async fn a_deleted_definition_deletes_its_objects(target: &Target) {
+    let path = target.define(|_| {}).await;
+    target.post(&path, &target.gadget("g", &json!({}))).await.expect(201);
+    gone(target).await;
+    assert_eq!(target.get(&path).await.body, "404 page not found\n");
 }
 
-async fn a_deleted_definition_ends_its_watches(arm: &Arm) {
-    let path = arm.define(|_| {}).await;
-    arm.post(&path, &arm.gadget("g", &json!({}))).await.expect(201);
-    let mut watch = arm.watch(&format!("{path}?watch=1")).await;
+async fn a_deleted_definition_ends_its_watches(target: &Target) {
+    let path = target.define(|_| {}).await;
+    target.post(&path, &target.gadget("g", &json!({}))).await.expect(201);
+    let mut watch = target.watch(&format!("{path}?watch=1")).await;
     watch.expect_frames(&["ADDED g -"]).await;
-    arm.delete(&arm.definition_path()).await.expect(200);
+    target.delete(&target.definition_path()).await.expect(200);
     watch.expect_frames(&["DELETED g -"]).await;
     watch.ends().await;
 }
 
-async fn a_recreated_definition_has_no_objects(arm: &Arm) {
-    let path = arm.define(|_| {}).await;
-    arm.post(&path, &arm.gadget("g", &json!({}))).await.expect(201);
-    gone(arm).await;
-    let path = arm.define(|_| {}).await;
-    assert_eq!(arm.get(&path).await.expect(200).names(), "");
+async fn a_recreated_definition_has_no_objects(target: &Target) {
+    let path = target.define(|_| {}).await;
+    target.post(&path, &target.gadget("g", &json!({}))).await.expect(201);
+    gone(target).await;
+    let path = target.define(|_| {}).await;
+    assert_eq!(target.get(&path).await.expect(200).names(), "");
 }
 
-async fn a_resource_of_the_whole_cluster_has_no_namespaces(arm: &Arm) {
-    let mut definition = arm.definition();
+async fn a_resource_of_the_whole_cluster_has_no_namespaces(target: &Target) {
+    let mut definition = target.definition();
     definition["spec"]["scope"] = "Cluster".into();
-    arm.keep(&definition);
-    arm.post(DEFINITIONS, &definition).await.expect(201);
-    let path = format!("/apis/{}/v1/gadgets", arm.group());
-    arm.until(async || (arm.get(&path).await.code == 200).then_some(())).await;
-    let made = arm.post(&path, &arm.gadget("g", &json!({}))).await.expect(201).body;
+    target.keep(&definition);
+    target.post(DEFINITIONS, &definition).await.expect(201);
+    let path = format!("/apis/{}/v1/gadgets", target.group());
+    target.until(async || (target.get(&path).await.code == 200).then_some(())).await;
+    let made = target.post(&path, &target.gadget("g", &json!({}))).await.expect(201).body;
     assert!(made["metadata"]["namespace"].is_null());
-    assert_eq!(arm.get(&arm.gadgets()).await.expect(404).body, "404 page not found\n");
+    assert_eq!(target.get(&target.gadgets()).await.expect(404).body, "404 page not found\n");
 }
 
-async fn columns_of_a_definition_are_those_of_its_tables(arm: &Arm) {
-    let path = arm
+async fn columns_of_a_definition_are_those_of_its_tables(target: &Target) {
+    let path = target
         .define(|definition| {
             let size = json!({"name": "Size", "type": "integer", "jsonPath": ".spec.size"});
             definition["spec"]["versions"][0]["additionalPrinterColumns"] = json!([size]);
         })
         .await;
-    arm.post(&path, &arm.gadget("g", &json!({"size": 7}))).await.expect(201);
-    let table = arm.get_as(&path, "application/json;as=Table;g=meta.k8s.io;v=v1").await.expect(200).body;
+    target.post(&path, &target.gadget("g", &json!({"size": 7}))).await.expect(201);
+    let table = target.get_as(&path, "application/json;as=Table;g=meta.k8s.io;v=v1").await.expect(200).body;
     let columns = table["columnDefinitions"].as_array().unwrap();
     assert_eq!(columns.iter().map(|column| &column["name"]).collect::<Vec<_>>(), ["Name", "Size"]);
     assert_eq!(table["rows"][0]["cells"], json!(["g", 7]));
 }
 
-async fn a_selectable_field_selects(arm: &Arm) {
-    let path = arm
+async fn a_selectable_field_selects(target: &Target) {
+    let path = target
         .define(|definition| {
             definition["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": ".spec.color"}]);
         })
         .await;
     for (name, color) in [("a", "red"), ("b", "green")] {
-        arm.post(&path, &arm.gadget(name, &json!({"color": color}))).await.expect(201);
+        target.post(&path, &target.gadget(name, &json!({"color": color}))).await.expect(201);
     }
-    assert_eq!(arm.get(&format!("{path}?fieldSelector=spec.color%3Dgreen")).await.expect(200).names(), "b");
-    let refused = arm.get(&format!("{path}?fieldSelector=spec.size%3D1")).await;
+    assert_eq!(
+        target.get(&format!("{path}?fieldSelector=spec.color%3Dgreen")).await.expect(200).names(),
+        "b"
+    );
+    let refused = target.get(&format!("{path}?fieldSelector=spec.size%3D1")).await;
     refused.expect_error(400, "BadRequest", "field label not supported: spec.size");
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::runner::statements;
-use crate::targets::Arm;
+use crate::targets::Target;
 
 statements![
     the_core_has_one_version,
@@ -26,13 +26,13 @@ fn find<'a>(list: &'a Value, field: &str, value: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no {field} {value} in {list}"))
 }
 
-async fn the_core_has_one_version(arm: &Arm) {
-    let api = arm.get("/api").await.expect(200).body;
+async fn the_core_has_one_version(target: &Target) {
+    let api = target.get("/api").await.expect(200).body;
     assert_eq!((&api["kind"], &api["versions"]), (&"APIVersions".into(), &json!(["v1"])));
 }
 
-async fn every_group_has_versions_and_a_preferred_one(arm: &Arm) {
-    let groups = arm.get("/apis").await.expect(200).body;
+async fn every_group_has_versions_and_a_preferred_one(target: &Target) {
+    let groups = target.get("/apis").await.expect(200).body;
     assert_eq!(groups["kind"], "APIGroupList");
     for name in ["apps", "batch", "coordination.k8s.io", "apiextensions.k8s.io", "rbac.authorization.k8s.io"]
     {
@@ -40,12 +40,12 @@ async fn every_group_has_versions_and_a_preferred_one(arm: &Arm) {
         assert_eq!(group["preferredVersion"]["groupVersion"], format!("{name}/v1"));
         find(&group["versions"], "version", "v1");
     }
-    let apps = arm.get("/apis/apps").await.expect(200).body;
+    let apps = target.get("/apis/apps").await.expect(200).body;
     assert_eq!((&apps["kind"], &apps["name"]), (&"APIGroup".into(), &"apps".into()));
 }
 
-async fn a_version_lists_its_resources_and_their_verbs(arm: &Arm) {
-    let list = arm.get("/api/v1").await.expect(200).body;
+async fn a_version_lists_its_resources_and_their_verbs(target: &Target) {
+    let list = target.get("/api/v1").await.expect(200).body;
     assert_eq!((&list["kind"], &list["groupVersion"]), (&"APIResourceList".into(), &"v1".into()));
     let pods = find(&list["resources"], "name", "pods");
     assert_eq!(
@@ -60,8 +60,8 @@ async fn a_version_lists_its_resources_and_their_verbs(arm: &Arm) {
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-async fn discovery_can_come_in_one_document(arm: &Arm) {
-    let document = arm.get_as("/apis", AGGREGATED).await.expect(200).body;
+async fn discovery_can_come_in_one_document(target: &Target) {
+    let document = target.get_as("/apis", AGGREGATED).await.expect(200).body;
     assert_eq!(document["kind"], "APIGroupDiscoveryList");
     let apps =
         document["items"].as_array().unwrap().iter().find(|it| it["metadata"]["name"] == "apps").unwrap();
@@ -73,26 +73,26 @@ async fn discovery_can_come_in_one_document(arm: &Arm) {
     find(&deployments["subresources"], "subresource", "scale");
 }
 
-async fn an_unchanged_discovery_document_is_not_sent_again(arm: &Arm) {
+async fn an_unchanged_discovery_document_is_not_sent_again(target: &Target) {
     // The core group's document: those of other groups change with every definition.
-    let first = arm.get_as("/api", AGGREGATED).await.expect(200);
+    let first = target.get_as("/api", AGGREGATED).await.expect(200);
     let etag = first.header("etag").to_owned();
     assert!(!etag.is_empty());
     let headers = [("accept", AGGREGATED), ("if-none-match", etag.as_str())];
-    let again = arm.request("GET", "/api", &headers, Vec::new()).await.expect(304);
+    let again = target.request("GET", "/api", &headers, Vec::new()).await.expect(304);
     assert!(again.bytes.is_empty());
 }
 
-async fn the_openapi_index_names_a_document_for_every_version(arm: &Arm) {
-    let index = arm.get("/openapi/v3").await.expect(200).body;
+async fn the_openapi_index_names_a_document_for_every_version(target: &Target) {
+    let index = target.get("/openapi/v3").await.expect(200).body;
     for path in ["api/v1", "apis/apps/v1"] {
         let url = index["paths"][path]["serverRelativeURL"].as_str().unwrap();
         assert!(url.starts_with(&format!("/openapi/v3/{path}?hash=")), "{url}");
     }
 }
 
-async fn an_openapi_document_has_kinds_and_paths(arm: &Arm) {
-    let document = arm.get("/openapi/v3/apis/apps/v1").await.expect(200).body;
+async fn an_openapi_document_has_kinds_and_paths(target: &Target) {
+    let document = target.get("/openapi/v3/apis/apps/v1").await.expect(200).body;
     let deployment = &document["components"]["schemas"]["io.k8s.api.apps.v1.Deployment"];
     let kind = json!([{"group": "apps", "kind": "Deployment", "version": "v1"}]);
     assert_eq!(deployment["x-kubernetes-group-version-kind"], kind);
@@ -100,39 +100,39 @@ async fn an_openapi_document_has_kinds_and_paths(arm: &Arm) {
     assert!(document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"].is_object());
 }
 
-async fn an_openapi_document_describes_its_fields(arm: &Arm) {
-    let document = arm.get("/openapi/v3/apis/apps/v1").await.expect(200).body;
+async fn an_openapi_document_describes_its_fields(target: &Target) {
+    let document = target.get("/openapi/v3/apis/apps/v1").await.expect(200).body;
     let spec = &document["components"]["schemas"]["io.k8s.api.apps.v1.DeploymentSpec"];
     assert!(spec["properties"]["replicas"]["description"].is_string());
 }
 
-async fn openapi_v2_is_served(arm: &Arm) {
-    let document = arm.get("/openapi/v2").await.expect(200).body;
+async fn openapi_v2_is_served(target: &Target) {
+    let document = target.get("/openapi/v2").await.expect(200).body;
     assert_eq!(document["swagger"], "2.0");
     assert!(document["definitions"]["io.k8s.api.core.v1.Pod"].is_object());
 }
 
-async fn the_version_is_served(arm: &Arm) {
-    let version = arm.get("/version").await.expect(200).body;
+async fn the_version_is_served(target: &Target) {
+    let version = target.get("/version").await.expect(200).body;
     assert_eq!(version["major"], "1");
     assert!(version["gitVersion"].as_str().unwrap().starts_with("v1."), "{version}");
 }
 
-async fn health_checks_are_served(arm: &Arm) {
+async fn health_checks_are_served(target: &Target) {
     for path in ["/livez", "/readyz", "/healthz"] {
-        assert_eq!(arm.get(path).await.expect(200).body, "ok", "{path}");
+        assert_eq!(target.get(path).await.expect(200).body, "ok", "{path}");
     }
 }
 
-async fn the_root_lists_paths(arm: &Arm) {
-    let root = arm.get("/").await.expect(200).body;
+async fn the_root_lists_paths(target: &Target) {
+    let root = target.get("/").await.expect(200).body;
     for path in ["/api", "/api/v1", "/apis", "/apis/apps/v1", "/version"] {
         assert!(root["paths"].as_array().unwrap().iter().any(|known| known == path), "{path}");
     }
 }
 
-async fn schemas_name_merge_keys_and_list_types(arm: &Arm) {
-    let document = arm.get("/openapi/v3/api/v1").await.expect(200).body;
+async fn schemas_name_merge_keys_and_list_types(target: &Target) {
+    let document = target.get("/openapi/v3/api/v1").await.expect(200).body;
     let spec = &document["components"]["schemas"]["io.k8s.api.core.v1.PodSpec"];
     let containers = &spec["properties"]["containers"];
     assert_eq!(containers["x-kubernetes-list-type"], "map");

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::runner::statements;
-use crate::targets::{Arm, deployment, pod, thing};
+use crate::targets::{Target, deployment, pod, thing};
 
 statements![
     a_namespace_has_its_name_as_a_label,
@@ -38,9 +38,9 @@ statements![
     an_autoscaler_is_shown_in_both_versions,
 ];
 
-async fn a_namespace_has_its_name_as_a_label(arm: &Arm) {
-    let namespace = arm.get("$ns").await.expect(200).body;
-    assert_eq!(namespace["metadata"]["labels"]["kubernetes.io/metadata.name"], arm.namespace);
+async fn a_namespace_has_its_name_as_a_label(target: &Target) {
+    let namespace = target.get("$ns").await.expect(200).body;
+    assert_eq!(namespace["metadata"]["labels"]["kubernetes.io/metadata.name"], target.namespace);
     assert_eq!(
         (&namespace["status"]["phase"], &namespace["spec"]["finalizers"]),
         (&"Active".into(), &json!(["kubernetes"]))
@@ -54,8 +54,8 @@ fn service(name: &str, mut spec: Value) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
-async fn a_service_gets_an_address_and_keeps_it(arm: &Arm) {
-    let made = arm.post("$ns/services", &service("s", json!({}))).await.expect(201).body;
+async fn a_service_gets_an_address_and_keeps_it(target: &Target) {
+    let made = target.post("$ns/services", &service("s", json!({}))).await.expect(201).body;
     let address = made["spec"]["clusterIP"].as_str().unwrap();
     assert!(address.parse::<std::net::IpAddr>().is_ok());
     assert_eq!(made["spec"]["clusterIPs"], json!([address]));
@@ -63,33 +63,35 @@ async fn a_service_gets_an_address_and_keeps_it(arm: &Arm) {
         (&made["spec"]["type"], &made["spec"]["sessionAffinity"]),
         (&"ClusterIP".into(), &"None".into())
     );
-    let again = arm.put("$ns/services/s", &service("s", json!({"selector": {"a": "b"}}))).await.expect(200);
+    let again =
+        target.put("$ns/services/s", &service("s", json!({"selector": {"a": "b"}}))).await.expect(200);
     assert_eq!(again.body["spec"]["clusterIP"], *address);
 }
 
-async fn a_service_without_an_address_has_none(arm: &Arm) {
-    let made = arm.post("$ns/services", &service("s", json!({"clusterIP": "None"}))).await.expect(201).body;
+async fn a_service_without_an_address_has_none(target: &Target) {
+    let made =
+        target.post("$ns/services", &service("s", json!({"clusterIP": "None"}))).await.expect(201).body;
     assert_eq!(made["spec"]["clusterIPs"], json!(["None"]));
 }
 
-async fn an_address_of_a_service_is_assigned_once(arm: &Arm) {
-    let one = arm.post("$ns/services", &service("s", json!({}))).await.expect(201).body;
+async fn an_address_of_a_service_is_assigned_once(target: &Target) {
+    let one = target.post("$ns/services", &service("s", json!({}))).await.expect(201).body;
     let same = json!({"clusterIP": one["spec"]["clusterIP"]});
-    let two = arm.post("$ns/services", &service("t", same)).await;
+    let two = target.post("$ns/services", &service("t", same)).await;
     two.expect_error(422, "Invalid", "provided IP is already allocated");
 }
 
-async fn a_node_port_is_assigned_once(arm: &Arm) {
-    let one = arm.post("$ns/services", &service("s", json!({"type": "NodePort"}))).await.expect(201).body;
+async fn a_node_port_is_assigned_once(target: &Target) {
+    let one = target.post("$ns/services", &service("s", json!({"type": "NodePort"}))).await.expect(201).body;
     let port = one["spec"]["ports"][0]["nodePort"].as_u64().unwrap();
     assert!((30000..32768).contains(&port));
     let same = json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": port}]});
-    let two = arm.post("$ns/services", &service("t", same)).await;
+    let two = target.post("$ns/services", &service("t", same)).await;
     two.expect_error(422, "Invalid", "provided port is already allocated");
 }
 
-async fn a_port_that_is_out_of_range_is_refused(arm: &Arm) {
-    let response = arm.post("$ns/services", &service("s", json!({"ports": [{"port": 70000}]}))).await;
+async fn a_port_that_is_out_of_range_is_refused(target: &Target) {
+    let response = target.post("$ns/services", &service("s", json!({"ports": [{"port": 70000}]}))).await;
     response.expect_error(
         422,
         "Invalid",
@@ -97,12 +99,12 @@ async fn a_port_that_is_out_of_range_is_refused(arm: &Arm) {
     );
 }
 
-async fn a_job_gets_its_own_selector(arm: &Arm) {
+async fn a_job_gets_its_own_selector(target: &Target) {
     let template = json!({"spec": {
         "restartPolicy": "Never", "containers": [{"name": "app", "image": "registry.example/app:1"}],
     }});
     let job = json!({"metadata": {"name": "j"}, "spec": {"suspend": true, "template": template}});
-    let made = arm.post("/apis/batch/v1/namespaces/$name/jobs", &job).await.expect(201).body;
+    let made = target.post("/apis/batch/v1/namespaces/$name/jobs", &job).await.expect(201).body;
     let uid = &made["metadata"]["uid"];
     assert_eq!(made["spec"]["selector"]["matchLabels"], json!({"batch.kubernetes.io/controller-uid": uid}));
     assert_eq!(made["spec"]["template"]["metadata"]["labels"]["job-name"], "j");
@@ -111,19 +113,19 @@ async fn a_job_gets_its_own_selector(arm: &Arm) {
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/$name/deployments";
 
-async fn a_template_that_its_selector_does_not_match_is_refused(arm: &Arm) {
+async fn a_template_that_its_selector_does_not_match_is_refused(target: &Target) {
     let mut made = deployment("d");
     made["spec"]["template"]["metadata"]["labels"] = json!({"app": "other"});
-    let response = arm.post(DEPLOYMENTS, &made).await;
+    let response = target.post(DEPLOYMENTS, &made).await;
     response.expect_error(422, "Invalid", "`selector` does not match template `labels`");
 }
 
-async fn a_selector_of_a_deployment_cannot_change(arm: &Arm) {
-    arm.post(DEPLOYMENTS, &deployment("d")).await.expect(201);
+async fn a_selector_of_a_deployment_cannot_change(target: &Target) {
+    target.post(DEPLOYMENTS, &deployment("d")).await.expect(201);
     let change = json!({"spec": {
         "selector": {"matchLabels": {"x": "y"}}, "template": {"metadata": {"labels": {"x": "y"}}},
     }});
-    let response = arm.merge(&format!("{DEPLOYMENTS}/d"), &change).await;
+    let response = target.merge(&format!("{DEPLOYMENTS}/d"), &change).await;
     response.expect_error(422, "Invalid", "spec.selector: Invalid value:").expect_error(
         422,
         "Invalid",
@@ -132,39 +134,41 @@ async fn a_selector_of_a_deployment_cannot_change(arm: &Arm) {
 }
 
 /// Creates a modified pod.
-async fn changed(arm: &Arm, change: impl Fn(&mut Value)) -> crate::targets::Response {
+async fn changed(target: &Target, change: impl Fn(&mut Value)) -> crate::targets::Response {
     let mut pod = pod("p");
     change(&mut pod);
-    let made = arm.until(async || {
-        let made = arm.post("$ns/pods", &pod).await;
+    let made = target.until(async || {
+        let made = target.post("$ns/pods", &pod).await;
         let no_account = made.body["message"].as_str().is_some_and(|why| why.contains("service account"));
         (!no_account).then_some(made)
     });
     made.await
 }
 
-async fn a_pod_of_an_unknown_priority_is_refused(arm: &Arm) {
-    let response = changed(arm, |pod| pod["spec"]["priorityClassName"] = "conformance-not".into()).await;
+async fn a_pod_of_an_unknown_priority_is_refused(target: &Target) {
+    let response = changed(target, |pod| pod["spec"]["priorityClassName"] = "conformance-not".into()).await;
     response.expect_error(403, "Forbidden", "no PriorityClass with name conformance-not was found");
 }
 
-async fn a_pod_without_containers_is_refused(arm: &Arm) {
-    let response = changed(arm, |pod| pod["spec"]["containers"] = json!([])).await;
+async fn a_pod_without_containers_is_refused(target: &Target) {
+    let response = changed(target, |pod| pod["spec"]["containers"] = json!([])).await;
     response.expect_error(422, "Invalid", "spec.containers: Required value");
 }
 
-async fn a_pod_with_two_containers_of_one_name_is_refused(arm: &Arm) {
-    let response = changed(arm, |pod| {
+async fn a_pod_with_two_containers_of_one_name_is_refused(target: &Target) {
+    let response = changed(target, |pod| {
         let container = pod["spec"]["containers"][0].clone();
         pod["spec"]["containers"].as_array_mut().unwrap().push(container);
     });
     response.await.expect_error(422, "Invalid", "spec.containers[1].name: Duplicate value: \"app\"");
 }
 
-async fn limits_become_requests(arm: &Arm) {
+async fn limits_become_requests(target: &Target) {
     let limits = json!({"limits": {"cpu": "1", "memory": "64Mi"}});
-    let made =
-        changed(arm, |pod| pod["spec"]["containers"][0]["resources"] = limits.clone()).await.expect(201).body;
+    let made = changed(target, |pod| pod["spec"]["containers"][0]["resources"] = limits.clone())
+        .await
+        .expect(201)
+        .body;
     let resources = &made["spec"]["containers"][0]["resources"];
     assert_eq!(
         (&resources["requests"], &made["status"]["qosClass"]),
@@ -172,13 +176,13 @@ async fn limits_become_requests(arm: &Arm) {
     );
 }
 
-async fn amounts_come_back_in_their_short_form(arm: &Arm) {
+async fn amounts_come_back_in_their_short_form(target: &Target) {
     let requests = json!({"requests": {"cpu": "0.5", "memory": "1024Mi", "example.com/x": "1000"}});
     let change = |pod: &mut Value| {
         pod["spec"]["containers"][0]["resources"] = requests.clone();
         pod["spec"]["containers"][0]["resources"]["limits"] = json!({"example.com/x": "1e3"});
     };
-    let made = changed(arm, change).await.expect(201).body;
+    let made = changed(target, change).await.expect(201).body;
     let expected = json!({"cpu": "500m", "memory": "1Gi", "example.com/x": "1k"});
     assert_eq!(made["spec"]["containers"][0]["resources"]["requests"], expected);
     assert_eq!(made["spec"]["containers"][0]["resources"]["limits"], json!({"example.com/x": "1e3"}));
@@ -190,9 +194,9 @@ fn owned(owners: Value) -> Value {
     thing
 }
 
-async fn an_owner_without_a_uid_is_refused(arm: &Arm) {
+async fn an_owner_without_a_uid_is_refused(target: &Target) {
     let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": ""}]);
-    let response = arm.post("$things", &owned(owner)).await;
+    let response = target.post("$things", &owned(owner)).await;
     response.expect_error(
         422,
         "Invalid",
@@ -200,22 +204,22 @@ async fn an_owner_without_a_uid_is_refused(arm: &Arm) {
     );
 }
 
-async fn two_controllers_are_refused(arm: &Arm) {
+async fn two_controllers_are_refused(target: &Target) {
     let owner =
         |uid: &str| json!({"apiVersion": "v1", "kind": "Pod", "name": uid, "uid": uid, "controller": true});
-    let response = arm.post("$things", &owned(json!([owner("x"), owner("y")]))).await;
+    let response = target.post("$things", &owned(json!([owner("x"), owner("y")]))).await;
     response.expect_error(422, "Invalid", "Only one reference can have Controller set to true");
 }
 
-async fn a_finalizer_must_have_a_domain(arm: &Arm) {
+async fn a_finalizer_must_have_a_domain(target: &Target) {
     let mut thing = thing("a", "1");
     thing["metadata"]["finalizers"] = json!(["hold on"]);
-    let response = arm.post("$things", &thing).await;
+    let response = target.post("$things", &thing).await;
     response.expect_error(422, "Invalid", "metadata.finalizers: Invalid value: \"hold on\"");
 }
 
-async fn annotations_have_a_limit_together(arm: &Arm) {
-    let response = arm.post("$things", &thing("a", &"x".repeat(262_144))).await;
+async fn annotations_have_a_limit_together(target: &Target) {
+    let response = target.post("$things", &thing("a", &"x".repeat(262_144))).await;
     response.expect_error(
         422,
         "Invalid",
@@ -223,68 +227,73 @@ async fn annotations_have_a_limit_together(arm: &Arm) {
     );
 }
 
-async fn a_secret_has_a_limit(arm: &Arm) {
+async fn a_secret_has_a_limit(target: &Target) {
     let mut thing = thing("a", "1");
     thing["stringData"] = json!({"x": "y".repeat(1_048_577)});
-    let response = arm.post("$things", &thing).await;
+    let response = target.post("$things", &thing).await;
     response.expect_error(422, "Invalid", "data: Too long: may not be more than 1048576 bytes");
 }
 
-async fn a_body_has_a_limit(arm: &Arm) {
+async fn a_body_has_a_limit(target: &Target) {
     let mut thing = thing("a", "1");
     thing["stringData"] = json!({"x": "y".repeat(3_200_000)});
-    let response = arm.post("$things", &thing).await;
+    let response = target.post("$things", &thing).await;
     response.expect_error(413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728");
 }
 
-async fn a_role_for_a_binding_cannot_change(arm: &Arm) {
+async fn a_role_for_a_binding_cannot_change(target: &Target) {
     let path = "/apis/rbac.authorization.k8s.io/v1/namespaces/$name/rolebindings";
     let role = |name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name});
     let binding = json!({"metadata": {"name": "b"}, "roleRef": role("r")});
-    arm.post(path, &binding).await.expect(201);
-    let response = arm.merge(&format!("{path}/b"), &json!({"roleRef": role("other")})).await;
+    target.post(path, &binding).await.expect(201);
+    let response = target.merge(&format!("{path}/b"), &json!({"roleRef": role("other")})).await;
     response.expect_error(422, "Invalid", "cannot change roleRef");
 }
 
-async fn a_lease_has_times_with_six_digits(arm: &Arm) {
+async fn a_lease_has_times_with_six_digits(target: &Target) {
     let path = "/apis/coordination.k8s.io/v1/namespaces/$name/leases";
     let lease = |time: &str| json!({"metadata": {"name": "l"}, "spec": {"renewTime": time}});
-    arm.post(path, &lease("2024-05-06T07:08:09Z")).await.expect(400);
-    let made = arm.post(path, &lease("2024-05-06T09:08:09.000000+02:00")).await.expect(201).body;
+    target.post(path, &lease("2024-05-06T07:08:09Z")).await.expect(400);
+    let made = target.post(path, &lease("2024-05-06T09:08:09.000000+02:00")).await.expect(201).body;
     assert_eq!(made["spec"]["renewTime"], "2024-05-06T07:08:09.000000Z");
 }
 
-async fn an_event_must_be_in_the_namespace_of_what_it_is_about(arm: &Arm) {
+async fn an_event_must_be_in_the_namespace_of_what_it_is_about(target: &Target) {
     let about = json!({"kind": "Pod", "name": "p", "namespace": "elsewhere"});
-    let response = arm.post("$ns/events", &json!({"metadata": {"name": "e"}, "involvedObject": about})).await;
+    let response =
+        target.post("$ns/events", &json!({"metadata": {"name": "e"}, "involvedObject": about})).await;
     response.expect_error(422, "Invalid", "involvedObject.namespace");
 }
 
-async fn a_node_has_no_namespace(arm: &Arm) {
-    arm.get("$ns/nodes").await.expect_error(
+async fn a_node_has_no_namespace(target: &Target) {
+    target.get("$ns/nodes").await.expect_error(
         404,
         "NotFound",
         "the server could not find the requested resource",
     );
 }
 
-async fn strings_of_a_secret_become_bytes(arm: &Arm) {
+async fn strings_of_a_secret_become_bytes(target: &Target) {
     let mut thing = thing("a", "1");
     thing["data"] = json!({"x": "MQ==", "y": "MQ=="});
     thing["stringData"] = json!({"y": "two"});
-    let made = arm.post("$things", &thing).await.expect(201).body;
+    let made = target.post("$things", &thing).await.expect(201).body;
     assert_eq!((&made["data"], &made["stringData"]), (&json!({"x": "MQ==", "y": "dHdv"}), &Value::Null));
 }
 
-async fn bytes_that_are_no_base64_are_refused(arm: &Arm) {
+async fn bytes_that_are_no_base64_are_refused(target: &Target) {
     let mut thing = thing("a", "1");
     thing["data"] = json!({"x": "###"});
-    arm.post("$things", &thing).await.expect_error(400, "BadRequest", "illegal base64 data at input byte 0");
+    target.post("$things", &thing).await.expect_error(
+        400,
+        "BadRequest",
+        "illegal base64 data at input byte 0",
+    );
 }
 
-async fn keys_of_a_map_are_checked(arm: &Arm) {
+async fn keys_of_a_map_are_checked(target: &Target) {
     let map = json!({"metadata": {"name": "m"}, "data": {"x": "1"}, "binaryData": {"x": "MQ=="}});
-    let response = arm.post("$ns/configmaps", &map).await;
+    let response = target.post("$ns/configmaps", &map).await;
     response.expect_error(
         422,
         "Invalid",
@@ -292,37 +301,38 @@ async fn keys_of_a_map_are_checked(arm: &Arm) {
     );
 }
 
-async fn a_cron_job_needs_a_schedule_that_can_be_read(arm: &Arm) {
+async fn a_cron_job_needs_a_schedule_that_can_be_read(target: &Target) {
     let template = json!({"spec": {"template": {"spec": {
         "restartPolicy": "Never", "containers": [{"name": "app", "image": "registry.example/app:1"}],
     }}}});
     let job =
         json!({"metadata": {"name": "c"}, "spec": {"schedule": "now and then", "jobTemplate": template}});
-    let response = arm.post("/apis/batch/v1/namespaces/$name/cronjobs", &job).await;
+    let response = target.post("/apis/batch/v1/namespaces/$name/cronjobs", &job).await;
     response.expect_error(422, "Invalid", "spec.schedule: Invalid value: \"now and then\"");
 }
 
-async fn a_claim_cannot_shrink(arm: &Arm) {
+async fn a_claim_cannot_shrink(target: &Target) {
     let claim = json!({"metadata": {"name": "c"}, "spec": {
         "accessModes": ["ReadWriteOnce"], "storageClassName": "conformance-not",
         "resources": {"requests": {"storage": "2Gi"}},
     }});
-    let made = arm.post("$ns/persistentvolumeclaims", &claim).await.expect(201).body;
+    let made = target.post("$ns/persistentvolumeclaims", &claim).await.expect(201).body;
     assert_eq!(
         (&made["status"]["phase"], &made["spec"]["volumeMode"]),
         (&"Pending".into(), &"Filesystem".into())
     );
     let smaller = json!({"spec": {"resources": {"requests": {"storage": "1Gi"}}}});
-    let response = arm.merge("$ns/persistentvolumeclaims/c", &smaller).await;
+    let response = target.merge("$ns/persistentvolumeclaims/c", &smaller).await;
     assert!(matches!(response.code, 403 | 422), "{response:?}");
 }
 
-async fn an_autoscaler_is_shown_in_both_versions(arm: &Arm) {
-    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});
+async fn an_autoscaler_is_shown_in_both_versions(target: &Target) {
+    let reference = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});
     let scaler = json!({"metadata": {"name": "h"}, "spec": {
-        "scaleTargetRef": target, "maxReplicas": 3, "targetCPUUtilizationPercentage": 50,
+        "scaleTargetRef": reference, "maxReplicas": 3, "targetCPUUtilizationPercentage": 50,
     }});
-    arm.post("/apis/autoscaling/v1/namespaces/$name/horizontalpodautoscalers", &scaler).await.expect(201);
-    let two = arm.get("/apis/autoscaling/v2/namespaces/$name/horizontalpodautoscalers/h").await.expect(200);
+    target.post("/apis/autoscaling/v1/namespaces/$name/horizontalpodautoscalers", &scaler).await.expect(201);
+    let two =
+        target.get("/apis/autoscaling/v2/namespaces/$name/horizontalpodautoscalers/h").await.expect(200);
     assert_eq!(two.body["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 50);
 }

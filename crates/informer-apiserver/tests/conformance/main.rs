@@ -1,9 +1,9 @@
-//! Conformance suite: statements about a Kubernetes API server, run on three targets (*arms*): the embedded server in
+//! Conformance suite: statements about a Kubernetes API server, run on three targets: the embedded server in
 //! process, the same over HTTPS, and kube-apiserver if `INFORMER_CONTROL_PLANE_KUBECONFIG` names one (`cargo xtask control-plane
 //! test`).
 //!
-//! Each statement is one property that a client can check, independent of the arm. Statements that hold on
-//! kube-apiserver only are listed in [`DIFFERENCES`]; they must fail on the embedded arms. No statement requires a
+//! Each statement is one property that a client can check, independent of the target. Statements that hold on
+//! kube-apiserver only are listed in [`DIFFERENCES`]; they must fail on the embedded targets. No statement requires a
 //! controller, is disturbed by one, or depends on absolute versions.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
@@ -176,11 +176,11 @@ async fn main() -> ExitCode {
     ];
     let statements = statements.concat();
     check_list(&statements);
-    runner::run(targets::Arms::open().await, &statements, DIFFERENCES).await
+    runner::run(targets::Targets::open().await, &statements, DIFFERENCES).await
 }
 
 /// Checks that every listed statement exists and is documented.
-fn check_list(statements: &[runner::Statement<targets::Arm>]) {
+fn check_list(statements: &[runner::Statement<targets::Target>]) {
     let page = include_str!("../../../../docs/apiserver.md");
     for Difference { statement: listed, .. } in DIFFERENCES {
         let name = listed.strip_prefix("embedded::").or(listed.strip_prefix("https::")).unwrap_or(listed);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::runner::statements;
-use crate::targets::{Arm, thing, version};
+use crate::targets::{Target, thing, version};
 
 statements![
     a_json_patch_does_its_operations_in_order,
@@ -29,11 +29,11 @@ statements![
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/$name/deployments";
 
-async fn deploy(arm: &Arm) -> String {
+async fn deploy(target: &Target) -> String {
     let mut made = crate::targets::deployment("d");
     let env = json!([{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]);
     made["spec"]["template"]["spec"]["containers"][0]["env"] = env;
-    arm.post(DEPLOYMENTS, &made).await.expect(201);
+    target.post(DEPLOYMENTS, &made).await.expect(201);
     format!("{DEPLOYMENTS}/d")
 }
 
@@ -50,8 +50,8 @@ fn with_env(env: &Value) -> Value {
     json!({"spec": {"template": {"spec": {"containers": [{"name": "app", "env": env}]}}}})
 }
 
-async fn a_json_patch_does_its_operations_in_order(arm: &Arm) {
-    arm.make("a", "1").await;
+async fn a_json_patch_does_its_operations_in_order(target: &Target) {
+    target.make("a", "1").await;
     let patch = json!([
         {"op": "test", "path": "/metadata/annotations/value", "value": "1"},
         {"op": "add", "path": "/metadata/annotations/more~1so", "value": "x"},
@@ -59,95 +59,103 @@ async fn a_json_patch_does_its_operations_in_order(arm: &Arm) {
         {"op": "replace", "path": "/metadata/annotations/value", "value": "2"},
         {"op": "move", "from": "/metadata/annotations/more~1so", "path": "/metadata/annotations/moved"},
     ]);
-    let patched = arm.json_patch("$things/a", &patch).await.expect(200).body;
+    let patched = target.json_patch("$things/a", &patch).await.expect(200).body;
     assert_eq!(patched["metadata"]["annotations"], json!({"value": "2", "old": "1", "moved": "x"}));
 }
 
-async fn a_json_patch_whose_test_fails_changes_nothing(arm: &Arm) {
-    let made = arm.make("a", "1").await;
+async fn a_json_patch_whose_test_fails_changes_nothing(target: &Target) {
+    let made = target.make("a", "1").await;
     let patch = json!([
         {"op": "replace", "path": "/metadata/annotations/value", "value": "2"},
         {"op": "test", "path": "/type", "value": "other"},
     ]);
-    arm.json_patch("$things/a", &patch).await.expect_error(422, "Invalid", "the server rejected our request");
-    assert_eq!(arm.get("$things/a").await.version(), version(&made));
+    target.json_patch("$things/a", &patch).await.expect_error(
+        422,
+        "Invalid",
+        "the server rejected our request",
+    );
+    assert_eq!(target.get("$things/a").await.version(), version(&made));
 }
 
-async fn a_json_patch_that_removes_what_is_not_there_is_refused(arm: &Arm) {
-    arm.make("a", "1").await;
+async fn a_json_patch_that_removes_what_is_not_there_is_refused(target: &Target) {
+    target.make("a", "1").await;
     let patch = json!([{"op": "remove", "path": "/metadata/labels/x"}]);
-    arm.json_patch("$things/a", &patch).await.expect_error(422, "Invalid", "the server rejected our request");
+    target.json_patch("$things/a", &patch).await.expect_error(
+        422,
+        "Invalid",
+        "the server rejected our request",
+    );
 }
 
-async fn a_json_patch_that_is_no_list_is_refused(arm: &Arm) {
-    arm.make("a", "1").await;
+async fn a_json_patch_that_is_no_list_is_refused(target: &Target) {
+    target.make("a", "1").await;
     let patch = json!({"op": "remove", "path": "/type"});
-    arm.json_patch("$things/a", &patch).await.expect_error(
+    target.json_patch("$things/a", &patch).await.expect_error(
         400,
         "BadRequest",
         "json: cannot unmarshal object",
     );
 }
 
-async fn a_merge_patch_adds_changes_and_removes(arm: &Arm) {
+async fn a_merge_patch_adds_changes_and_removes(target: &Target) {
     let mut thing = thing("a", "1");
     thing["data"] = json!({"x": "eA==", "y": "eQ=="});
-    arm.post("$things", &thing).await.expect(201);
+    target.post("$things", &thing).await.expect(201);
     let patch = json!({"data": {"x": null, "y": "eA==", "z": "eg==", "absent": null}});
-    let patched = arm.merge("$things/a", &patch).await.expect(200).body;
+    let patched = target.merge("$things/a", &patch).await.expect(200).body;
     assert_eq!(patched["data"], json!({"y": "eA==", "z": "eg=="}));
 }
 
-async fn a_merge_patch_replaces_lists(arm: &Arm) {
-    let target = deploy(arm).await;
+async fn a_merge_patch_replaces_lists(target: &Target) {
+    let path = deploy(target).await;
     let patch = json!({"spec": {"template": {"spec": {"containers": [{
         "name": "app", "image": "registry.example/app:2", "env": [{"name": "C", "value": "3"}],
     }]}}}});
-    assert_eq!(env(&arm.merge(&target, &patch).await.expect(200).body), ["C=3"]);
+    assert_eq!(env(&target.merge(&path, &patch).await.expect(200).body), ["C=3"]);
 }
 
-async fn a_strategic_patch_merges_lists_by_their_key(arm: &Arm) {
-    let target = deploy(arm).await;
+async fn a_strategic_patch_merges_lists_by_their_key(target: &Target) {
+    let path = deploy(target).await;
     let patch = with_env(&json!([{"name": "B", "value": "9"}, {"name": "C", "value": "3"}]));
-    assert_eq!(env(&arm.strategic(&target, &patch).await.expect(200).body), ["A=1", "B=9", "C=3"]);
+    assert_eq!(env(&target.strategic(&path, &patch).await.expect(200).body), ["A=1", "B=9", "C=3"]);
 }
 
-async fn a_strategic_patch_removes_entries(arm: &Arm) {
-    let target = deploy(arm).await;
+async fn a_strategic_patch_removes_entries(target: &Target) {
+    let path = deploy(target).await;
     let patch = with_env(&json!([{"name": "A", "$patch": "delete"}]));
-    assert_eq!(env(&arm.strategic(&target, &patch).await.expect(200).body), ["B=2"]);
+    assert_eq!(env(&target.strategic(&path, &patch).await.expect(200).body), ["B=2"]);
 }
 
-async fn a_strategic_patch_replaces_with_a_directive(arm: &Arm) {
-    let target = deploy(arm).await;
+async fn a_strategic_patch_replaces_with_a_directive(target: &Target) {
+    let path = deploy(target).await;
     let patch = with_env(&json!([{"$patch": "replace"}, {"name": "C", "value": "3"}]));
-    assert_eq!(env(&arm.strategic(&target, &patch).await.expect(200).body), ["C=3"]);
+    assert_eq!(env(&target.strategic(&path, &patch).await.expect(200).body), ["C=3"]);
 }
 
-async fn a_patch_that_changes_nothing_keeps_the_version(arm: &Arm) {
-    let made = arm.make("a", "1").await;
+async fn a_patch_that_changes_nothing_keeps_the_version(target: &Target) {
+    let made = target.make("a", "1").await;
     let patch = json!({"metadata": {"annotations": {"value": "1"}}});
-    assert_eq!(arm.merge("$things/a", &patch).await.expect(200).body, made);
-    assert_eq!(arm.strategic("$things/a", &patch).await.expect(200).body, made);
-    assert_eq!(arm.json_patch("$things/a", &json!([])).await.expect(200).body, made);
+    assert_eq!(target.merge("$things/a", &patch).await.expect(200).body, made);
+    assert_eq!(target.strategic("$things/a", &patch).await.expect(200).body, made);
+    assert_eq!(target.json_patch("$things/a", &json!([])).await.expect(200).body, made);
 }
 
-async fn a_patch_at_an_old_version_is_a_conflict(arm: &Arm) {
-    let made = arm.make("a", "1").await;
-    arm.set("a", "2").await;
+async fn a_patch_at_an_old_version_is_a_conflict(target: &Target) {
+    let made = target.make("a", "1").await;
+    target.set("a", "2").await;
     let patch = json!({"metadata": {"resourceVersion": version(&made), "annotations": {"value": "3"}}});
     let words = "the object has been modified; please apply your changes to the latest version";
-    arm.merge("$things/a", &patch).await.expect_error(409, "Conflict", words);
+    target.merge("$things/a", &patch).await.expect_error(409, "Conflict", words);
 }
 
-async fn a_patch_of_what_is_not_there_is_refused(arm: &Arm) {
+async fn a_patch_of_what_is_not_there_is_refused(target: &Target) {
     let patch = json!({"metadata": {"annotations": {"value": "1"}}});
-    arm.merge("$things/a", &patch).await.expect_error(404, "NotFound", "secrets \"a\" not found");
+    target.merge("$things/a", &patch).await.expect_error(404, "NotFound", "secrets \"a\" not found");
 }
 
-async fn a_patch_cannot_rename(arm: &Arm) {
-    arm.make("a", "1").await;
-    let response = arm.merge("$things/a", &json!({"metadata": {"name": "b"}})).await;
+async fn a_patch_cannot_rename(target: &Target) {
+    target.make("a", "1").await;
+    let response = target.merge("$things/a", &json!({"metadata": {"name": "b"}})).await;
     response.expect_error(
         400,
         "BadRequest",
@@ -155,46 +163,46 @@ async fn a_patch_cannot_rename(arm: &Arm) {
     );
 }
 
-async fn a_patch_cannot_change_the_uid(arm: &Arm) {
-    arm.make("a", "1").await;
-    let response = arm.merge("$things/a", &json!({"metadata": {"uid": "mine"}})).await;
+async fn a_patch_cannot_change_the_uid(target: &Target) {
+    target.make("a", "1").await;
+    let response = target.merge("$things/a", &json!({"metadata": {"uid": "mine"}})).await;
     response.expect_error(422, "Invalid", "metadata.uid: Invalid value: \"mine\": field is immutable");
 }
 
-async fn a_patch_of_an_unknown_type_is_refused(arm: &Arm) {
-    arm.make("a", "1").await;
+async fn a_patch_of_an_unknown_type_is_refused(target: &Target) {
+    target.make("a", "1").await;
     let headers = [("content-type", "application/json"), ("accept", "application/json")];
-    let response = arm.request("PATCH", "$things/a", &headers, b"{}".to_vec()).await;
+    let response = target.request("PATCH", "$things/a", &headers, b"{}".to_vec()).await;
     response.expect_error(415, "UnsupportedMediaType", "415: Unsupported Media Type");
 }
 
-async fn a_patch_that_is_no_json_is_refused(arm: &Arm) {
-    arm.make("a", "1").await;
+async fn a_patch_that_is_no_json_is_refused(target: &Target) {
+    target.make("a", "1").await;
     for kind in ["merge-patch", "strategic-merge-patch", "json-patch"] {
         let content_type = format!("application/{kind}+json");
         let headers = [("content-type", content_type.as_str()), ("accept", "application/json")];
-        let response = arm.request("PATCH", "$things/a", &headers, b"{\"a".to_vec()).await;
+        let response = target.request("PATCH", "$things/a", &headers, b"{\"a".to_vec()).await;
         assert_eq!(response.expect(400).body["reason"], "BadRequest", "{kind}");
     }
 }
 
-async fn a_patch_that_makes_the_object_invalid_is_refused(arm: &Arm) {
-    let made = arm.make("a", "1").await;
-    let response = arm.merge("$things/a", &json!({"metadata": {"labels": {"x": "not good"}}})).await;
+async fn a_patch_that_makes_the_object_invalid_is_refused(target: &Target) {
+    let made = target.make("a", "1").await;
+    let response = target.merge("$things/a", &json!({"metadata": {"labels": {"x": "not good"}}})).await;
     response.expect_error(422, "Invalid", "metadata.labels: Invalid value: \"not good\"");
-    assert_eq!(arm.get("$things/a").await.body, made);
+    assert_eq!(target.get("$things/a").await.body, made);
 }
 
-async fn a_strict_patch_with_an_unknown_field_is_refused(arm: &Arm) {
-    arm.make("a", "1").await;
-    let response = arm.merge("$things/a?fieldValidation=Strict", &json!({"flavour": "sweet"})).await;
+async fn a_strict_patch_with_an_unknown_field_is_refused(target: &Target) {
+    target.make("a", "1").await;
+    let response = target.merge("$things/a?fieldValidation=Strict", &json!({"flavour": "sweet"})).await;
     response.expect_error(422, "Invalid", "strict decoding error: unknown field \"flavour\"");
 }
 
-async fn a_dry_run_of_a_patch_changes_nothing(arm: &Arm) {
-    let made = arm.make("a", "1").await;
+async fn a_dry_run_of_a_patch_changes_nothing(target: &Target) {
+    let made = target.make("a", "1").await;
     let patch = json!({"metadata": {"annotations": {"value": "2"}}});
-    let dry = arm.merge("$things/a?dryRun=All", &patch).await.expect(200);
+    let dry = target.merge("$things/a?dryRun=All", &patch).await.expect(200);
     assert_eq!(dry.body["metadata"]["annotations"]["value"], "2");
-    assert_eq!(arm.get("$things/a").await.body, made);
+    assert_eq!(target.get("$things/a").await.body, made);
 }

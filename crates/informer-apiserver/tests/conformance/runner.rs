@@ -1,4 +1,4 @@
-//! Runs every statement on every arm, several concurrently, and reports like libtest.
+//! Runs every statement on every target, several concurrently, and reports like libtest.
 //!
 //! It does not depend on Kubernetes and is shared by all suites that use a control plane. A panic or timeout fails
 //! only its statement. Statements that disrupt a server run alone, after all others.
@@ -21,10 +21,10 @@ const DEADLINE: Duration = Duration::from_mins(4);
 /// Exit code if no name matches the filter; also known to `cargo xtask control-plane test`.
 const NOTHING: u8 = 4;
 
-/// A statement that is expected to fail on the embedded arms.
+/// A statement that is expected to fail on the embedded targets.
 #[allow(dead_code, reason = "used by one suite only")]
 pub(crate) struct Difference {
-    /// Name of the statement; prefixed with the name of an arm, it applies to that arm only.
+    /// Name of the statement; prefixed with the name of an target, it applies to that target only.
     pub(crate) statement: &'static str,
     /// Part of the expected failure message. Any other message is a failure.
     pub(crate) says: &'static str,
@@ -43,24 +43,24 @@ pub(crate) enum Needs {
     Control,
 }
 
-/// All arms of a suite.
-pub(crate) trait Arms {
+/// All targets of a suite.
+pub(crate) trait Targets {
     /// A server as seen by one statement.
-    type Arm;
+    type Target;
 
     fn names(&self) -> Vec<&'static str>;
 
-    /// One line for each arm that is unavailable.
+    /// One line for each target that is unavailable.
     fn left_out(&self) -> Option<String>;
 
-    /// Returns why an arm cannot run statements with this need, if so.
-    fn lacks(&self, arm: &str, needs: Needs) -> Option<String>;
+    /// Returns why an target cannot run statements with this need, if so.
+    fn lacks(&self, target: &str, needs: Needs) -> Option<String>;
 
-    /// Creates an arm for one statement.
-    async fn arm(&self, name: &'static str) -> Self::Arm;
+    /// Creates an target for one statement.
+    async fn target(&self, name: &'static str) -> Self::Target;
 
     /// Removes what could disturb other statements.
-    async fn clean(&self, arm: Self::Arm);
+    async fn clean(&self, target: Self::Target);
 }
 
 /// One property of the server, as a function.
@@ -80,10 +80,10 @@ impl<A> Clone for Statement<A> {
 /// Lists the statements of a module.
 macro_rules! statements {
     (needs: $needs:expr; $($name:ident),* $(,)?) => {
-        pub(crate) const ALL: &[crate::runner::Statement<crate::targets::Arm>] = &[$(crate::runner::Statement {
+        pub(crate) const ALL: &[crate::runner::Statement<crate::targets::Target>] = &[$(crate::runner::Statement {
             name: crate::runner::short(concat!(module_path!(), "::", stringify!($name))),
             needs: $needs,
-            run: |arm| Box::pin($name(arm)),
+            run: |target| Box::pin($name(target)),
         }),*];
     };
     ($($name:ident),* $(,)?) => { statements!(needs: crate::runner::Needs::Nothing; $($name),*); };
@@ -113,9 +113,9 @@ thread_local! {
 }
 
 /// Runs the statements selected by the arguments.
-pub(crate) async fn run<S: Arms>(
-    arms: S,
-    statements: &[Statement<S::Arm>],
+pub(crate) async fn run<S: Targets>(
+    targets: S,
+    statements: &[Statement<S::Target>],
     differences: &[Difference],
 ) -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -125,18 +125,18 @@ pub(crate) async fn run<S: Arms>(
         filters.is_empty()
             || filters.iter().any(|filter| if exact { *filter == name } else { name.contains(*filter) })
     };
-    let cases: Vec<Case<'_, S::Arm>> = (arms.names().into_iter())
-        .flat_map(|arm| statements.iter().map(move |statement| (arm, statement)))
-        .filter(|(arm, statement)| wanted(&full_name(arm, statement)))
+    let cases: Vec<Case<'_, S::Target>> = (targets.names().into_iter())
+        .flat_map(|target| statements.iter().map(move |statement| (target, statement)))
+        .filter(|(target, statement)| wanted(&full_name(target, statement)))
         .collect();
     if args.iter().any(|arg| arg == "--list") {
-        for (arm, statement) in &cases {
-            println!("{}: test", full_name(arm, statement));
+        for (target, statement) in &cases {
+            println!("{}: test", full_name(target, statement));
         }
         return ExitCode::SUCCESS;
     }
-    let left_out = arms.left_out();
-    // An arm that is unavailable may have a matching statement.
+    let left_out = targets.left_out();
+    // An target that is unavailable may have a matching statement.
     if cases.is_empty() && !filters.is_empty() && left_out.is_none() {
         println!("no statement matches {filters:?}");
         return ExitCode::from(NOTHING);
@@ -146,7 +146,7 @@ pub(crate) async fn run<S: Arms>(
     let begun = Instant::now();
     let (alone, together): (Vec<_>, Vec<_>) =
         cases.into_iter().partition(|(_, statement)| statement.needs == Needs::Control);
-    let check = |(arm, statement)| check(&arms, arm, statement, differences);
+    let check = |(target, statement)| check(&targets, target, statement, differences);
     let together = futures::stream::iter(together).map(check).buffer_unordered(AT_ONCE);
     let mut running = pin!(together.chain(futures::stream::iter(alone).then(check)));
     let (mut passed, mut differ, mut ignored, mut failed) = (0, 0, 0, Vec::new());
@@ -176,27 +176,27 @@ pub(crate) async fn run<S: Arms>(
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(101) }
 }
 
-/// A statement and the name of its arm.
+/// A statement and the name of its target.
 type Case<'a, A> = (&'static str, &'a Statement<A>);
 
-fn full_name<A>(arm: &str, statement: &Statement<A>) -> String {
-    format!("{arm}::{}", statement.name)
+fn full_name<A>(target: &str, statement: &Statement<A>) -> String {
+    format!("{target}::{}", statement.name)
 }
 
-async fn check<S: Arms>(
-    arms: &S,
-    arm: &'static str,
-    statement: &Statement<S::Arm>,
+async fn check<S: Targets>(
+    targets: &S,
+    target: &'static str,
+    statement: &Statement<S::Target>,
     differences: &[Difference],
 ) -> (String, Verdict) {
-    let name = full_name(arm, statement);
+    let name = full_name(target, statement);
     let difference = differences
         .iter()
-        .find(|listed| arm != "real" && [statement.name, name.as_str()].contains(&listed.statement));
-    if let Some(why) = arms.lacks(arm, statement.needs) {
+        .find(|listed| target != "real" && [statement.name, name.as_str()].contains(&listed.statement));
+    if let Some(why) = targets.lacks(target, statement.needs) {
         return (name, Verdict::Ignored(why));
     }
-    let verdict = match (attempt(arms, arm, statement).await, difference) {
+    let verdict = match (attempt(targets, target, statement).await, difference) {
         (Ok(()), None) => Verdict::Ok,
         (Ok(()), Some(_)) => {
             Verdict::Failed("listed as a difference but holds: remove it from the list".to_owned())
@@ -212,15 +212,20 @@ async fn check<S: Arms>(
     (name, verdict)
 }
 
-async fn attempt<S: Arms>(arms: &S, arm: &'static str, statement: &Statement<S::Arm>) -> Result<(), String> {
-    let arm = AssertUnwindSafe(arms.arm(arm)).catch_unwind().await.map_err(|_| PANIC_MESSAGE.take())?;
-    let run = tokio::time::timeout(DEADLINE, AssertUnwindSafe((statement.run)(&arm)).catch_unwind());
+async fn attempt<S: Targets>(
+    targets: &S,
+    target: &'static str,
+    statement: &Statement<S::Target>,
+) -> Result<(), String> {
+    let target =
+        AssertUnwindSafe(targets.target(target)).catch_unwind().await.map_err(|_| PANIC_MESSAGE.take())?;
+    let run = tokio::time::timeout(DEADLINE, AssertUnwindSafe((statement.run)(&target)).catch_unwind());
     let outcome = match run.await {
         Err(_) => Err(format!("timed out after {} seconds", DEADLINE.as_secs())),
         // The panic hook ran on this thread, in this poll.
         Ok(Err(_)) => Err(PANIC_MESSAGE.take()),
         Ok(Ok(())) => Ok(()),
     };
-    let cleaned = AssertUnwindSafe(arms.clean(arm)).catch_unwind().await;
+    let cleaned = AssertUnwindSafe(targets.clean(target)).catch_unwind().await;
     outcome.and(cleaned.map_err(|_| format!("cleanup failed: {}", PANIC_MESSAGE.take())))
 }

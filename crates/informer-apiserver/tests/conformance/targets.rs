@@ -1,6 +1,6 @@
-//! The three arms and their operations: raw requests, watches read frame by frame, and a few objects.
+//! The three targets and their operations: raw requests, watches read frame by frame, and a few objects.
 //!
-//! A statement gets an [`Arm`] with its own namespace, so that all of them can run concurrently on a shared server.
+//! A statement gets an [`Target`] with its own namespace, so that all of them can run concurrently on a shared server.
 //! The objects of most statements, *things*, are Secrets, because no controller creates any in a new namespace.
 
 use std::sync::Mutex;
@@ -27,8 +27,8 @@ const REAL_ETCD: &str = "INFORMER_CONTROL_PLANE_ETCD";
 /// Time limit of one response, frame or condition.
 pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// All arms.
-pub(crate) struct Arms {
+/// All targets.
+pub(crate) struct Targets {
     embedded: (ApiServer, Client),
     https: (ApiServer, Client, RunningServer),
     real: Option<Client>,
@@ -38,7 +38,7 @@ pub(crate) struct Arms {
     count: AtomicUsize,
 }
 
-impl Arms {
+impl Targets {
     pub(crate) async fn open() -> Self {
         let server = ApiServer::new();
         let embedded = (server.clone(), server.client());
@@ -53,12 +53,12 @@ impl Arms {
         let etcd = std::env::var(REAL_ETCD).ok();
         let nanos = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos();
         let run = format!("{:x}", nanos & 0xffff_ffff);
-        Arms { embedded, https, real, etcd, run, count: AtomicUsize::new(0) }
+        Targets { embedded, https, real, etcd, run, count: AtomicUsize::new(0) }
     }
 }
 
-impl runner::Arms for Arms {
-    type Arm = Arm;
+impl runner::Targets for Targets {
+    type Target = Target;
 
     fn names(&self) -> Vec<&'static str> {
         let real = self.real.is_some().then_some("real");
@@ -67,21 +67,21 @@ impl runner::Arms for Arms {
 
     fn left_out(&self) -> Option<String> {
         let why =
-            format!("skipping the arm `real`: {REAL} is not set (see `cargo xtask control-plane test`)");
+            format!("skipping the target `real`: {REAL} is not set (see `cargo xtask control-plane test`)");
         self.real.is_none().then_some(why)
     }
 
-    fn lacks(&self, arm: &str, needs: Needs) -> Option<String> {
+    fn lacks(&self, target: &str, needs: Needs) -> Option<String> {
         let can = match needs {
             Needs::Nothing => true,
-            Needs::Compaction => arm != "real" || self.etcd.is_some(),
+            Needs::Compaction => target != "real" || self.etcd.is_some(),
             Needs::Control => false,
         };
         (!can).then(|| format!("{REAL_ETCD} is not set"))
     }
 
-    /// Creates an arm with its own namespace.
-    async fn arm(&self, name: &'static str) -> Arm {
+    /// Creates an target with its own namespace.
+    async fn target(&self, name: &'static str) -> Target {
         let (client, server) = match name {
             "embedded" => (self.embedded.1.clone(), Some(self.embedded.0.clone())),
             "https" => (self.https.1.clone(), Some(self.https.0.clone())),
@@ -90,19 +90,19 @@ impl runner::Arms for Arms {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         let namespace = format!("conformance-{}-{count}", self.run);
         let etcd = self.etcd.clone();
-        let arm = Arm { client, server, etcd, namespace, definitions: Mutex::default() };
-        let namespace = json!({"metadata": {"name": arm.namespace}});
-        arm.post("/api/v1/namespaces", &namespace).await.expect(201);
-        arm
+        let target = Target { client, server, etcd, namespace, definitions: Mutex::default() };
+        let namespace = json!({"metadata": {"name": target.namespace}});
+        target.post("/api/v1/namespaces", &namespace).await.expect(201);
+        target
     }
 
     /// Deletes the namespace. Without controllers it stays, but no other statement uses it.
-    async fn clean(&self, arm: Arm) {
-        let definitions = arm.definitions.lock().unwrap().split_off(0);
+    async fn clean(&self, target: Target) {
+        let definitions = target.definitions.lock().unwrap().split_off(0);
         for name in definitions {
-            arm.delete(&format!("{DEFINITIONS}/{name}")).await;
+            target.delete(&format!("{DEFINITIONS}/{name}")).await;
         }
-        arm.delete("$ns").await;
+        target.delete("$ns").await;
     }
 }
 
@@ -116,7 +116,7 @@ async fn client(kubeconfig: Kubeconfig) -> Client {
 }
 
 /// A server as seen by one statement.
-pub(crate) struct Arm {
+pub(crate) struct Target {
     client: Client,
     server: Option<ApiServer>,
     etcd: Option<String>,
@@ -126,7 +126,7 @@ pub(crate) struct Arm {
     definitions: Mutex<Vec<String>>,
 }
 
-impl Arm {
+impl Target {
     /// Expands `$ns` to the path of the statement's namespace and `$things` to its collection of things.
     fn path(&self, path: &str) -> String {
         path.replace("$things", "$ns/secrets")

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::runner::statements;
-use crate::targets::{Arm, deployment, name, number, thing, version};
+use crate::targets::{Target, deployment, name, number, thing, version};
 
 statements![
     an_update_at_the_current_version_is_accepted,
@@ -31,40 +31,40 @@ fn changed(object: &Value, value: &str) -> Value {
     object
 }
 
-async fn an_update_at_the_current_version_is_accepted(arm: &Arm) {
-    let made = arm.make("a", "1").await;
-    let written = arm.put("$things/a", &changed(&made, "2")).await.expect(200).body;
+async fn an_update_at_the_current_version_is_accepted(target: &Target) {
+    let made = target.make("a", "1").await;
+    let written = target.put("$things/a", &changed(&made, "2")).await.expect(200).body;
     assert!(number(&written) > number(&made));
-    assert_eq!(arm.get("$things/a").await.expect(200).body, written);
+    assert_eq!(target.get("$things/a").await.expect(200).body, written);
 }
 
-async fn an_update_at_an_old_version_is_a_conflict(arm: &Arm) {
-    let made = arm.make("a", "1").await;
-    arm.set("a", "2").await;
-    let response = arm.put("$things/a", &changed(&made, "3")).await;
+async fn an_update_at_an_old_version_is_a_conflict(target: &Target) {
+    let made = target.make("a", "1").await;
+    target.set("a", "2").await;
+    let response = target.put("$things/a", &changed(&made, "3")).await;
     let words = "Operation cannot be fulfilled on secrets \"a\": the object has been modified; please apply your changes \
                  to the latest version and try again";
     let response = response.expect_error(409, "Conflict", words);
     assert_eq!(response.body["details"], json!({"name": "a", "kind": "secrets"}));
-    assert_eq!(arm.get("$things/a").await.body["metadata"]["annotations"]["value"], "2");
+    assert_eq!(target.get("$things/a").await.body["metadata"]["annotations"]["value"], "2");
 }
 
-async fn an_update_without_a_version_is_accepted(arm: &Arm) {
-    arm.make("a", "1").await;
-    arm.set("a", "2").await;
-    arm.put("$things/a", &thing("a", "3")).await.expect(200);
+async fn an_update_without_a_version_is_accepted(target: &Target) {
+    target.make("a", "1").await;
+    target.set("a", "2").await;
+    target.put("$things/a", &thing("a", "3")).await.expect(200);
 }
 
-async fn an_update_with_another_uid_is_a_conflict(arm: &Arm) {
-    let mut made = arm.make("a", "1").await;
+async fn an_update_with_another_uid_is_a_conflict(target: &Target) {
+    let mut made = target.make("a", "1").await;
     made["metadata"]["uid"] = "00000000-0000-0000-0000-000000000000".into();
-    let response = arm.put("$things/a", &changed(&made, "2")).await;
+    let response = target.put("$things/a", &changed(&made, "2")).await;
     response.expect_error(409, "Conflict", "Precondition failed: UID in precondition:");
 }
 
-async fn an_update_of_another_name_is_refused(arm: &Arm) {
-    arm.make("a", "1").await;
-    let response = arm.put("$things/a", &thing("b", "1")).await;
+async fn an_update_of_another_name_is_refused(target: &Target) {
+    target.make("a", "1").await;
+    let response = target.put("$things/a", &thing("b", "1")).await;
     response.expect_error(
         400,
         "BadRequest",
@@ -72,49 +72,49 @@ async fn an_update_of_another_name_is_refused(arm: &Arm) {
     );
 }
 
-async fn an_update_of_what_is_not_there_is_refused(arm: &Arm) {
-    let response = arm.put("$things/a", &thing("a", "1")).await;
+async fn an_update_of_what_is_not_there_is_refused(target: &Target) {
+    let response = target.put("$things/a", &thing("a", "1")).await;
     response.expect_error(404, "NotFound", "secrets \"a\" not found");
 }
 
-async fn an_update_of_a_lease_that_is_not_there_creates_it(arm: &Arm) {
+async fn an_update_of_a_lease_that_is_not_there_creates_it(target: &Target) {
     let path = "/apis/coordination.k8s.io/v1/namespaces/$name/leases/l";
     let lease = json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}});
-    assert_eq!(name(&arm.put(path, &lease).await.expect(201).body), "l");
+    assert_eq!(name(&target.put(path, &lease).await.expect(201).body), "l");
 }
 
-async fn an_update_that_changes_nothing_keeps_the_version(arm: &Arm) {
-    let made = arm.make("a", "1").await;
-    assert_eq!(arm.put("$things/a", &made).await.expect(200).body, made);
+async fn an_update_that_changes_nothing_keeps_the_version(target: &Target) {
+    let made = target.make("a", "1").await;
+    assert_eq!(target.put("$things/a", &made).await.expect(200).body, made);
 }
 
-async fn an_update_replaces_the_whole_object(arm: &Arm) {
+async fn an_update_replaces_the_whole_object(target: &Target) {
     let mut thing = thing("a", "1");
     thing["data"] = json!({"x": "eA==", "y": "eQ=="});
-    arm.post("$things", &thing).await.expect(201);
+    target.post("$things", &thing).await.expect(201);
     thing["data"] = json!({"z": "eg=="});
-    arm.put("$things/a", &thing).await.expect(200);
-    assert_eq!(arm.get("$things/a").await.body["data"], json!({"z": "eg=="}));
+    target.put("$things/a", &thing).await.expect(200);
+    assert_eq!(target.get("$things/a").await.body["data"], json!({"z": "eg=="}));
 }
 
-async fn an_update_keeps_uid_and_creation_time(arm: &Arm) {
-    let made = arm.make("a", "1").await;
-    let written = arm.put("$things/a", &thing("a", "2")).await.expect(200).body;
+async fn an_update_keeps_uid_and_creation_time(target: &Target) {
+    let made = target.make("a", "1").await;
+    let written = target.put("$things/a", &thing("a", "2")).await.expect(200).body;
     for field in ["uid", "creationTimestamp"] {
         assert_eq!(written["metadata"][field], made["metadata"][field]);
     }
 }
 
-async fn an_update_at_a_version_that_is_no_number_is_an_internal_error(arm: &Arm) {
-    let mut made = arm.make("a", "1").await;
+async fn an_update_at_a_version_that_is_no_number_is_an_internal_error(target: &Target) {
+    let mut made = target.make("a", "1").await;
     made["metadata"]["resourceVersion"] = "new".into();
-    assert_eq!(arm.put("$things/a", &made).await.expect(500).body["kind"], "Status");
+    assert_eq!(target.put("$things/a", &made).await.expect(500).body["kind"], "Status");
 }
 
-async fn a_field_that_cannot_change_is_refused(arm: &Arm) {
-    let mut made = arm.make("a", "1").await;
+async fn a_field_that_cannot_change_is_refused(target: &Target) {
+    let mut made = target.make("a", "1").await;
     made["type"] = "example.com/other".into();
-    let response = arm.put("$things/a", &made).await;
+    let response = target.put("$things/a", &made).await;
     let response = response.expect_error(
         422,
         "Invalid",
@@ -123,31 +123,31 @@ async fn a_field_that_cannot_change_is_refused(arm: &Arm) {
     assert_eq!(response.body["details"]["causes"][0]["field"], "type");
 }
 
-async fn an_immutable_object_cannot_change(arm: &Arm) {
+async fn an_immutable_object_cannot_change(target: &Target) {
     let mut thing = thing("a", "1");
     thing["immutable"] = true.into();
     thing["data"] = json!({"x": "eA=="});
-    arm.post("$things", &thing).await.expect(201);
-    let response = arm.merge("$things/a", &json!({"data": {"x": "eQ=="}})).await;
+    target.post("$things", &thing).await.expect(201);
+    let response = target.merge("$things/a", &json!({"data": {"x": "eQ=="}})).await;
     response.expect_error(422, "Invalid", "data: Forbidden: field is immutable when `immutable` is set");
-    let response = arm.merge("$things/a", &json!({"immutable": false})).await;
+    let response = target.merge("$things/a", &json!({"immutable": false})).await;
     response.expect_error(422, "Invalid", "immutable: Forbidden: field is immutable when `immutable` is set");
-    arm.set("a", "2").await;
+    target.set("a", "2").await;
 }
 
-async fn a_dry_run_of_an_update_changes_nothing(arm: &Arm) {
-    let made = arm.make("a", "1").await;
-    let dry = arm.put("$things/a?dryRun=All", &changed(&made, "2")).await.expect(200).body;
+async fn a_dry_run_of_an_update_changes_nothing(target: &Target) {
+    let made = target.make("a", "1").await;
+    let dry = target.put("$things/a?dryRun=All", &changed(&made, "2")).await.expect(200).body;
     assert_eq!((version(&dry), &dry["metadata"]["annotations"]["value"]), (version(&made), &"2".into()));
-    assert_eq!(arm.get("$things/a").await.body, made);
+    assert_eq!(target.get("$things/a").await.body, made);
 }
 
-async fn a_generation_rises_with_the_spec_alone(arm: &Arm) {
+async fn a_generation_rises_with_the_spec_alone(target: &Target) {
     let all = "/apis/apps/v1/namespaces/$name/deployments";
-    let made = arm.post(all, &deployment("d")).await.expect(201).body;
+    let made = target.post(all, &deployment("d")).await.expect(201).body;
     assert_eq!(made["metadata"]["generation"], 1);
     let generation = async |part: &str, change: Value| {
-        let response = arm.merge(&format!("{all}/d{part}"), &change).await.expect(200);
+        let response = target.merge(&format!("{all}/d{part}"), &change).await.expect(200);
         response.body["metadata"]["generation"].clone()
     };
     assert_eq!(generation("", json!({"metadata": {"labels": {"x": "y"}}})).await, 1);
@@ -157,16 +157,16 @@ async fn a_generation_rises_with_the_spec_alone(arm: &Arm) {
     assert_eq!(generation("", json!({"metadata": {"generation": 7}})).await, 2);
 }
 
-async fn a_kind_without_a_spec_has_no_generation(arm: &Arm) {
-    arm.make("a", "1").await;
-    assert!(arm.set("a", "2").await["metadata"]["generation"].is_null());
+async fn a_kind_without_a_spec_has_no_generation(target: &Target) {
+    target.make("a", "1").await;
+    assert!(target.set("a", "2").await["metadata"]["generation"].is_null());
 }
 
-async fn an_update_adds_its_own_managed_fields_entry(arm: &Arm) {
-    let made = arm.post("$things?fieldManager=one", &thing("a", "1")).await.expect(201).body;
+async fn an_update_adds_its_own_managed_fields_entry(target: &Target) {
+    let made = target.post("$things?fieldManager=one", &thing("a", "1")).await.expect(201).body;
     let mut more = made.clone();
     more["metadata"]["annotations"]["more"] = "1".into();
-    let written = arm.put("$things/a?fieldManager=two", &more).await.expect(200).body;
+    let written = target.put("$things/a?fieldManager=two", &more).await.expect(200).body;
     let entries = written["metadata"]["managedFields"].as_array().unwrap();
     let of =
         |manager: &str| entries.iter().find(|entry| entry["manager"] == manager).unwrap()["fieldsV1"].clone();

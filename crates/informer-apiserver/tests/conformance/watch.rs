@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::runner::statements;
-use crate::targets::{Arm, number, thing, version};
+use crate::targets::{Target, number, thing, version};
 
 statements![
     a_watch_from_version_zero_starts_with_existing_objects,
@@ -30,54 +30,54 @@ statements![
     the_deprecated_watch_path_is_served,
 ];
 
-async fn a_watch_from_version_zero_starts_with_existing_objects(arm: &Arm) {
-    arm.make("b", "1").await;
-    arm.make("a", "1").await;
-    arm.version().await;
-    let mut watch = arm.watch("$things?watch=1&resourceVersion=0").await;
+async fn a_watch_from_version_zero_starts_with_existing_objects(target: &Target) {
+    target.make("b", "1").await;
+    target.make("a", "1").await;
+    target.version().await;
+    let mut watch = target.watch("$things?watch=1&resourceVersion=0").await;
     watch.expect_frames(&["ADDED a 1", "ADDED b 1"]).await;
-    arm.set("b", "2").await;
+    target.set("b", "2").await;
     watch.expect_frames(&["MODIFIED b 2"]).await;
 }
 
-async fn a_watch_without_a_version_starts_with_existing_objects(arm: &Arm) {
-    arm.make("b", "1").await;
-    arm.make("a", "1").await;
-    let mut watch = arm.watch("$things?watch=1").await;
+async fn a_watch_without_a_version_starts_with_existing_objects(target: &Target) {
+    target.make("b", "1").await;
+    target.make("a", "1").await;
+    let mut watch = target.watch("$things?watch=1").await;
     watch.expect_frames(&["ADDED a 1", "ADDED b 1"]).await;
-    arm.unmake("a").await;
+    target.unmake("a").await;
     watch.expect_frames(&["DELETED a 1"]).await;
 }
 
-async fn a_watch_from_a_version_sends_only_later_changes(arm: &Arm) {
-    arm.make("a", "1").await;
-    let then = arm.version().await;
-    arm.make("b", "1").await;
-    let mut watch = arm.watch(&format!("$things?watch=1&resourceVersion={then}")).await;
+async fn a_watch_from_a_version_sends_only_later_changes(target: &Target) {
+    target.make("a", "1").await;
+    let then = target.version().await;
+    target.make("b", "1").await;
+    let mut watch = target.watch(&format!("$things?watch=1&resourceVersion={then}")).await;
     watch.expect_frames(&["ADDED b 1"]).await;
-    arm.set("a", "2").await;
+    target.set("a", "2").await;
     watch.expect_frames(&["MODIFIED a 2"]).await;
 }
 
-async fn a_watch_sends_every_state_of_its_history(arm: &Arm) {
-    let then = arm.version().await;
-    arm.make("a", "1").await;
-    arm.set("a", "2").await;
-    arm.set("a", "3").await;
-    arm.unmake("a").await;
-    arm.make("a", "4").await;
-    let mut watch = arm.watch(&format!("$things?watch=1&resourceVersion={then}")).await;
+async fn a_watch_sends_every_state_of_its_history(target: &Target) {
+    let then = target.version().await;
+    target.make("a", "1").await;
+    target.set("a", "2").await;
+    target.set("a", "3").await;
+    target.unmake("a").await;
+    target.make("a", "4").await;
+    let mut watch = target.watch(&format!("$things?watch=1&resourceVersion={then}")).await;
     watch.expect_frames(&["ADDED a 1", "MODIFIED a 2", "MODIFIED a 3", "DELETED a 3", "ADDED a 4"]).await;
 }
 
-async fn versions_in_a_watch_strictly_increase(arm: &Arm) {
-    let then = arm.version().await;
+async fn versions_in_a_watch_strictly_increase(target: &Target) {
+    let then = target.version().await;
     for name in ["c", "a", "b"] {
-        arm.make(name, "1").await;
-        arm.set(name, "2").await;
+        target.make(name, "1").await;
+        target.set(name, "2").await;
     }
-    arm.unmake("a").await;
-    let mut watch = arm.watch(&format!("$things?watch=1&resourceVersion={then}")).await;
+    target.unmake("a").await;
+    let mut watch = target.watch(&format!("$things?watch=1&resourceVersion={then}")).await;
     let mut last = then.parse().unwrap();
     for _ in 0..7 {
         let version = number(&watch.next().await.unwrap()["object"]);
@@ -86,10 +86,10 @@ async fn versions_in_a_watch_strictly_increase(arm: &Arm) {
     }
 }
 
-async fn a_deleted_object_is_sent_in_its_last_state_at_the_version_of_the_deletion(arm: &Arm) {
-    let mut made = arm.make("a", "1").await;
-    let mut watch = arm.watch(&format!("$things?watch=1&resourceVersion={}", version(&made))).await;
-    arm.unmake("a").await;
+async fn a_deleted_object_is_sent_in_its_last_state_at_the_version_of_the_deletion(target: &Target) {
+    let mut made = target.make("a", "1").await;
+    let mut watch = target.watch(&format!("$things?watch=1&resourceVersion={}", version(&made))).await;
+    target.unmake("a").await;
     let mut gone = watch.object("DELETED").await;
     assert!(number(&gone) > number(&made));
     made["metadata"]["resourceVersion"].take();
@@ -97,41 +97,41 @@ async fn a_deleted_object_is_sent_in_its_last_state_at_the_version_of_the_deleti
     assert_eq!(gone, made);
 }
 
-async fn an_update_that_changes_nothing_is_not_sent(arm: &Arm) {
-    let made = arm.make("a", "1").await;
-    let mut watch = arm.watch(&format!("$things?watch=1&resourceVersion={}", version(&made))).await;
-    assert_eq!(version(&arm.set("a", "1").await), version(&made));
-    assert_eq!(arm.put("$things/a", &made).await.expect(200).version(), version(&made));
-    arm.set("a", "2").await;
+async fn an_update_that_changes_nothing_is_not_sent(target: &Target) {
+    let made = target.make("a", "1").await;
+    let mut watch = target.watch(&format!("$things?watch=1&resourceVersion={}", version(&made))).await;
+    assert_eq!(version(&target.set("a", "1").await), version(&made));
+    assert_eq!(target.put("$things/a", &made).await.expect(200).version(), version(&made));
+    target.set("a", "2").await;
     watch.expect_frames(&["MODIFIED a 2"]).await;
 }
 
-async fn a_watch_sends_what_a_get_returns(arm: &Arm) {
-    let mut watch = arm.watch("$things?watch=1").await;
-    let made = arm.make("a", "1").await;
+async fn a_watch_sends_what_a_get_returns(target: &Target) {
+    let mut watch = target.watch("$things?watch=1").await;
+    let made = target.make("a", "1").await;
     assert_eq!(watch.object("ADDED").await, made);
-    assert_eq!(arm.get("$things/a").await.expect(200).body, made);
+    assert_eq!(target.get("$things/a").await.expect(200).body, made);
 }
 
-async fn a_watch_ends_cleanly_after_its_timeout(arm: &Arm) {
-    arm.make("a", "1").await;
+async fn a_watch_ends_cleanly_after_its_timeout(target: &Target) {
+    target.make("a", "1").await;
     let begun = std::time::Instant::now();
-    let mut watch = arm.watch("$things?watch=1&timeoutSeconds=1").await;
+    let mut watch = target.watch("$things?watch=1&timeoutSeconds=1").await;
     watch.expect_frames(&["ADDED a 1"]).await;
     watch.ends().await;
     assert!(begun.elapsed().as_millis() >= 950, "{:?}", begun.elapsed());
 }
 
-async fn a_watch_with_a_negative_timeout_ends_immediately(arm: &Arm) {
-    arm.make("a", "1").await;
-    arm.watch("$things?watch=1&timeoutSeconds=-1").await.all().await;
+async fn a_watch_with_a_negative_timeout_ends_immediately(target: &Target) {
+    target.make("a", "1").await;
+    target.watch("$things?watch=1&timeoutSeconds=-1").await.all().await;
 }
 
-async fn a_watch_with_bookmarks_gets_one_before_its_end(arm: &Arm) {
-    let then = arm.version().await;
+async fn a_watch_with_bookmarks_gets_one_before_its_end(target: &Target) {
+    let then = target.version().await;
     let path = format!("$things?watch=1&resourceVersion={then}&allowWatchBookmarks=true&timeoutSeconds=10");
-    let mut watch = arm.watch(&format!("{path}&labelSelector=absent")).await;
-    let hidden = arm.make("a", "1").await;
+    let mut watch = target.watch(&format!("{path}&labelSelector=absent")).await;
+    let hidden = target.make("a", "1").await;
     // Its version increases with writes that the selector excludes.
     let bookmark = watch.object("BOOKMARK").await;
     assert!(number(&bookmark) >= number(&hidden));
@@ -141,40 +141,40 @@ async fn a_watch_with_bookmarks_gets_one_before_its_end(arm: &Arm) {
     assert_eq!(bookmark, expected);
 }
 
-async fn a_watch_without_bookmarks_gets_none(arm: &Arm) {
-    arm.make("a", "1").await;
-    let mut watch = arm.watch("$things?watch=1&timeoutSeconds=4").await;
+async fn a_watch_without_bookmarks_gets_none(target: &Target) {
+    target.make("a", "1").await;
+    let mut watch = target.watch("$things?watch=1&timeoutSeconds=4").await;
     watch.expect_frames(&["ADDED a 1"]).await;
     watch.ends().await;
 }
 
-async fn a_watch_from_version_zero_with_bookmarks_gets_its_version(arm: &Arm) {
-    let made = arm.make("a", "1").await;
-    arm.version().await;
-    let mut watch = arm.watch("$things?watch=1&resourceVersion=0&allowWatchBookmarks=true").await;
+async fn a_watch_from_version_zero_with_bookmarks_gets_its_version(target: &Target) {
+    let made = target.make("a", "1").await;
+    target.version().await;
+    let mut watch = target.watch("$things?watch=1&resourceVersion=0&allowWatchBookmarks=true").await;
     watch.expect_frames(&["ADDED a 1"]).await;
     let bookmark = watch.object("BOOKMARK").await;
     assert!(crate::watch_stream::is_end(&bookmark) && number(&bookmark) >= number(&made), "{bookmark}");
 }
 
-async fn a_watch_from_a_version_of_the_future_is_silent(arm: &Arm) {
-    let future = arm.version().await + "000";
+async fn a_watch_from_a_version_of_the_future_is_silent(target: &Target) {
+    let future = target.version().await + "000";
     let path = format!("$things?watch=1&resourceVersion={future}&allowWatchBookmarks=true&timeoutSeconds=2");
-    let mut watch = arm.watch(&path).await;
-    arm.make("a", "1").await;
+    let mut watch = target.watch(&path).await;
+    target.make("a", "1").await;
     watch.ends().await;
 }
 
-async fn a_watch_from_a_version_that_is_no_number_is_an_internal_error(arm: &Arm) {
-    let response = arm.get("$things?watch=1&resourceVersion=new").await.expect(500);
+async fn a_watch_from_a_version_that_is_no_number_is_an_internal_error(target: &Target) {
+    let response = target.get("$things?watch=1&resourceVersion=new").await.expect(500);
     assert_eq!(response.body["kind"], "Status");
 }
 
-async fn a_watch_from_before_the_cache_is_one_error_frame(arm: &Arm) {
-    let before = arm.make("a", "1").await;
-    arm.set("a", "2").await;
-    let gadgets = arm.define(|_| {}).await;
-    let mut watch = arm.watch(&format!("{gadgets}?watch=1&resourceVersion={}", version(&before))).await;
+async fn a_watch_from_before_the_cache_is_one_error_frame(target: &Target) {
+    let before = target.make("a", "1").await;
+    target.set("a", "2").await;
+    let gadgets = target.define(|_| {}).await;
+    let mut watch = target.watch(&format!("{gadgets}?watch=1&resourceVersion={}", version(&before))).await;
     let error = watch.object("ERROR").await;
     assert_eq!((&error["kind"], &error["status"]), (&"Status".into(), &"Failure".into()));
     assert_eq!((&error["code"], &error["reason"]), (&410.into(), &"Expired".into()));
@@ -183,42 +183,42 @@ async fn a_watch_from_before_the_cache_is_one_error_frame(arm: &Arm) {
     watch.ends().await;
 }
 
-async fn a_watch_ignores_a_limit(arm: &Arm) {
-    arm.make("a", "1").await;
-    arm.make("b", "1").await;
-    arm.watch("$things?watch=1&limit=1").await.expect_frames(&["ADDED a 1", "ADDED b 1"]).await;
+async fn a_watch_ignores_a_limit(target: &Target) {
+    target.make("a", "1").await;
+    target.make("b", "1").await;
+    target.watch("$things?watch=1&limit=1").await.expect_frames(&["ADDED a 1", "ADDED b 1"]).await;
 }
 
-async fn a_watch_of_one_name_sends_only_that_object(arm: &Arm) {
-    arm.make("a", "1").await;
-    arm.make("b", "1").await;
-    let mut watch = arm.watch("$things?watch=1&fieldSelector=metadata.name%3Db").await;
+async fn a_watch_of_one_name_sends_only_that_object(target: &Target) {
+    target.make("a", "1").await;
+    target.make("b", "1").await;
+    let mut watch = target.watch("$things?watch=1&fieldSelector=metadata.name%3Db").await;
     watch.expect_frames(&["ADDED b 1"]).await;
-    arm.set("a", "2").await;
-    arm.set("b", "3").await;
+    target.set("a", "2").await;
+    target.set("b", "3").await;
     watch.expect_frames(&["MODIFIED b 3"]).await;
 }
 
-async fn a_watch_on_the_path_of_an_object_is_a_get(arm: &Arm) {
-    let made = arm.make("a", "1").await;
-    assert_eq!(arm.get("$things/a?watch=1").await.expect(200).body, made);
+async fn a_watch_on_the_path_of_an_object_is_a_get(target: &Target) {
+    let made = target.make("a", "1").await;
+    assert_eq!(target.get("$things/a?watch=1").await.expect(200).body, made);
 }
 
-async fn a_watch_of_all_namespaces_sends_objects_of_each(arm: &Arm) {
-    let mut watch = arm.watch("/api/v1/secrets?watch=1&labelSelector=of%3D$name").await;
+async fn a_watch_of_all_namespaces_sends_objects_of_each(target: &Target) {
+    let mut watch = target.watch("/api/v1/secrets?watch=1&labelSelector=of%3D$name").await;
     let mut thing = thing("a", "1");
-    thing["metadata"]["labels"]["of"] = arm.namespace.clone().into();
-    arm.post("$things", &thing).await.expect(201);
+    thing["metadata"]["labels"]["of"] = target.namespace.clone().into();
+    target.post("$things", &thing).await.expect(201);
     let object = watch.object("ADDED").await;
-    assert_eq!(object["metadata"]["namespace"], arm.namespace);
+    assert_eq!(object["metadata"]["namespace"], target.namespace);
 }
 
-async fn a_watch_of_a_missing_namespace_lasts_until_its_timeout(arm: &Arm) {
-    arm.watch("$ns-not/secrets?watch=1&timeoutSeconds=1").await.ends().await;
+async fn a_watch_of_a_missing_namespace_lasts_until_its_timeout(target: &Target) {
+    target.watch("$ns-not/secrets?watch=1&timeoutSeconds=1").await.ends().await;
 }
 
-async fn the_deprecated_watch_path_is_served(arm: &Arm) {
-    arm.make("a", "1").await;
-    let mut watch = arm.watch("/api/v1/watch/namespaces/$name/secrets").await;
+async fn the_deprecated_watch_path_is_served(target: &Target) {
+    target.make("a", "1").await;
+    let mut watch = target.watch("/api/v1/watch/namespaces/$name/secrets").await;
     watch.expect_frames(&["ADDED a 1"]).await;
 }

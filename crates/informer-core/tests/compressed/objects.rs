@@ -71,7 +71,7 @@ pub(crate) fn store(
 }
 
 /// Recompresses everything in slices of `max_slots` slots. Returns the number of recompressed entries.
-pub(crate) fn rewrite(
+pub(crate) fn recompress(
     writer: &mut StoreWriter,
     reader: &StoreReader,
     by: &Compressor,

@@ -3,7 +3,7 @@
 //! > Recompression is invisible: no change is reported, indexes are unaffected, and existing snapshots keep
 //! > their entries.
 
-use crate::objects::{SHELF, compressed, rewrite, store, widget};
+use crate::objects::{SHELF, compressed, recompress, store, widget};
 use informer_core::wire::{BodyLocation, ObjectError, UnreadableObject};
 use informer_core::{
     Compressor, Delta, Index, Key, Object, ResourceVersion, Scope, StoreReader, StoreWriter,
@@ -29,7 +29,7 @@ fn recompressed_entries_are_equal_and_smaller() {
     let index = Index::field("spec.node").build().unwrap();
     writer.add_index(index.clone());
     let before = reader.snapshot();
-    assert_eq!(rewrite(&mut writer, &reader, &compressor, 7), 100);
+    assert_eq!(recompress(&mut writer, &reader, &compressor, 7), 100);
     let after = reader.snapshot();
     assert_eq!(after.resource_version(), before.resource_version());
     assert!(before.list().eq(after.list()), "entries are equal");
@@ -40,7 +40,7 @@ fn recompressed_entries_are_equal_and_smaller() {
             .all(|(after, before)| after.memory_size() < before.memory_size() - 200)
     );
     assert_eq!(after.index_keys(&index, "n1"), before.index_keys(&index, "n1"));
-    assert_eq!(rewrite(&mut writer, &reader, &compressor, 7), 0, "nothing is left to recompress");
+    assert_eq!(recompress(&mut writer, &reader, &compressor, 7), 0, "nothing is left to recompress");
 }
 
 /// C5
@@ -49,7 +49,7 @@ fn c5_snapshot_keeps_its_entries() {
     let (compressor, mut writer, reader) = cached();
     let snapshot = reader.snapshot();
     let entries: Vec<_> = snapshot.list().cloned().collect();
-    rewrite(&mut writer, &reader, &compressor, 256);
+    recompress(&mut writer, &reader, &compressor, 256);
     assert!(snapshot.list().zip(&entries).all(|(now, then)| Arc::ptr_eq(now, then)));
     assert!(writer.release(), "a snapshot holds the old state");
     drop((snapshot, entries));
@@ -97,7 +97,7 @@ fn typed_object_in_use_is_shared_after_recompression() {
     let (compressor, mut writer, reader) = cached();
     let object = Object::<Value>::new(reader.get(&key(1)).unwrap());
     let snapshot = object.typed().unwrap();
-    rewrite(&mut writer, &reader, &compressor, 256);
+    recompress(&mut writer, &reader, &compressor, 256);
     let rewritten = Object::<Value>::new(reader.get(&key(1)).unwrap());
     assert!(!Arc::ptr_eq(object.entry(), rewritten.entry()));
     assert!(informer_core::Typed::ptr_eq(&rewritten.typed().unwrap(), &snapshot));
@@ -109,7 +109,7 @@ fn relist_concurrent_with_recompression_reports_no_change() {
     // As a reflector does: equal entries are reused from the cache and are still in transit while the cache
     // is recompressed.
     let known: Vec<_> = reader.snapshot().list().cloned().collect();
-    rewrite(&mut writer, &reader, &compressor, 256);
+    recompress(&mut writer, &reader, &compressor, 256);
     let rewritten = reader.snapshot();
     let applied = writer.apply(&Scope::All, [crate::objects::list(9900, known)]);
     assert!(applied.changes.is_empty(), "{applied:?}");

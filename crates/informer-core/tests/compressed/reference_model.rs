@@ -64,7 +64,7 @@ impl Run {
         for _ in 0..steps {
             match self.random.below(10) {
                 0 => drop(self.compressor.train(&self.compressed_store.1.snapshot())),
-                1..4 => self.rewrite(),
+                1..4 => self.recompress(),
                 4 if self.random.below(4) == 0 => {
                     self.shape = if self.shape == SHELF { ENGINE } else { SHELF }
                 }
@@ -79,7 +79,7 @@ impl Run {
     }
 
     /// Recompresses a slice, to be applied now or later.
-    fn rewrite(&mut self) {
+    fn recompress(&mut self) {
         let max_slots = 1 + u32::try_from(self.random.below(20)).unwrap();
         let slice = self
             .compressed_store

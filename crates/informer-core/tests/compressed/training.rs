@@ -1,6 +1,6 @@
 //! Training: when a dictionary is trained, and on which samples.
 
-use crate::objects::{ENGINE, SHELF, Shape, compressed, list, rewrite, store, widget};
+use crate::objects::{ENGINE, SHELF, Shape, compressed, list, recompress, store, widget};
 use informer_core::{Compressor, Delta, Scope, StoreReader, StoreWriter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,7 +66,7 @@ fn objects_during_training_are_compressed_without_dictionary() {
     let meanwhile = reader.snapshot().bytes();
     assert!(meanwhile + 100 * 50 < plain, "{meanwhile} meanwhile, {plain} plain");
     assert!(compressor.train(&reader.snapshot()));
-    assert_eq!(rewrite(&mut writer, &reader, &compressor, 256), 100);
+    assert_eq!(recompress(&mut writer, &reader, &compressor, 256), 100);
     assert!(reader.snapshot().bytes() < meanwhile);
 }
 
@@ -102,7 +102,7 @@ fn training_is_repeated_when_objects_change_shape() {
     assert!(compressor.needs_training(&reader.snapshot()));
     let before = reader.snapshot().bytes();
     assert!(compressor.train(&reader.snapshot()));
-    assert_eq!(rewrite(&mut writer, &reader, &compressor, 256), 1200);
+    assert_eq!(recompress(&mut writer, &reader, &compressor, 256), 1200);
     let after = reader.snapshot().bytes();
     assert!(after + 1200 * 50 < before, "{after} after, {before} before");
     compress_widgets(&compressor, 2000, ENGINE);
@@ -148,7 +148,7 @@ fn secrets_train_no_dictionary() {
     let (mut writer, reader) = store(&compressor, (0..2000).map(|number| (number, SHELF)));
     assert!(!compressor.needs_training(&reader.snapshot()));
     assert!(!compressor.train(&reader.snapshot()));
-    assert_eq!(rewrite(&mut writer, &reader, &compressor, 256), 0);
+    assert_eq!(recompress(&mut writer, &reader, &compressor, 256), 0);
     assert_eq!(format!("{compressor:?}"), "training disabled");
     let [without_dictionary, with_dictionary] =
         [compressor, trained_on_shelves()].map(|compressor| compress_widgets(&compressor, 100, SHELF));

@@ -6,7 +6,7 @@ use informer_core::{Key, ResourceVersion};
 
 /// Result for one object. The readers describe errors; the model only knows how far they reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Naive {
+pub(crate) enum Model {
     /// Key and version of the object, and the bytes that are cached.
     Object(Key, ResourceVersion, Vec<u8>),
     Unreadable,
@@ -60,8 +60,8 @@ fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
 }
 
 /// Parses the message of an object.
-pub(crate) fn object(bytes: &[u8]) -> Naive {
-    readable(bytes).map_or(Naive::Unreadable, |(key, version, cached)| Naive::Object(key, version, cached))
+pub(crate) fn object(bytes: &[u8]) -> Model {
+    readable(bytes).map_or(Model::Unreadable, |(key, version, cached)| Model::Object(key, version, cached))
 }
 
 fn readable(bytes: &[u8]) -> Option<(Key, ResourceVersion, Vec<u8>)> {
@@ -134,8 +134,8 @@ fn opened(body: &[u8]) -> Option<(String, String, &[u8])> {
     Some((api_version, kind, object.unwrap_or_default()))
 }
 
-/// Items of a list; ends with [`Naive::End`] if the body is malformed at some point.
-pub(crate) fn list(types: &TypeMeta, body: &[u8]) -> Option<Vec<Naive>> {
+/// Items of a list; ends with [`Model::End`] if the body is malformed at some point.
+pub(crate) fn list(types: &TypeMeta, body: &[u8]) -> Option<Vec<Model>> {
     let (api_version, kind, list) = opened(body)?;
     if api_version != types.api_version || kind != format!("{}List", types.kind) {
         return None;
@@ -144,7 +144,7 @@ pub(crate) fn list(types: &TypeMeta, body: &[u8]) -> Option<Vec<Naive>> {
     for (number, layout, value, _) in fields(list)? {
         match (number, layout) {
             (2, 2) => found.push(object(value)),
-            (2, _) => found.push(Naive::Unreadable),
+            (2, _) => found.push(Model::Unreadable),
             _ => {}
         }
     }
@@ -152,30 +152,30 @@ pub(crate) fn list(types: &TypeMeta, body: &[u8]) -> Option<Vec<Naive>> {
 }
 
 /// Objects of a watch's frames, without bookmarks and errors.
-pub(crate) fn watch(types: &TypeMeta, mut body: &[u8]) -> Vec<Naive> {
+pub(crate) fn watch(types: &TypeMeta, mut body: &[u8]) -> Vec<Model> {
     let mut found = Vec::new();
     while let Some((length, rest)) = body.split_first_chunk::<4>() {
         let length = usize::try_from(u32::from_be_bytes(*length)).unwrap();
         let event = rest.get(..length).and_then(fields);
         let Some(event) = event else {
-            found.push(Naive::End);
+            found.push(Model::End);
             return found;
         };
         body = &rest[length..];
         let Some(one) = frame(types, &event) else {
-            found.push(Naive::End);
+            found.push(Model::End);
             return found;
         };
         found.extend(one);
     }
     if !body.is_empty() {
-        found.push(Naive::End);
+        found.push(Model::End);
     }
     found
 }
 
 /// The frame's object, if it has one to return; `None` if it is not a frame.
-fn frame(types: &TypeMeta, event: &Fields<'_>) -> Option<Vec<Naive>> {
+fn frame(types: &TypeMeta, event: &Fields<'_>) -> Option<Vec<Model>> {
     let (mut kind, mut raw) = (&[][..], None);
     for (number, layout, value, _) in event {
         match (number, layout) {
@@ -199,5 +199,5 @@ fn frame(types: &TypeMeta, event: &Fields<'_>) -> Option<Vec<Naive>> {
         let of = fits(&api_version, &types.api_version) && fits(&found_kind, &types.kind);
         (of && matches!(kind, b"ADDED" | b"MODIFIED" | b"DELETED")).then(|| object(object_bytes))
     };
-    Some(vec![read().unwrap_or(Naive::Unreadable)])
+    Some(vec![read().unwrap_or(Model::Unreadable)])
 }

@@ -1,7 +1,7 @@
 //! The readers against their reference model: any body in any pieces, complete or damaged.
 
 use super::bytes::{Read, data, frame, list, object, opened, read_list, read_watch, scanned};
-use super::model::{self, Naive};
+use super::model::{self, Model};
 use super::reference_model::{Recording, recordings, type_of};
 use informer_core::wire::{Frame, FrameKind, ListItem, ScannedObject, TypeMeta};
 use proptest::prelude::*;
@@ -38,32 +38,32 @@ fn read_in_all_splits<T: PartialEq + std::fmt::Debug>(
     whole
 }
 
-fn as_model(scanned: &ScannedObject) -> Naive {
-    Naive::Object(scanned.head.key.clone(), scanned.head.version.clone(), scanned.bytes.to_vec())
+fn as_model(scanned: &ScannedObject) -> Model {
+    Model::Object(scanned.head.key.clone(), scanned.head.version.clone(), scanned.bytes.to_vec())
 }
 
 /// Result of the reader in the form of the model.
-fn list_as_model((items, end): &Read<ListItem>) -> Option<Vec<Naive>> {
+fn list_as_model((items, end): &Read<ListItem>) -> Option<Vec<Model>> {
     let found = items.iter().filter_map(|item| match item {
         ListItem::Meta(_) => None,
         ListItem::Object(scanned) => Some(as_model(scanned)),
-        ListItem::Unreadable(_) => Some(Naive::Unreadable),
+        ListItem::Unreadable(_) => Some(Model::Unreadable),
     });
     end.is_ok().then(|| found.collect())
 }
 
-fn watch_as_model((frames, end): &Read<Frame>) -> Vec<Naive> {
+fn watch_as_model((frames, end): &Read<Frame>) -> Vec<Model> {
     let found = frames.iter().filter_map(|frame| match frame {
         Frame::Bookmark { .. } | Frame::Error(_) => None,
         Frame::Added(scanned) | Frame::Modified(scanned) | Frame::Deleted(scanned) => Some(as_model(scanned)),
-        Frame::Unreadable(..) => Some(Naive::Unreadable),
+        Frame::Unreadable(..) => Some(Model::Unreadable),
     });
-    found.chain(end.is_err().then_some(Naive::End)).collect()
+    found.chain(end.is_err().then_some(Model::End)).collect()
 }
 
 /// Heads are stricter than the model: labels, owners and times must be valid too.
-fn agrees(reader: &[Naive], model: &[Naive]) -> bool {
-    let same = |(reader, model): (&Naive, &Naive)| reader == model || *reader == Naive::Unreadable;
+fn agrees(reader: &[Model], model: &[Model]) -> bool {
+    let same = |(reader, model): (&Model, &Model)| reader == model || *reader == Model::Unreadable;
     reader.len() == model.len() && reader.iter().zip(model).all(same)
 }
 

@@ -17,7 +17,7 @@ struct Waiting {
 }
 
 #[derive(Debug, Default)]
-struct Naive {
+struct Model {
     queue: VecDeque<Waiting>,
     /// Popped batches that are not applied yet, and whether each contains the first complete list.
     popped: VecDeque<(Batch, bool)>,
@@ -29,76 +29,76 @@ struct Naive {
 pub(crate) fn run(seed: u64) {
     let mut random = Random::new(seed);
     let limits = FifoCapacity::new(1 + index(&mut random, 8), 1 + index(&mut random, 4000));
-    let (mut fifo, mut naive) = (DeltaFifo::new(limits), Naive::default());
+    let (mut fifo, mut model) = (DeltaFifo::new(limits), Model::default());
     for serial in 0..60 {
         match random.below(40) {
-            0..20 => push(&mut fifo, &mut naive, &mut random, serial),
-            20..30 => pop(&mut fifo, &mut naive, &mut random),
-            30..39 => apply(&mut fifo, &mut naive),
+            0..20 => push(&mut fifo, &mut model, &mut random, serial),
+            20..30 => pop(&mut fifo, &mut model, &mut random),
+            30..39 => apply(&mut fifo, &mut model),
             _ if random.below(4) == 0 => {
                 fifo.close();
-                naive.closed = true;
+                model.closed = true;
             }
             _ => {}
         }
-        check(&fifo, &naive, limits);
+        check(&fifo, &model, limits);
     }
 }
 
-fn check(fifo: &DeltaFifo, naive: &Naive, limits: FifoCapacity) {
-    let (count, bytes) = (naive.queue.len(), naive.queue.iter().map(|delta| delta.cost).sum::<usize>());
+fn check(fifo: &DeltaFifo, model: &Model, limits: FifoCapacity) {
+    let (count, bytes) = (model.queue.len(), model.queue.iter().map(|delta| delta.cost).sum::<usize>());
     assert_eq!((fifo.len(), fifo.bytes(), fifo.is_empty()), (count, bytes, count == 0), "queued deltas");
     assert_eq!(fifo.has_capacity(), count < limits.count && bytes < limits.bytes, "has_room");
-    assert_eq!(fifo.is_closed(), naive.closed, "closed");
-    assert_eq!(fifo.has_synced(), naive.synced, "synced");
+    assert_eq!(fifo.is_closed(), model.closed, "closed");
+    assert_eq!(fifo.has_synced(), model.synced, "synced");
     fifo.check_invariants();
 }
 
 /// Pushes even without space, which the caller is responsible for.
-fn push(fifo: &mut DeltaFifo, naive: &mut Naive, random: &mut Random, serial: u64) {
+fn push(fifo: &mut DeltaFifo, model: &mut Model, random: &mut Random, serial: u64) {
     let delta = delta(random, serial);
     let alone = matches!(delta, Delta::Replaced(_));
-    let first_list = matches!(delta, Delta::Replaced(_)) && !naive.saw_list;
+    let first_list = matches!(delta, Delta::Replaced(_)) && !model.saw_list;
     let waiting = Waiting { label: label(&delta), cost: delta.memory_size(), alone, first_list };
     let pushed = match delta {
         Delta::Replaced(replaced) if random.below(2) == 0 => fifo.replace(replaced),
         delta => fifo.push(delta),
     };
-    if naive.closed {
+    if model.closed {
         assert_eq!(pushed, Err(QueueClosed));
         return;
     }
     assert_eq!(pushed, Ok(()));
-    naive.saw_list |= first_list;
-    naive.queue.push_back(waiting);
+    model.saw_list |= first_list;
+    model.queue.push_back(waiting);
 }
 
 /// Every pushed delta is popped once, in order: never merged, relists alone.
-fn pop(fifo: &mut DeltaFifo, naive: &mut Naive, random: &mut Random) {
+fn pop(fifo: &mut DeltaFifo, model: &mut Model, random: &mut Random) {
     let max_deltas = index(random, 6);
     let mut expected: Vec<Waiting> = Vec::new();
-    while let Some(next) = naive.queue.front() {
+    while let Some(next) = model.queue.front() {
         let full = expected.len() == max_deltas.max(1);
         if full || expected.iter().any(|delta| delta.alone) || (next.alone && !expected.is_empty()) {
             break;
         }
-        expected.extend(naive.queue.pop_front());
+        expected.extend(model.queue.pop_front());
     }
     let batch = fifo.pop(max_deltas);
     let labels = batch.as_ref().map(|batch| batch.deltas.iter().map(label).collect::<Vec<_>>());
     let wanted = (!expected.is_empty()).then(|| expected.iter().map(|delta| delta.label.clone()).collect());
     assert_eq!(labels, wanted, "popped at most {max_deltas}");
     if let Some(batch) = batch {
-        assert_eq!(batch.initial, !naive.synced, "initial");
-        naive.popped.push_back((batch, expected.iter().any(|delta| delta.first_list)));
+        assert_eq!(batch.initial, !model.synced, "initial");
+        model.popped.push_back((batch, expected.iter().any(|delta| delta.first_list)));
     }
 }
 
 /// Batches are applied in order, some later than others.
-fn apply(fifo: &mut DeltaFifo, naive: &mut Naive) {
-    let Some((batch, has_first_list)) = naive.popped.pop_front() else { return };
+fn apply(fifo: &mut DeltaFifo, model: &mut Model) {
+    let Some((batch, has_first_list)) = model.popped.pop_front() else { return };
     fifo.applied(batch.end());
-    naive.synced |= has_first_list;
+    model.synced |= has_first_list;
 }
 
 fn delta(random: &mut Random, serial: u64) -> Delta {

@@ -19,7 +19,7 @@ pub(crate) struct Held {
 
 /// A state of the model; a clone does not change, like a snapshot.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Naive {
+pub(crate) struct Model {
     pub(crate) objects: BTreeMap<Name, Held>,
     pub(crate) versions: BTreeMap<Scope, Option<String>>,
     /// Version of each object whose newest state is unreadable.
@@ -60,7 +60,7 @@ fn is_in(scope: &Scope, name: &Name) -> bool {
     }
 }
 
-impl Naive {
+impl Model {
     fn newest(&self, name: &Name) -> Option<&str> {
         match self.unreadable.get(name) {
             Some(version) => version.as_deref(),

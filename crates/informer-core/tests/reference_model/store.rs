@@ -1,6 +1,6 @@
 //! Applies the same random batches to a store and its model.
 
-use crate::model::{Held, Naive, Reported, Rule, rules};
+use crate::model::{Held, Model, Reported, Rule, rules};
 use crate::objects::{Broken, Name, Plain, key, listed, version, watched, watched_broken};
 use informer_core::random::Random;
 use informer_core::{
@@ -26,11 +26,11 @@ struct Run {
     random: Random,
     writer: StoreWriter,
     reader: StoreReader,
-    naive: Naive,
+    model: Model,
     rules: Vec<Rule>,
     building: Vec<(usize, BuiltIndex)>,
     /// Earlier snapshots, each with the model's state at that time.
-    snapshots: Vec<(StoreSnapshot, Naive)>,
+    snapshots: Vec<(StoreSnapshot, Model)>,
     scopes: Vec<Scope>,
     /// Number of names per namespace.
     names: u64,
@@ -48,9 +48,9 @@ impl Run {
         let (writer, reader) = StoreWriter::new(scopes.clone());
         let rules = rules();
         let versions = scopes.iter().map(|scope| (scope.clone(), None)).collect();
-        let naive = Naive { versions, installed: vec![false; rules.len()], ..Naive::default() };
+        let model = Model { versions, installed: vec![false; rules.len()], ..Model::default() };
         let (building, snapshots) = (Vec::new(), Vec::new());
-        Self { random, writer, reader, naive, rules, building, snapshots, scopes, names, clock: 95 }
+        Self { random, writer, reader, model, rules, building, snapshots, scopes, names, clock: 95 }
     }
 
     fn go(mut self, batches: u64) {
@@ -75,8 +75,8 @@ impl Run {
     }
 
     fn check(&self) {
-        self.naive.check(&self.reader.snapshot(), &self.rules);
-        self.naive.check_stale();
+        self.model.check(&self.reader.snapshot(), &self.rules);
+        self.model.check_stale();
         self.writer.check_invariants();
     }
 
@@ -99,12 +99,12 @@ impl Run {
             14..16 => self.replace(reported),
             16 => {
                 let text = self.version();
-                self.naive.advance(scope, &text);
+                self.model.advance(scope, &text);
                 Delta::Bookmark(version(&text))
             }
             _ => {
                 let broken = self.broken(scope);
-                self.naive.mark(scope, &broken, reported);
+                self.model.mark(scope, &broken, reported);
                 Delta::Unreadable(watched_broken(&broken))
             }
         }
@@ -115,7 +115,7 @@ impl Run {
         let plain = self.plain(name);
         let held = Held { entry: watched(&plain), plain };
         let entry = Arc::clone(&held.entry);
-        self.naive.upsert(scope, held, reported);
+        self.model.upsert(scope, held, reported);
         if self.random.below(2) == 0 { Delta::Added(entry) } else { Delta::Updated(entry) }
     }
 
@@ -124,7 +124,7 @@ impl Run {
         let plain = self.plain(name.clone());
         let text = (self.random.below(8) > 0).then_some(plain.version.as_str());
         let last = (self.random.below(3) > 0).then(|| watched(&plain));
-        self.naive.delete(scope, &name, text, last.clone(), reported);
+        self.model.delete(scope, &name, text, last.clone(), reported);
         Delta::Deleted(Deleted { key: key(&name), version: text.map(version), last })
     }
 
@@ -134,7 +134,7 @@ impl Run {
         if self.random.below(4) == 0 {
             self.clock = self.clock.saturating_sub(20).max(1);
         }
-        let mut plains: Vec<Plain> = self.naive.objects.values().map(|held| held.plain.clone()).collect();
+        let mut plains: Vec<Plain> = self.model.objects.values().map(|held| held.plain.clone()).collect();
         plains.retain(|plain| scope.contains(&key(&plain.name)) && self.random.below(5) > 0);
         for plain in &mut plains {
             if self.random.below(4) == 0 {
@@ -153,7 +153,7 @@ impl Run {
         let held = plains.into_iter().zip(&entries);
         let list = held.map(|(plain, entry)| Held { plain, entry: Arc::clone(entry) }).collect();
         let text = self.version();
-        self.naive.replace(&scope, &text, list, &broken, reported);
+        self.model.replace(&scope, &text, list, &broken, reported);
         Delta::Replaced(Replaced { scope, version: version(&text), entries, unreadable, audit: false })
     }
 
@@ -179,14 +179,14 @@ impl Run {
     fn mark_installed(&mut self, index: usize) {
         let all = if SAME_RULE.contains(&index) { &SAME_RULE[..] } else { &[index] };
         for index in all {
-            self.naive.installed[*index] = true;
+            self.model.installed[*index] = true;
         }
     }
 
     /// C5: snapshots never change.
     fn take_snapshot(&mut self) {
         if self.random.below(6) == 0 {
-            self.snapshots.push((self.reader.snapshot(), self.naive.clone()));
+            self.snapshots.push((self.reader.snapshot(), self.model.clone()));
         }
         if !self.snapshots.is_empty() && self.random.below(4) == 0 {
             let index = self.pick(self.snapshots.len());
@@ -235,7 +235,7 @@ impl Run {
     }
 
     fn plain(&mut self, name: Name) -> Plain {
-        let known = self.naive.objects.get(&name).map(|held| held.plain.uid.clone());
+        let known = self.model.objects.get(&name).map(|held| held.plain.uid.clone());
         let uid = match self.random.below(8) {
             0 => String::new(),
             1 => format!("u{}", self.random.below(4)),

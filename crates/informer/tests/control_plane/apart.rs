@@ -4,18 +4,18 @@
 use std::panic::resume_unwind;
 use std::time::Duration;
 
-use crate::targets::Arm;
+use crate::targets::Target;
 
 /// Runs a test on its own thread. The server and its clock are real.
 pub(crate) async fn run_on_own_thread<F: Future<Output = ()>>(
-    arm: &Arm,
-    test: impl FnOnce(Arm) -> F + Send + 'static,
+    target: &Target,
+    test: impl FnOnce(Target) -> F + Send + 'static,
 ) {
-    let arm = arm.again();
+    let target = target.again();
     let thread = tokio::task::spawn_blocking(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         // Clients must be created on the runtime whose clock they use.
-        runtime.block_on(async { test(arm.again()).await });
+        runtime.block_on(async { test(target.again()).await });
     });
     if let Err(error) = thread.await {
         let panic = error.into_panic();

@@ -3,11 +3,11 @@
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 
-use crate::targets::Arm;
+use crate::targets::Target;
 
 /// Sends one command and waits until it is done.
-async fn send(arm: &Arm, command: &str) {
-    let mut stream = UnixStream::connect(arm.control.as_ref().unwrap()).await.unwrap();
+async fn send(target: &Target, command: &str) {
+    let mut stream = UnixStream::connect(target.control.as_ref().unwrap()).await.unwrap();
     stream.write_all(format!("{command}\n").as_bytes()).await.unwrap();
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer).await.unwrap();
@@ -15,21 +15,21 @@ async fn send(arm: &Arm, command: &str) {
 }
 
 /// Kills the API server.
-pub(crate) async fn kill(arm: &Arm) {
-    send(arm, "kill").await;
+pub(crate) async fn kill(target: &Target) {
+    send(target, "kill").await;
 }
 
 /// Starts the API server again and waits until it responds.
-pub(crate) async fn start(arm: &Arm) {
-    send(arm, "start").await;
+pub(crate) async fn start(target: &Target) {
+    send(target, "start").await;
 }
 
 /// Saves a copy of the etcd data. Restarts both servers.
-pub(crate) async fn save(arm: &Arm) {
-    send(arm, "save").await;
+pub(crate) async fn save(target: &Target) {
+    send(target, "save").await;
 }
 
 /// Restores the saved copy.
-pub(crate) async fn restore(arm: &Arm) {
-    send(arm, "restore").await;
+pub(crate) async fn restore(target: &Target) {
+    send(target, "restore").await;
 }

@@ -15,43 +15,46 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use crate::runner::statements;
-use crate::targets::{Arm, TIMEOUT, map, until};
+use crate::targets::{TIMEOUT, Target, map, until};
 
 statements![reconcile_sees_the_previous_write, finalizers_owners_and_events_are_accepted];
 
-fn factory(arm: &Arm) -> SharedInformerFactory {
+fn factory(target: &Target) -> SharedInformerFactory {
     SharedInformerFactory::with_options(
-        arm.client.clone(),
-        InformerOptions::default().namespace(arm.namespace.clone()),
+        target.client.clone(),
+        InformerOptions::default().namespace(target.namespace.clone()),
     )
 }
 
 /// Increments a label from its cached value. A reconcile that read a stale object would write the same number
 /// twice.
-async fn reconcile_sees_the_previous_write(arm: &Arm) {
+async fn reconcile_sees_the_previous_write(target: &Target) {
     let reconciles = Arc::new(Mutex::new(Vec::new()));
     let (recorded, api) =
-        (Arc::clone(&reconciles), Api::<ConfigMap>::namespaced(arm.client.clone(), &arm.namespace));
-    let controller = Controller::new::<ConfigMap>(&factory(arm)).concurrency(4).reconcile(move |key, ctx| {
-        let (recorded, api) = (Arc::clone(&recorded), api.clone());
-        async move {
-            let Some(map) = ctx.lister::<ConfigMap>().get_by_key(&key) else { return Ok(Outcome::Done) };
-            let count = map.labels().get("count").map_or(0, |count| count.parse::<u32>().unwrap());
-            if count == 20 || !key.name().starts_with("map-") {
-                return Ok(Outcome::Done);
+        (Arc::clone(&reconciles), Api::<ConfigMap>::namespaced(target.client.clone(), &target.namespace));
+    let controller =
+        Controller::new::<ConfigMap>(&factory(target)).concurrency(4).reconcile(move |key, ctx| {
+            let (recorded, api) = (Arc::clone(&recorded), api.clone());
+            async move {
+                let Some(map) = ctx.lister::<ConfigMap>().get_by_key(&key) else { return Ok(Outcome::Done) };
+                let count = map.labels().get("count").map_or(0, |count| count.parse::<u32>().unwrap());
+                if count == 20 || !key.name().starts_with("map-") {
+                    return Ok(Outcome::Done);
+                }
+                recorded.lock().unwrap().push((key.name().to_owned(), count));
+                let patch = json!({"metadata": {"labels": {"count": (count + 1).to_string()}}});
+                ctx.record_write(
+                    &api.patch(key.name(), &PatchParams::default(), &Patch::Merge(&patch)).await?,
+                );
+                // Immediately, before the watch can have delivered the write.
+                Ok::<_, kube::Error>(Outcome::RequeueAfter(Duration::ZERO))
             }
-            recorded.lock().unwrap().push((key.name().to_owned(), count));
-            let patch = json!({"metadata": {"labels": {"count": (count + 1).to_string()}}});
-            ctx.record_write(&api.patch(key.name(), &PatchParams::default(), &Patch::Merge(&patch)).await?);
-            // Immediately, before the watch can have delivered the write.
-            Ok::<_, kube::Error>(Outcome::RequeueAfter(Duration::ZERO))
-        }
-    });
+        });
     let (stop, stopped) = oneshot::channel::<()>();
     let running = controller.clone();
     let task = tokio::spawn(async move { running.run_until(async { drop(stopped.await) }).await });
     for name in ["map-0", "map-1", "map-2"] {
-        arm.post("$ns/configmaps", &map(name, "1")).await;
+        target.post("$ns/configmaps", &map(name, "1")).await;
     }
     until("every increment is written", async || reconciles.lock().unwrap().len() >= 60).await;
     until("the last write is visible", async || controller.queue_metrics().depth == 0).await;
@@ -66,17 +69,17 @@ async fn reconcile_sees_the_previous_write(arm: &Arm) {
     assert_eq!(controller.metrics().invisible_writes, 0);
 }
 
-async fn finalizers_owners_and_events_are_accepted(arm: &Arm) {
-    let factory = factory(arm);
+async fn finalizers_owners_and_events_are_accepted(target: &Target) {
+    let factory = factory(target);
     let maps = factory.informer::<ConfigMap>();
     let (finalizer, recorder) = (
-        Finalizer::<ConfigMap>::new(arm.client.clone(), "informer.example.com/clean-up"),
-        EventRecorder::new(arm.client.clone(), "informer.example.com/tests"),
+        Finalizer::<ConfigMap>::new(target.client.clone(), "informer.example.com/clean-up"),
+        EventRecorder::new(target.client.clone(), "informer.example.com/tests"),
     );
-    arm.post("$ns/configmaps", &map("a", "1")).await;
+    target.post("$ns/configmaps", &map("a", "1")).await;
     factory.start();
     factory.wait_for_sync(TIMEOUT).await.unwrap();
-    let get = || maps.lister().get(&arm.namespace, "a");
+    let get = || maps.lister().get(&target.namespace, "a");
     until("the object is cached", async || get().is_some()).await;
 
     let FinalizerAction::Apply(object) = finalizer.ensure(&get().unwrap()).await.unwrap() else {
@@ -87,7 +90,7 @@ async fn finalizers_owners_and_events_are_accepted(arm: &Arm) {
     let mut owned = Secret::default();
     owned.metadata.name = Some("owned".to_owned());
     set_controller_reference(&*object.typed().unwrap(), &mut owned).unwrap();
-    let owned = arm.post("$ns/secrets", &serde_json::to_value(&owned).unwrap()).await;
+    let owned = target.post("$ns/secrets", &serde_json::to_value(&owned).unwrap()).await;
     assert_eq!(owned["metadata"]["ownerReferences"][0]["name"], "a", "{owned}");
     // Recorded twice, so that it becomes a series.
     for _ in 0..2 {
@@ -95,7 +98,7 @@ async fn finalizers_owners_and_events_are_accepted(arm: &Arm) {
     }
     recorder.record(&object, EventType::Warning, "Long", "Say", "x".repeat(5_000));
 
-    arm.delete("$ns/configmaps/a").await;
+    target.delete("$ns/configmaps/a").await;
     until("the object is marked as deleted", async || {
         get().is_some_and(|map| map.deletion_timestamp().is_some())
     })
@@ -108,7 +111,7 @@ async fn finalizers_owners_and_events_are_accepted(arm: &Arm) {
     until("the object is deleted", async || get().is_none()).await;
     recorder.shutdown(TIMEOUT).await.unwrap();
     assert_eq!(recorder.metrics().failed, 0, "{:?}", recorder.metrics());
-    let events = arm.request("GET", "/apis/events.k8s.io/v1/namespaces/$name/events", None).await.unwrap();
+    let events = target.request("GET", "/apis/events.k8s.io/v1/namespaces/$name/events", None).await.unwrap();
     let events = events["items"].as_array().unwrap();
     let object = events.iter().find(|event| event["reason"] == "Held").unwrap();
     assert_eq!((&object["type"], &object["action"]), (&json!("Normal"), &json!("Hold")), "{object}");

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::model::Model;
 use crate::runner::statements;
-use crate::targets::{Arm, TIMEOUT, until};
+use crate::targets::{TIMEOUT, Target, until};
 use crate::types::{Visit, with_type};
 
 statements![
@@ -31,8 +31,8 @@ statements![
 ];
 
 /// Every kind that can be listed and watched, in every version, without those that other tests define.
-async fn every_kind(arm: &Arm) -> Vec<(ApiResource, bool)> {
-    let discovery = Discovery::new(arm.client.clone()).run().await.unwrap();
+async fn every_kind(target: &Target) -> Vec<(ApiResource, bool)> {
+    let discovery = Discovery::new(target.client.clone()).run().await.unwrap();
     let mut kinds = Vec::new();
     for group in discovery.groups().filter(|group| !group.name().ends_with(".example.com")) {
         for version in group.versions() {
@@ -46,10 +46,10 @@ async fn every_kind(arm: &Arm) -> Vec<(ApiResource, bool)> {
     kinds
 }
 
-async fn informers_of_every_kind_sync_and_deliver_changes(arm: &Arm) {
-    let kinds = every_kind(arm).await;
+async fn informers_of_every_kind_sync_and_deliver_changes(target: &Target) {
+    let kinds = every_kind(target).await;
     assert!(kinds.len() >= 50, "{}", kinds.len());
-    let factory = SharedInformerFactory::new(arm.client.clone());
+    let factory = SharedInformerFactory::new(target.client.clone());
     let follow = |(resource, _): &(ApiResource, bool)| {
         let (whole, meta) = (factory.dynamic_informer(resource), factory.dynamic_metadata_informer(resource));
         let models = (Model::follow(&whole), Model::follow(&meta));
@@ -61,32 +61,32 @@ async fn informers_of_every_kind_sync_and_deliver_changes(arm: &Arm) {
     factory.wait_for_sync(3 * TIMEOUT).await.unwrap();
     assert_eq!(factory.metrics().len(), 2 * kinds.len());
 
-    let objects = objects(&arm.namespace);
+    let objects = objects(&target.namespace);
     for object in &objects {
         let (version, plural, namespaced, _) = object;
         let (_, _, ((_on, whole), (_also, meta))) = &informers[&format!("{version}/{plural}")];
-        let (path, created) = create(arm, object).await;
+        let (path, created) = create(target, object).await;
         let name = created["metadata"]["name"].as_str().unwrap();
         // No controller runs that would remove the finalizers that the server adds to some kinds.
         let change = json!({"metadata": {"labels": {"changed": "yes"}, "finalizers": null}});
-        let changed = arm.merge(&path, &change).await;
+        let changed = target.merge(&path, &change).await;
         let (expected, version) = (["+", "~", "-"].map(|sign| format!("{sign}{name}")), version_of(&changed));
-        let key = if *namespaced { format!("{}/{name}", arm.namespace) } else { name.to_owned() };
+        let key = if *namespaced { format!("{}/{name}", target.namespace) } else { name.to_owned() };
         let reached =
             |model: &Model| model.version(&key).is_some_and(|found| found.parse().ok() >= Some(version));
         until(&path, async || reached(whole) && reached(meta)).await;
         // No garbage collector runs, so deletion in the background leaves nothing behind.
         let at_once = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
-        arm.request("DELETE", &path, Some(&at_once)).await.unwrap();
+        target.request("DELETE", &path, Some(&at_once)).await.unwrap();
         until(&path, async || whole.has(&expected[2]) && meta.has(&expected[2])).await;
         assert!(whole.has(&expected[0]) && meta.has(&expected[0]), "{path}");
     }
     for (resource, namespaced) in &kinds {
         let (whole, meta, ((_on, model), (_also, meta_model))) =
             &informers[&format!("{}/{}", resource.api_version, resource.plural)];
-        let list = async || arm.list_of(resource, *namespaced).await;
+        let list = async || target.list_of(resource, *namespaced).await;
         // Other tests write in their namespaces, where cache and server are equal only for short times.
-        let part = if *namespaced { format!("{}/", arm.namespace) } else { String::new() };
+        let part = if *namespaced { format!("{}/", target.namespace) } else { String::new() };
         model.settles_below(&part, whole, list).await;
         meta_model.settles_below(&part, meta, list).await;
     }
@@ -94,13 +94,13 @@ async fn informers_of_every_kind_sync_and_deliver_changes(arm: &Arm) {
 }
 
 /// Objects cached from protobuf equal those cached from JSON: full objects, decoded types, and metadata.
-async fn objects_of_every_kind_are_equal_in_both_encodings(arm: &Arm) {
-    let kinds = every_kind(arm).await;
-    let recorded = create_recorded(arm).await;
+async fn objects_of_every_kind_are_equal_in_both_encodings(target: &Target) {
+    let kinds = every_kind(target).await;
+    let recorded = create_recorded(target).await;
     assert!(recorded.len() >= 55, "{}", recorded.len());
     let factories = [true, false].map(|protobuf| {
         SharedInformerFactory::with_options(
-            arm.client.clone(),
+            target.client.clone(),
             InformerOptions::default().prefer_protobuf(protobuf),
         )
     });
@@ -131,26 +131,26 @@ async fn objects_of_every_kind_are_equal_in_both_encodings(arm: &Arm) {
 }
 
 /// Creates the recorded objects, at least one of each kind, and returns their types.
-async fn create_recorded(arm: &Arm) -> BTreeSet<(String, String)> {
+async fn create_recorded(target: &Target) -> BTreeSet<(String, String)> {
     let recorded = include_str!("../../../../testdata/recordings/kinds/index.json");
     let recorded: Vec<Value> = serde_json::from_str(recorded).unwrap();
     let mut created = BTreeSet::new();
     for entry in recorded.iter().filter(|entry| entry["sent"].is_object()) {
-        let sent = entry["sent"].to_string().replace("rec-kinds", &arm.namespace);
+        let sent = entry["sent"].to_string().replace("rec-kinds", &target.namespace);
         let sent: Value = serde_json::from_str(&sent).unwrap();
         let types = ["apiVersion", "kind"].map(|name| sent[name].as_str().unwrap().to_owned());
         // Its API group would be listed but never respond, which delays discovery for other tests.
         if types[1] == "APIService" {
             continue;
         }
-        let path = entry["path"].as_str().unwrap().replace("rec-kinds", &arm.namespace);
+        let path = entry["path"].as_str().unwrap().replace("rec-kinds", &target.namespace);
         let collection = path.rsplit_once('/').unwrap().0;
-        match arm.request("POST", collection, Some(&sent)).await {
+        match target.request("POST", collection, Some(&sent)).await {
             // A previous run that was aborted may have left it.
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             answer => assert!(answer.is_ok(), "POST {collection}: {answer:?}"),
         }
-        arm.keep(&path);
+        target.keep(&path);
         created.insert(types.into());
     }
     created
@@ -197,11 +197,12 @@ fn version_of(object: &Value) -> u64 {
 type TestObject = (&'static str, &'static str, bool, Value);
 
 /// Creates an object and returns its path and the server's version of it.
-async fn create(arm: &Arm, (version, plural, namespaced, body): &TestObject) -> (String, Value) {
+async fn create(target: &Target, (version, plural, namespaced, body): &TestObject) -> (String, Value) {
     let group = if version.contains('/') { "/apis" } else { "/api" };
-    let path = if *namespaced { format!("/namespaces/{}", arm.namespace) } else { String::new() };
+    let path = if *namespaced { format!("/namespaces/{}", target.namespace) } else { String::new() };
     let path = format!("{group}/{version}{path}/{plural}");
-    let created = if *namespaced { arm.post(&path, body).await } else { arm.post_outside(&path, body).await };
+    let created =
+        if *namespaced { target.post(&path, body).await } else { target.post_outside(&path, body).await };
     let name = created["metadata"]["name"].as_str().unwrap();
     (format!("{path}/{name}"), created)
 }
@@ -218,8 +219,8 @@ fn objects(run: &str) -> Vec<TestObject> {
         json!({"matchLabels": {"app": "a"}}),
         json!({"defaultBackend": {"service": {"name": "a", "port": {"number": 80}}}}),
     );
-    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"});
-    let scaler = json!({"maxReplicas": 2, "scaleTargetRef": target});
+    let reference = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"});
+    let scaler = json!({"maxReplicas": 2, "scaleTargetRef": reference});
     let slice = json!({"metadata": {"name": "a"}, "addressType": "IPv4", "endpoints": []});
     let revision = json!({"metadata": {"name": "a"}, "revision": 1, "data": {"any": "thing"}});
     let rbac = "rbac.authorization.k8s.io/v1";
@@ -303,14 +304,14 @@ fn cluster_scoped(run: &str) -> Vec<TestObject> {
 }
 
 /// Checks that the cached objects of a kind decode to what the server returns to a typed client.
-async fn same<K>(arm: &Arm, factory: &SharedInformerFactory)
+async fn same<K>(target: &Target, factory: &SharedInformerFactory)
 where
     K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Send + Sync + 'static,
 {
     let informer: SharedInformer<K> = factory.informer();
     let (_on, model) = Model::follow(&informer);
-    model.settles(&informer, async || arm.list::<K>().await).await;
-    let mut server = arm.list::<K>().await;
+    model.settles(&informer, async || target.list::<K>().await).await;
+    let mut server = target.list::<K>().await;
     let cached = informer.lister().list();
     assert!(!cached.is_empty(), "{}", informer.description());
     assert_eq!(cached.len(), server.len());
@@ -324,40 +325,40 @@ where
     }
 }
 
-async fn typed_objects_equal_the_servers(arm: &Arm) {
+async fn typed_objects_equal_the_servers(target: &Target) {
     for (version, plural, _, body) in
-        objects(&arm.namespace).iter().filter(|(_, _, namespaced_object, _)| *namespaced_object)
+        objects(&target.namespace).iter().filter(|(_, _, namespaced_object, _)| *namespaced_object)
     {
         let group = if version.contains('/') { "/apis" } else { "/api" };
-        arm.post(&format!("{group}/{version}/namespaces/$name/{plural}"), body).await;
+        target.post(&format!("{group}/{version}/namespaces/$name/{plural}"), body).await;
     }
     let factory = SharedInformerFactory::with_options(
-        arm.client.clone(),
-        InformerOptions::default().namespace(arm.namespace.clone()),
+        target.client.clone(),
+        InformerOptions::default().namespace(target.namespace.clone()),
     );
     factory.start();
-    same::<ConfigMap>(arm, &factory).await;
-    same::<Secret>(arm, &factory).await;
-    same::<Service>(arm, &factory).await;
-    same::<Deployment>(arm, &factory).await;
-    same::<Lease>(arm, &factory).await;
-    same::<Role>(arm, &factory).await;
+    same::<ConfigMap>(target, &factory).await;
+    same::<Secret>(target, &factory).await;
+    same::<Service>(target, &factory).await;
+    same::<Deployment>(target, &factory).await;
+    same::<Lease>(target, &factory).await;
+    same::<Role>(target, &factory).await;
 }
 
-async fn paged_list_and_streaming_list_are_equal(arm: &Arm) {
+async fn paged_list_and_streaming_list_are_equal(target: &Target) {
     for number in 0..25 {
-        arm.post("$ns/configmaps", &crate::targets::map(&format!("map-{number}"), "1")).await;
+        target.post("$ns/configmaps", &crate::targets::map(&format!("map-{number}"), "1")).await;
     }
-    let options = || InformerOptions::default().namespace(arm.namespace.clone());
+    let options = || InformerOptions::default().namespace(target.namespace.clone());
     let pages = options().watch_list(informer::source::WatchListPolicy::Never).page_size(7);
     let resource = ApiResource::erase::<ConfigMap>(&());
     for options in [options(), pages] {
         let maps: SharedInformer<DynamicObject> =
-            SharedInformer::dynamic(arm.client.clone(), &resource, options);
+            SharedInformer::dynamic(target.client.clone(), &resource, options);
         let (_on, model) = Model::follow(&maps);
         maps.start();
         maps.wait_for_sync(TIMEOUT).await.unwrap();
-        model.settles(&maps, async || arm.list::<ConfigMap>().await).await;
+        model.settles(&maps, async || target.list::<ConfigMap>().await).await;
         assert!(maps.lister().len() >= 25);
         let counters = maps.status().reflector;
         assert_eq!(counters.failures, 0, "{counters:?}");

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::runner::statements;
-use crate::targets::{Arm, until};
+use crate::targets::{Target, until};
 
 statements![leadership_is_handed_over];
 
@@ -32,9 +32,9 @@ impl Drop for WorkingGuard {
 /// Longer than a busy machine delays a renewal.
 const LEASE: Duration = Duration::from_secs(15);
 
-fn start(arm: &Arm, working: &Arc<AtomicUsize>, name: &str) -> Candidate {
+fn start(target: &Target, working: &Arc<AtomicUsize>, name: &str) -> Candidate {
     let times = ElectionConfig::new(LEASE, Duration::from_secs(10), Duration::from_secs(1));
-    let elector = LeaderElector::new(arm.client.clone(), &arm.namespace, "election").identity(name);
+    let elector = LeaderElector::new(target.client.clone(), &target.namespace, "election").identity(name);
     let elector = elector.config(times).unwrap();
     let (leadership, working) = (elector.leadership(), Arc::clone(working));
     let (stop, stopped) = oneshot::channel::<()>();
@@ -50,14 +50,14 @@ fn start(arm: &Arm, working: &Arc<AtomicUsize>, name: &str) -> Candidate {
     Candidate { leadership, stop, task }
 }
 
-async fn leadership_is_handed_over(arm: &Arm) {
+async fn leadership_is_handed_over(target: &Target) {
     let working = Arc::new(AtomicUsize::new(0));
-    let one = start(arm, &working, "one");
+    let one = start(target, &working, "one");
     until("one leads", async || one.leadership.is_leader()).await;
-    let two = start(arm, &working, "two");
+    let two = start(target, &working, "two");
     until("two knows who leads", async || two.leadership.holder().starts_with("one_")).await;
     let path = "/apis/coordination.k8s.io/v1/namespaces/$name/leases/election";
-    let lease = arm.request("GET", path, None).await.unwrap();
+    let lease = target.request("GET", path, None).await.unwrap();
     assert_eq!(lease["spec"]["holderIdentity"], one.leadership.holder(), "{lease}");
     let fence = one.leadership.fencing_token().unwrap();
 
@@ -68,15 +68,15 @@ async fn leadership_is_handed_over(arm: &Arm) {
     assert!(begun.elapsed() < LEASE, "a released lease is free");
     assert!(fence.version < two.leadership.fencing_token().unwrap().version);
 
-    let three = start(arm, &working, "three");
+    let three = start(target, &working, "three");
     until("three knows who leads", async || three.leadership.holder().starts_with("two_")).await;
     two.task.abort();
     assert!(two.task.await.unwrap_err().is_cancelled());
     until("three takes over", async || three.leadership.is_leader()).await;
-    let lease = arm.request("GET", path, None).await.unwrap();
+    let lease = target.request("GET", path, None).await.unwrap();
     assert_eq!(lease["spec"]["leaseTransitions"], 2, "{lease}");
     drop(three.stop);
     assert_eq!(three.task.await.unwrap(), ElectionOutcome::Stopped);
-    let lease = arm.request("GET", path, None).await.unwrap();
+    let lease = target.request("GET", path, None).await.unwrap();
     assert_eq!(lease["spec"]["holderIdentity"], "", "{lease}");
 }

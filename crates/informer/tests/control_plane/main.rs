@@ -41,5 +41,5 @@ async fn main() -> ExitCode {
         rewind::ALL,
         rights::ALL,
     ];
-    runner::run(targets::Arms::open().await, &tests.concat(), &[]).await
+    runner::run(targets::Targets::open().await, &tests.concat(), &[]).await
 }

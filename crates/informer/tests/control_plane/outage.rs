@@ -14,7 +14,7 @@ use crate::control;
 use crate::model::Model;
 use crate::proxy::Proxy;
 use crate::runner::{Needs, statements};
-use crate::targets::{Arm, TIMEOUT, map, until, value};
+use crate::targets::{TIMEOUT, Target, map, until, value};
 
 statements![
     needs: Needs::Control;
@@ -25,21 +25,21 @@ statements![
 const WRITERS: usize = 4;
 
 /// Shortens the backoff, so that informers reconnect before the test times out.
-pub(crate) fn options(arm: &Arm) -> InformerOptions {
-    let options = InformerOptions::default().namespace(arm.namespace.clone());
+pub(crate) fn options(target: &Target) -> InformerOptions {
+    let options = InformerOptions::default().namespace(target.namespace.clone());
     options.backoff(Duration::from_millis(100), Duration::from_secs(2))
 }
 
 /// Creates, changes and deletes its own config maps, and ignores requests that fail.
-async fn write(arm: Arm, writer: usize, accepted: Arc<AtomicU64>, stopped: Arc<AtomicBool>) {
+async fn write(target: Target, writer: usize, accepted: Arc<AtomicU64>, stopped: Arc<AtomicBool>) {
     let mut interval = tokio::time::interval(Duration::from_millis(5));
     for step in 0_u64.. {
         let name = format!("map-{writer}-{}", step % 7);
         let path = format!("$ns/configmaps/{name}");
         let outcome = match step % 5 {
-            0 | 1 => arm.request("POST", "$ns/configmaps", Some(&map(&name, "0"))).await,
-            2 | 3 => arm.request("PATCH", &path, Some(&value(&step.to_string()))).await,
-            _ => arm.request("DELETE", &path, None).await,
+            0 | 1 => target.request("POST", "$ns/configmaps", Some(&map(&name, "0"))).await,
+            2 | 3 => target.request("PATCH", &path, Some(&value(&step.to_string()))).await,
+            _ => target.request("DELETE", &path, None).await,
         };
         accepted.fetch_add(u64::from(outcome.is_ok()), Ordering::Relaxed);
         if stopped.load(Ordering::Relaxed) {
@@ -49,20 +49,22 @@ async fn write(arm: Arm, writer: usize, accepted: Arc<AtomicU64>, stopped: Arc<A
     }
 }
 
-async fn server_killed_under_load_loses_no_event(arm: &Arm) {
-    let options = options(arm);
-    let factory = SharedInformerFactory::with_options(arm.client.clone(), options);
+async fn server_killed_under_load_loses_no_event(target: &Target) {
+    let options = options(target);
+    let factory = SharedInformerFactory::with_options(target.client.clone(), options);
     let (maps, secrets) = (factory.informer::<ConfigMap>(), factory.metadata_informer::<Secret>());
     let events = factory.informer::<Event>();
     let (_maps, model) = Model::follow(&maps);
     let (_secrets, secrets_model) = Model::follow(&secrets);
-    arm.post("$ns/secrets", &json!({"metadata": {"name": "quiet"}})).await;
+    target.post("$ns/secrets", &json!({"metadata": {"name": "quiet"}})).await;
     factory.start();
     factory.wait_for_sync(TIMEOUT).await.unwrap();
 
     let (accepted, stopped) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let writers: Vec<_> = (0..WRITERS)
-        .map(|writer| tokio::spawn(write(arm.again(), writer, Arc::clone(&accepted), Arc::clone(&stopped))))
+        .map(|writer| {
+            tokio::spawn(write(target.again(), writer, Arc::clone(&accepted), Arc::clone(&stopped)))
+        })
         .collect();
     let goes_on = async |by: u64| {
         let goal = accepted.load(Ordering::Relaxed) + by;
@@ -70,7 +72,7 @@ async fn server_killed_under_load_loses_no_event(arm: &Arm) {
     };
     goes_on(200).await;
     for _ in 0..2 {
-        control::kill(arm).await;
+        control::kill(target).await;
         // C7: the failure is reported, and the cache can still be read.
         let is_backing_off = || maps.status().state.to_string().starts_with("backing off");
         until("the outage is reported", async || {
@@ -80,7 +82,7 @@ async fn server_killed_under_load_loses_no_event(arm: &Arm) {
         let status = maps.status();
         assert!(status.synced && status.staleness() > Some(Duration::ZERO), "{status:?}");
         assert!(!maps.lister().is_empty());
-        control::start(arm).await;
+        control::start(target).await;
         until("the informer is live again", async || maps.status().state == InformerState::Live).await;
         goes_on(200).await;
     }
@@ -88,14 +90,14 @@ async fn server_killed_under_load_loses_no_event(arm: &Arm) {
     for writer in writers {
         writer.await.unwrap();
     }
-    model.settles(&maps, async || arm.list::<ConfigMap>().await).await;
+    model.settles(&maps, async || target.list::<ConfigMap>().await).await;
     until("all informers are live", async || {
         let states = [maps.status().state, secrets.status().state, events.status().state];
         states.iter().all(|state| *state == InformerState::Live)
     })
     .await;
-    arm.delete("$ns/secrets/quiet").await;
-    secrets_model.settles(&secrets, async || arm.list::<Secret>().await).await;
+    target.delete("$ns/secrets/quiet").await;
+    secrets_model.settles(&secrets, async || target.list::<Secret>().await).await;
     assert_eq!(
         secrets_model.lines(),
         ["+quiet", "-quiet"],
@@ -108,14 +110,14 @@ async fn server_killed_under_load_loses_no_event(arm: &Arm) {
 }
 
 /// The watch cache of a restarted server begins at its start. Older positions have expired (410).
-async fn reconnect_after_expired_position_delivers_the_differences(arm: &Arm) {
-    let proxy = Proxy::to(&arm.config.cluster_url).await;
-    let options = options(arm);
-    let factory = SharedInformerFactory::with_options(arm.client_by(proxy.address), options);
+async fn reconnect_after_expired_position_delivers_the_differences(target: &Target) {
+    let proxy = Proxy::to(&target.config.cluster_url).await;
+    let options = options(target);
+    let factory = SharedInformerFactory::with_options(target.client_by(proxy.address), options);
     let maps = factory.informer::<ConfigMap>();
     let (on, model) = Model::follow(&maps);
     for name in ["again", "changes", "goes", "stays"] {
-        arm.post("$ns/configmaps", &map(name, "1")).await;
+        target.post("$ns/configmaps", &map(name, "1")).await;
     }
     factory.start();
     factory.wait_for_sync(TIMEOUT).await.unwrap();
@@ -124,15 +126,15 @@ async fn reconnect_after_expired_position_delivers_the_differences(arm: &Arm) {
 
     proxy.block();
     until("the outage is noticed", async || maps.status().state != InformerState::Live).await;
-    arm.delete("$ns/configmaps/goes").await;
-    arm.delete("$ns/configmaps/again").await;
-    arm.post("$ns/configmaps", &map("again", "2")).await;
-    arm.merge("$ns/configmaps/changes", &value("2")).await;
-    control::kill(arm).await;
-    control::start(arm).await;
-    arm.post("$ns/configmaps", &map("new", "1")).await;
+    target.delete("$ns/configmaps/goes").await;
+    target.delete("$ns/configmaps/again").await;
+    target.post("$ns/configmaps", &map("again", "2")).await;
+    target.merge("$ns/configmaps/changes", &value("2")).await;
+    control::kill(target).await;
+    control::start(target).await;
+    target.post("$ns/configmaps", &map("new", "1")).await;
     proxy.unblock();
-    let list = async || arm.list::<ConfigMap>().await;
+    let list = async || target.list::<ConfigMap>().await;
     until("the informer is live", async || maps.status().state == InformerState::Live).await;
     model.settles(&maps, list).await;
     let lines = model.lines();

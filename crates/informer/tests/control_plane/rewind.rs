@@ -13,27 +13,27 @@ use crate::control;
 use crate::model::Model;
 use crate::outage;
 use crate::runner::{Needs, statements};
-use crate::targets::{Arm, TIMEOUT, map, until, value};
+use crate::targets::{TIMEOUT, Target, map, until, value};
 
 statements![
     needs: Needs::Control;
     restored_etcd_is_detected_and_delivered,
 ];
 
-async fn restored_etcd_is_detected_and_delivered(arm: &Arm) {
+async fn restored_etcd_is_detected_and_delivered(target: &Target) {
     for name in ["comes-back", "goes-back", "stays"] {
-        arm.post("$ns/configmaps", &map(name, "old")).await;
+        target.post("$ns/configmaps", &map(name, "old")).await;
     }
-    control::save(arm).await;
+    control::save(target).await;
 
     let rewound = Arc::new(Mutex::new(Vec::new()));
     let reported = Arc::clone(&rewound);
-    let options = outage::options(arm).on_diagnostic(move |resource, diagnostic| {
+    let options = outage::options(target).on_diagnostic(move |resource, diagnostic| {
         if matches!(diagnostic, Diagnostic::ServerRewound { .. }) {
             reported.lock().unwrap().push(resource.to_owned());
         }
     });
-    let factory = SharedInformerFactory::with_options(arm.client.clone(), options);
+    let factory = SharedInformerFactory::with_options(target.client.clone(), options);
     let (maps, events) = (factory.informer::<ConfigMap>(), factory.informer::<Event>());
     let secrets = factory.metadata_informer::<Secret>();
     let (on, model) = Model::follow_rewind(&maps);
@@ -42,48 +42,49 @@ async fn restored_etcd_is_detected_and_delivered(arm: &Arm) {
     factory.start();
     factory.wait_for_sync(TIMEOUT).await.unwrap();
     assert!(on.wait_for_sync().await);
-    arm.merge("$ns/configmaps/goes-back", &value("new")).await;
-    arm.delete("$ns/configmaps/comes-back").await;
-    arm.post("$ns/configmaps", &map("vanishes", "new")).await;
+    target.merge("$ns/configmaps/goes-back", &value("new")).await;
+    target.delete("$ns/configmaps/comes-back").await;
+    target.post("$ns/configmaps", &map("vanishes", "new")).await;
     // More versions than a starting server creates by itself.
     for number in 0..300 {
-        arm.merge("$ns/configmaps/vanishes", &value(&number.to_string())).await;
+        target.merge("$ns/configmaps/vanishes", &value(&number.to_string())).await;
     }
-    arm.post("$ns/secrets", &json!({"metadata": {"name": "vanishes"}})).await;
-    let about = json!({"kind": "Node", "name": "n", "namespace": arm.namespace});
-    arm.post("$ns/events", &json!({"metadata": {"name": "vanishes"}, "involvedObject": about})).await;
-    events_model.settles(&events, async || arm.list::<Event>().await).await;
-    model.settles(&maps, async || arm.list::<ConfigMap>().await).await;
-    secrets_model.settles(&secrets, async || arm.list::<Secret>().await).await;
-    let (before, undone) = (maps.resource_version().unwrap(), model.version(&key(arm, "goes-back")).unwrap());
+    target.post("$ns/secrets", &json!({"metadata": {"name": "vanishes"}})).await;
+    let about = json!({"kind": "Node", "name": "n", "namespace": target.namespace});
+    target.post("$ns/events", &json!({"metadata": {"name": "vanishes"}, "involvedObject": about})).await;
+    events_model.settles(&events, async || target.list::<Event>().await).await;
+    model.settles(&maps, async || target.list::<ConfigMap>().await).await;
+    secrets_model.settles(&secrets, async || target.list::<Secret>().await).await;
+    let (before, undone) =
+        (maps.resource_version().unwrap(), model.version(&key(target, "goes-back")).unwrap());
     model.lines();
     let waiting = tokio::spawn({
         let maps = maps.clone();
         async move { maps.wait_for_resource_version(&ResourceVersion::new("999999999"), 10 * TIMEOUT).await }
     });
 
-    control::restore(arm).await;
+    control::restore(target).await;
     until("the rewind is detected", async || maps.status().reflector.rewinds == 1).await;
-    model.settles(&maps, async || arm.list::<ConfigMap>().await).await;
-    secrets_model.settles(&secrets, async || arm.list::<Secret>().await).await;
+    model.settles(&maps, async || target.list::<ConfigMap>().await).await;
+    secrets_model.settles(&secrets, async || target.list::<Secret>().await).await;
     assert_eq!(model.lines(), ["-vanishes inferred", "+comes-back", "~goes-back"]);
     assert!(maps.resource_version().unwrap().is_before(&before));
-    let back = model.version(&key(arm, "goes-back")).unwrap();
+    let back = model.version(&key(target, "goes-back")).unwrap();
     assert!(ResourceVersion::new(&back).is_before(&ResourceVersion::new(&undone)), "{back} {undone}");
     assert_eq!(waiting.await.unwrap().unwrap_err().reason, VersionWaitReason::Rewound);
-    events_model.settles(&events, async || arm.list::<Event>().await).await;
+    events_model.settles(&events, async || target.list::<Event>().await).await;
     assert!(secrets.lister().is_empty() && events.lister().is_empty());
     assert_eq!(rewound.lock().unwrap().len(), 3, "{rewound:?}");
 
     // The informer follows the server from its restored version.
-    arm.merge("$ns/configmaps/goes-back", &value("newest")).await;
-    arm.delete("$ns/configmaps/stays").await;
-    model.settles(&maps, async || arm.list::<ConfigMap>().await).await;
+    target.merge("$ns/configmaps/goes-back", &value("newest")).await;
+    target.delete("$ns/configmaps/stays").await;
+    model.settles(&maps, async || target.list::<ConfigMap>().await).await;
     assert_eq!(model.lines(), ["~goes-back", "-stays"]);
     assert_eq!(maps.status().state, InformerState::Live);
     factory.shutdown(TIMEOUT).await.unwrap();
 }
 
-fn key(arm: &Arm, name: &str) -> String {
-    format!("{}/{name}", arm.namespace)
+fn key(target: &Target, name: &str) -> String {
+    format!("{}/{name}", target.namespace)
 }

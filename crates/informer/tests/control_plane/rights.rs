@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::apart::{run_on_own_thread, slow_wait};
 use crate::model::Model;
 use crate::runner::statements;
-use crate::targets::{Arm, TIMEOUT, map, until};
+use crate::targets::{TIMEOUT, Target, map, until};
 
 statements![
     forbidden_kind_is_reported_and_followed_once_allowed,
@@ -22,9 +22,9 @@ statements![
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
 /// Creates a service account without rights and returns its token.
-async fn account(arm: &Arm) -> String {
-    arm.post("$ns/serviceaccounts", &json!({"metadata": {"name": "limited"}})).await;
-    let token = arm.post("$ns/serviceaccounts/limited/token", &json!({"spec": {}})).await;
+async fn account(target: &Target) -> String {
+    target.post("$ns/serviceaccounts", &json!({"metadata": {"name": "limited"}})).await;
+    let token = target.post("$ns/serviceaccounts/limited/token", &json!({"spec": {}})).await;
     token["status"]["token"].as_str().unwrap().to_owned()
 }
 
@@ -32,23 +32,23 @@ fn rules(plural: &str) -> Value {
     json!([{"apiGroups": [""], "resources": [plural], "verbs": ["list", "watch"]}])
 }
 
-fn subject(arm: &Arm) -> Value {
-    json!([{"kind": "ServiceAccount", "name": "limited", "namespace": arm.namespace}])
+fn subject(target: &Target) -> Value {
+    json!([{"kind": "ServiceAccount", "name": "limited", "namespace": target.namespace}])
 }
 
 /// Allows the account to read a kind, in all namespaces or in its own.
-async fn grant(arm: &Arm, plural: &str, everywhere: bool) {
-    let name = format!("{}-{plural}", arm.namespace);
+async fn grant(target: &Target, plural: &str, everywhere: bool) {
+    let name = format!("{}-{plural}", target.namespace);
     let kind = if everywhere { "ClusterRole" } else { "Role" };
     let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
     let role = json!({"metadata": {"name": name}, "rules": rules(plural)});
-    let binding = json!({"metadata": {"name": name}, "roleRef": reference, "subjects": subject(arm)});
+    let binding = json!({"metadata": {"name": name}, "roleRef": reference, "subjects": subject(target)});
     if everywhere {
-        arm.post_outside(&format!("{RBAC}/clusterroles"), &role).await;
-        arm.post_outside(&format!("{RBAC}/clusterrolebindings"), &binding).await;
+        target.post_outside(&format!("{RBAC}/clusterroles"), &role).await;
+        target.post_outside(&format!("{RBAC}/clusterrolebindings"), &binding).await;
     } else {
-        arm.post(&format!("{RBAC}/namespaces/$name/roles"), &role).await;
-        arm.post(&format!("{RBAC}/namespaces/$name/rolebindings"), &binding).await;
+        target.post(&format!("{RBAC}/namespaces/$name/roles"), &role).await;
+        target.post(&format!("{RBAC}/namespaces/$name/rolebindings"), &binding).await;
     }
 }
 
@@ -61,15 +61,15 @@ async fn wait_for_access(client: &Client, resource: &ApiResource, namespace: Opt
     until("access is granted", async || api.list(&ListParams::default().limit(1)).await.is_ok()).await;
 }
 
-async fn forbidden_kind_is_reported_and_followed_once_allowed(arm: &Arm) {
-    run_on_own_thread(arm, allowed_later).await;
+async fn forbidden_kind_is_reported_and_followed_once_allowed(target: &Target) {
+    run_on_own_thread(target, allowed_later).await;
 }
 
-async fn allowed_later(arm: Arm) {
-    let client = arm.client_of(&account(&arm).await);
+async fn allowed_later(target: Target) {
+    let client = target.client_of(&account(&target).await);
     let (of_maps, secrets_resource) =
         (ApiResource::erase::<ConfigMap>(&()), ApiResource::erase::<Secret>(&()));
-    grant(&arm, "configmaps", true).await;
+    grant(&target, "configmaps", true).await;
     wait_for_access(&client, &of_maps, None).await;
     let factory = SharedInformerFactory::new(client.clone());
     let (maps, secrets) = (factory.informer::<ConfigMap>(), factory.metadata_informer::<Secret>());
@@ -81,7 +81,7 @@ async fn allowed_later(arm: Arm) {
     assert!(error.failed().any(|error| matches!(error.state, InformerState::Forbidden { .. })), "{error}");
     let forbidden = |state: InformerState, plural: &str| match state {
         InformerState::Forbidden { failure } => {
-            let user = format!("system:serviceaccount:{}:limited", arm.namespace);
+            let user = format!("system:serviceaccount:{}:limited", target.namespace);
             let expected = format!("{plural} is forbidden: User \"{user}\" cannot ");
             assert!(failure.message().contains(&expected), "{failure}");
             true
@@ -93,17 +93,17 @@ async fn allowed_later(arm: Arm) {
     })
     .await;
     maps.wait_for_sync(TIMEOUT).await.unwrap();
-    arm.post("$ns/configmaps", &map("a", "1")).await;
+    target.post("$ns/configmaps", &map("a", "1")).await;
     until("the other kind is followed", async || model.has("+a")).await;
 
-    grant(&arm, "secrets", true).await;
+    grant(&target, "secrets", true).await;
     wait_for_access(&client, &secrets_resource, None).await;
-    arm.post("$ns/secrets", &json!({"metadata": {"name": "allowed-later"}})).await;
+    target.post("$ns/secrets", &json!({"metadata": {"name": "allowed-later"}})).await;
     assert!(!secrets.status().synced);
     slow_wait().await;
     until("the informer is live", async || secrets.status().state == InformerState::Live).await;
     until("objects of the allowed kind are delivered", async || secrets_model.has("+allowed-later")).await;
-    secrets_model.settles(&secrets, async || arm.list_of(&secrets_resource, false).await).await;
+    secrets_model.settles(&secrets, async || target.list_of(&secrets_resource, false).await).await;
     assert!(matches!(
         services.wait_for_sync(TIMEOUT).await.unwrap_err().informers[0].state,
         InformerState::Forbidden { .. }
@@ -112,24 +112,24 @@ async fn allowed_later(arm: Arm) {
     factory.shutdown(TIMEOUT).await.unwrap();
 }
 
-async fn namespaced_rights_suffice_for_a_namespaced_factory(arm: &Arm) {
-    let client = arm.client_of(&account(arm).await);
-    grant(arm, "configmaps", false).await;
-    wait_for_access(&client, &ApiResource::erase::<ConfigMap>(&()), Some(&arm.namespace)).await;
-    let options = InformerOptions::default().namespace(arm.namespace.clone());
+async fn namespaced_rights_suffice_for_a_namespaced_factory(target: &Target) {
+    let client = target.client_of(&account(target).await);
+    grant(target, "configmaps", false).await;
+    wait_for_access(&client, &ApiResource::erase::<ConfigMap>(&()), Some(&target.namespace)).await;
+    let options = InformerOptions::default().namespace(target.namespace.clone());
     let inside = SharedInformerFactory::with_options(client.clone(), options);
     let maps = inside.informer::<ConfigMap>();
     let (_on, model) = Model::follow(&maps);
     inside.start();
     inside.wait_for_sync(TIMEOUT).await.unwrap();
-    arm.post("$ns/configmaps", &map("a", "1")).await;
-    arm.post("$ns/configmaps", &map("b", "1")).await;
-    arm.delete("$ns/configmaps/a").await;
-    model.settles(&maps, async || arm.list::<ConfigMap>().await).await;
+    target.post("$ns/configmaps", &map("a", "1")).await;
+    target.post("$ns/configmaps", &map("b", "1")).await;
+    target.delete("$ns/configmaps/a").await;
+    model.settles(&maps, async || target.list::<ConfigMap>().await).await;
 
     // All namespaces and a foreign namespace are forbidden; the account's own namespace is unaffected by
     // that.
-    let options = InformerOptions::default().namespaces([arm.namespace.as_str(), "default"]);
+    let options = InformerOptions::default().namespaces([target.namespace.as_str(), "default"]);
     for options in [InformerOptions::default(), options] {
         let factory = SharedInformerFactory::with_options(client.clone(), options);
         let maps = factory.informer::<ConfigMap>();

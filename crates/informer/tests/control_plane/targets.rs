@@ -30,7 +30,7 @@ const CONTROL_VARIABLE: &str = "INFORMER_CONTROL_PLANE_CONTROL";
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// The control plane, if there is one.
-pub(crate) struct Arms {
+pub(crate) struct Targets {
     config: Option<Config>,
     etcd: Option<String>,
     control: Option<PathBuf>,
@@ -39,7 +39,7 @@ pub(crate) struct Arms {
     count: AtomicUsize,
 }
 
-impl Arms {
+impl Targets {
     pub(crate) async fn open() -> Self {
         let config = match std::env::var_os(KUBECONFIG_VARIABLE).filter(|path| !path.is_empty()) {
             Some(path) => {
@@ -56,8 +56,8 @@ impl Arms {
     }
 }
 
-impl runner::Arms for Arms {
-    type Arm = Arm;
+impl runner::Targets for Targets {
+    type Target = Target;
 
     fn names(&self) -> Vec<&'static str> {
         self.config.iter().map(|_| "real").collect()
@@ -80,28 +80,28 @@ impl runner::Arms for Arms {
         }
     }
 
-    async fn arm(&self, _name: &'static str) -> Arm {
+    async fn target(&self, _name: &'static str) -> Target {
         let config = self.config.clone().unwrap();
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         let namespace = format!("tests-{}-{count}", self.run);
         let (etcd, control) = (self.etcd.clone(), self.control.clone());
         let client = informer::client(config.clone()).unwrap();
-        let arm = Arm { client, config, namespace, etcd, control, cluster_scoped: Arc::default() };
-        arm.post("/api/v1/namespaces", &json!({"metadata": {"name": arm.namespace}})).await;
-        arm
+        let target = Target { client, config, namespace, etcd, control, cluster_scoped: Arc::default() };
+        target.post("/api/v1/namespaces", &json!({"metadata": {"name": target.namespace}})).await;
+        target
     }
 
-    async fn clean(&self, arm: Arm) {
-        let cluster_scoped = arm.cluster_scoped.lock().unwrap().split_off(0);
+    async fn clean(&self, target: Target) {
+        let cluster_scoped = target.cluster_scoped.lock().unwrap().split_off(0);
         for path in cluster_scoped.iter().rev().map(String::as_str).chain(["$ns"]) {
             // It may be deleted already, and a failure shows in the next test.
-            let _ = arm.request("DELETE", path, None).await;
+            let _ = target.request("DELETE", path, None).await;
         }
     }
 }
 
 /// The control plane, for one test.
-pub(crate) struct Arm {
+pub(crate) struct Target {
     /// Client with all rights.
     pub(crate) client: Client,
     pub(crate) config: Config,
@@ -114,7 +114,7 @@ pub(crate) struct Arm {
     cluster_scoped: Arc<Mutex<Vec<String>>>,
 }
 
-impl Arm {
+impl Target {
     /// A copy with its own client, for another runtime or a concurrent task.
     pub(crate) fn again(&self) -> Self {
         Self {

@@ -153,7 +153,7 @@ async fn waiting_for_a_write_does_not_block_other_keys() {
     while !rest.contains(&"a 3".to_owned()) || !rest.contains(&"b 3".to_owned()) {
         rest.push(reconciles.0.recv().await.unwrap());
     }
-    rest.retain(|turn| !turn.ends_with('3'));
+    rest.retain(|reconcile| !reconcile.ends_with('3'));
     rest.sort();
     assert_eq!(rest, ["a 1", "a 2", "b 1", "b 2"]);
     assert_eq!(running.reconciler.metrics().invisible_writes, 0);

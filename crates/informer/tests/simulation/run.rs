@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use informer::source::WatchListPolicy;
-use informer::status::InformerState as Standing;
+use informer::status::InformerState;
 use informer::{InformerOptions, Selection, SharedInformerFactory};
 use informer_apiserver::ApiServer;
 use informer_core::random::Random;
@@ -300,7 +300,7 @@ impl Run {
 
     fn is_converged(&self) -> bool {
         let live = |informer: &Informer| {
-            (informer.status)().state == Standing::Live
+            (informer.status)().state == InformerState::Live
                 && (informer.list)() == self.oracle.objects_in(&informer.view)
         };
         self.no_informer_is_ahead()
