@@ -15,7 +15,7 @@
 //! let _registration = pods.on_event(|event| match event { // dropping the registration removes the handler
 //!     Event::Added { object, initial, .. } => println!("+ {} (initial: {initial})", object.key()),
 //!     Event::Updated { new, .. } => println!("~ {} {}", new.key(), new.resource_version()),
-//!     Event::Deleted { last, observed, .. } => println!("- {} (observed: {observed})", last.key()),
+//!     Event::Deleted { last, .. } => println!("- {}", last.key()),
 //! });
 //!
 //! factory.start();
@@ -33,8 +33,8 @@
 //! - **Watch objects.** A [`SharedInformerFactory`] creates one [`SharedInformer`] per kind and selection and
 //!   shares it. [`SharedInformer::on_event`] adds a closure, [`SharedInformer::add_handler`] a [`Handler`],
 //!   and [`SharedInformer::event_stream`] returns an [`EventStream`]. [`InformerOptions`] sets namespaces,
-//!   selectors, transforms and how objects are stored ([`cache::Retention`]). With
-//!   [`SharedInformer::handler`], a handler gets a filter, a resync period, or every state without coalescing.
+//!   selectors, transforms and how objects are stored ([`cache::Retention`]). [`SharedInformer::handler`] returns a
+//!   builder for handlers with options: a filter, a resync period, or delivery of every state up to a capacity.
 //! - **Read the cache.** A [`Lister`] always reads the newest state and returns owned objects. A [`Snapshot`] is
 //!   one state that never changes, and returns references. [`Index`] adds look-ups by label, field or function.
 //!   [`Object::typed`] decodes an object.
@@ -65,7 +65,7 @@
 //! - **C6 Late handlers.** A handler added at any time receives the current objects, marked as initial, then
 //!   every later change or a newer one of the same object.
 //! - **C7 Waiting ends.** An informer is always in a named [state](status::InformerState); `wait_for_sync`
-//!   returns immediately if waiting cannot succeed, and after its timeout with the reason.
+//!   returns an error with the reason: immediately if waiting cannot succeed, otherwise at its timeout.
 //! - **C8 Bounded.** Pending changes of an object are coalesced into one event, or two if it was deleted and
 //!   re-created, so the queue of a slow handler is bounded; handlers without coalescing are bounded by their
 //!   capacity. No handler delays another.
@@ -74,7 +74,7 @@
 //! - **C10 Shutdown.** Shutdown delivers pending events until its timeout, ends every task, and calls no
 //!   handler afterwards.
 //! - **C11 Server load.** No behaviour of the server causes a hot loop; `Retry-After` is honoured; a dead
-//!   connection is detected; there is one watch per kind and selection.
+//!   connection is detected; users of a factory share one watch per kind and selection.
 //! - **C12 Resync.** Each handler has its own resync period, which reconnects do not reset. Deliveries are spread
 //!   over the period, and no request is sent.
 //! - **C13 Read-only.** Cached objects cannot be modified.

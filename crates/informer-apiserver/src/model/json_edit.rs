@@ -1,4 +1,4 @@
-//! Small edits of JSON objects that several operations need.
+//! Small edits and comparisons of JSON values that several operations need.
 
 use serde_json::{Map, Value, json};
 
@@ -29,17 +29,18 @@ fn set_in(fields: &mut Map<String, Value>, path: &[&str], value: Value) {
 
 /// Returns whether two objects are equal, ignoring kind, apiVersion and resourceVersion.
 pub(super) fn is_same(old: &Value, new: &Value) -> bool {
-    is_equal_but(old, new, &["kind", "apiVersion", "metadata"])
-        && is_equal_but(&old["metadata"], &new["metadata"], &["resourceVersion"])
+    is_equal_ignoring(old, new, &["kind", "apiVersion", "metadata"])
+        && is_equal_ignoring(&old["metadata"], &new["metadata"], &["resourceVersion"])
 }
 
-/// Returns whether two objects have equal fields, ignoring those in `but`.
-pub(super) fn is_equal_but(old: &Value, new: &Value, but: &[&str]) -> bool {
+/// Returns whether two objects have equal fields, except for those in `ignored`.
+pub(super) fn is_equal_ignoring(old: &Value, new: &Value, ignored: &[&str]) -> bool {
     let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return old == new };
-    let counted =
-        |fields: &'_ Map<String, Value>| fields.keys().filter(|name| !but.contains(&name.as_str())).count();
-    let equal = |name: &String| but.contains(&name.as_str()) || old.get(name) == new.get(name);
-    counted(old) == counted(new) && old.keys().all(equal)
+    let is_ignored = |name: &String| ignored.contains(&name.as_str());
+    let compared_fields =
+        |fields: &Map<String, Value>| fields.keys().filter(|name| !is_ignored(name)).count();
+    compared_fields(old) == compared_fields(new)
+        && old.keys().all(|name| is_ignored(name) || old.get(name) == new.get(name))
 }
 
 pub(super) fn is_empty(value: &Value) -> bool {
@@ -58,7 +59,8 @@ pub(super) fn drop_field(object: &mut Value, field: &str) {
     }
 }
 
-pub(super) fn take_field(object: &mut Value, from: &Value, field: &str) {
+/// Makes `field` of `object` the same as in `from`: copied, or removed if `from` has none.
+pub(super) fn copy_field(object: &mut Value, from: &Value, field: &str) {
     match from.get(field) {
         Some(value) => object[field] = value.clone(),
         None => drop_field(object, field),

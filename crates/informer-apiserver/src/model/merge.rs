@@ -6,7 +6,7 @@
 use informer_objects::status::{Status, StatusCause};
 use serde_json::{Map, Value, json};
 
-use super::json_edit::{is_empty, is_equal_but, take_field};
+use super::json_edit::{copy_field, is_empty, is_equal_ignoring};
 use super::kinds::VersionedResource;
 use super::meta::metadata;
 use super::resource::Resource;
@@ -38,7 +38,7 @@ pub(super) fn merge(
         }
         WriteTarget::EphemeralContainers => {
             let mut merged = old.clone();
-            take_field(&mut merged["spec"], &body["spec"], "ephemeralContainers");
+            copy_field(&mut merged["spec"], &body["spec"], "ephemeralContainers");
             Ok(finish_pod_subresource(old, merged, &body))
         }
         WriteTarget::Resize => Ok(finish_pod_subresource(old, resized(old, &body), &body)),
@@ -55,7 +55,7 @@ fn merge_status(
     let reset = resets(resource, gvr.version, WriteTarget::Status);
     if resource.custom || reset.contains(&"metadata") {
         let mut merged = old.clone();
-        take_field(&mut merged, &body, "status");
+        copy_field(&mut merged, &body, "status");
         if let Some(managed) = body.pointer("/metadata/managedFields").filter(|managed| managed.is_array()) {
             merged["metadata"]["managedFields"] = managed.clone();
         }
@@ -99,20 +99,20 @@ fn resized(old: &Value, body: &Value) -> Value {
     };
     let lists = ["containers", "initContainers"];
     if lists.iter().any(|list| names(old, list).len() != names(body, list).len()) {
-        take_field(&mut merged, body, "spec");
+        copy_field(&mut merged, body, "spec");
         return merged;
     }
-    take_field(&mut merged["spec"], &body["spec"], "resources");
+    copy_field(&mut merged["spec"], &body["spec"], "resources");
     for list in lists {
         if names(old, list) != names(body, list) {
-            take_field(&mut merged["spec"], &body["spec"], list);
+            copy_field(&mut merged["spec"], &body["spec"], list);
             continue;
         }
         let requested = body["spec"][list].as_array().into_iter().flatten();
         let containers = merged["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
         for (container, requested) in containers.zip(requested) {
             for field in ["resources", "resizePolicy"] {
-                take_field(container, requested, field);
+                copy_field(container, requested, field);
             }
         }
     }
@@ -127,10 +127,10 @@ fn merge_object(
 ) -> Result<Value, Status> {
     merge_metadata(resource, old, &mut body)?;
     if resource.has_status(gvr.version) {
-        take_field(&mut body, old, "status");
+        copy_field(&mut body, old, "status");
     }
     if resource.is("", "namespaces") {
-        take_field(&mut body, old, "spec");
+        copy_field(&mut body, old, "spec");
     }
     let changed = generation_counts(resource, gvr, old, &body);
     if resource.generation && changed {
@@ -221,7 +221,7 @@ fn generation_counts(resource: &Resource, gvr: VersionedResource, old: &Value, n
     let by_annotation = resource.is("apps", "deployments") && annotations(old) != annotations(new);
     let labels = |object: &Value| object.pointer("/metadata/labels").cloned();
     let by_label = resource.is("discovery.k8s.io", "endpointslices") && labels(old) != labels(new);
-    by_annotation || by_label || !is_equal_but(old, new, uncounted)
+    by_annotation || by_label || !is_equal_ignoring(old, new, uncounted)
 }
 
 /// Returns whether a terminating object has no finalizers and no grace period left.

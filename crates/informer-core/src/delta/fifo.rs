@@ -2,13 +2,14 @@
 //!
 //! It holds every delta in arrival order and never merges two. It is bounded by count and by bytes: the
 //! producer calls [`DeltaFifo::has_capacity`] before it reads more from the socket, so a slow store slows
-//! the server down instead of filling memory. One delta may exceed the bound, since a relist is a single
-//! delta. The queue does not know what deltas mean.
+//! the server down instead of filling memory. The last delta may cross the bound, by any amount if it is a
+//! complete list. Only complete lists are treated specially: they are popped alone, and the first one
+//! decides [`DeltaFifo::has_synced`].
 
 use super::{Delta, Replaced};
 use std::collections::VecDeque;
 
-/// The bound of a [`DeltaFifo`], above which it reports no capacity.
+/// The bound at which a [`DeltaFifo`] reports no capacity.
 ///
 /// Defaults to 4096 deltas and 16 MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,12 +17,12 @@ use std::collections::VecDeque;
 pub struct FifoCapacity {
     /// Number of deltas.
     pub count: usize,
-    /// Bytes of the objects in the deltas.
+    /// Approximate memory of the deltas, in bytes.
     pub bytes: usize,
 }
 
 impl FifoCapacity {
-    /// Creates a bound of `count` deltas and `bytes` bytes of objects.
+    /// Creates a bound of `count` deltas and `bytes` bytes.
     pub fn new(count: usize, bytes: usize) -> Self {
         Self { count, bytes }
     }
@@ -43,14 +44,13 @@ pub struct QueueClosed;
 pub struct Batch {
     /// The deltas, in arrival order; never empty.
     pub deltas: Vec<Delta>,
-    /// Whether the deltas belong to the initial list.
+    /// Whether the first complete list had not been applied when the batch was popped.
     pub initial: bool,
     /// The sequence number of the last delta, to be passed to [`DeltaFifo::applied`].
     end: u64,
 }
 
 /// A bounded queue of deltas in arrival order.
-///
 ///
 /// ```
 /// use informer_core::{Delta, DeltaFifo, ResourceVersion};
@@ -85,7 +85,9 @@ impl DeltaFifo {
         Self { capacity, ..Self::default() }
     }
 
-    /// Returns whether the next delta fits. `false` is the back-pressure that stops reading from the socket.
+    /// Returns whether the queue is below its bound; the size of the next delta is not considered.
+    ///
+    /// `false` is the back-pressure that stops reading from the socket.
     pub fn has_capacity(&self) -> bool {
         self.queue.len() < self.capacity.count && self.bytes < self.capacity.bytes
     }
@@ -114,7 +116,7 @@ impl DeltaFifo {
         self.push(Delta::Replaced(replaced))
     }
 
-    /// Takes up to `max_deltas` deltas, at least one; a relist is taken alone. `None` if the queue is empty.
+    /// Takes up to `max_deltas` deltas, at least one; a complete list is taken alone. `None` if the queue is empty.
     pub fn pop(&mut self, max_deltas: usize) -> Option<Batch> {
         let mut deltas = Vec::with_capacity(self.queue.len().min(max_deltas));
         while deltas.len() < max_deltas.max(1) {

@@ -189,7 +189,7 @@ impl Reflector {
             );
         };
         let consistent = listing.request.consistency == Consistency::MostRecent;
-        if let Some(failure) = self.rewind_failure(RequestKind::List, &version, consistent) {
+        if let Some(failure) = self.stale_list_failure(RequestKind::List, &version, consistent) {
             return self.relist_failed(now, RequestKind::List, consistent, failure);
         }
         if let Some(failure) = self.server.watch_list.rejected_this_relist.take() {
@@ -205,7 +205,7 @@ impl Reflector {
     /// Returns the failure of a full list that is older than the position and not consistent.
     ///
     /// C1: only a consistent list may be older, which is a rewind. Any other list is requested again.
-    pub(super) fn rewind_failure(
+    pub(super) fn stale_list_failure(
         &self,
         request: RequestKind,
         version: &ResourceVersion,

@@ -1,5 +1,7 @@
-//! The probe: a list of one object that checks after an outage whether the server has reached the position
-//! (C1).
+//! The probe: a list of one object, sent before a watch resumes after a failure.
+//!
+//! It checks that the server has reached the position, the resource version from which the watch resumes;
+//! otherwise states would be delivered out of order (C1).
 //!
 //! A server restored from a backup that is older than the position accepts a watch from there, and stays
 //! silent until its own versions have passed the position. A list with `resourceVersionMatch=NotOlderThan`
@@ -14,14 +16,15 @@ use super::{RelistReason, RequestKind};
 use crate::time::Moment;
 use std::time::Duration;
 
-/// Number of consecutive failed probes after which the watch starts without one.
+/// Number of probes with a transient failure, since the last success, after which the watch starts without one.
 ///
-/// Lists can fail for reasons that do not affect watches.
+/// Lists can fail for reasons that do not affect watches. Throttled and unreachable servers do not count,
+/// because a watch would fail there too.
 const MAX_FAILED_PROBES: u32 = 3;
 
 impl Reflector {
-    /// Resumes the watch after a backoff: relists if the position is suspect, otherwise probes the position
-    /// first.
+    /// Resumes the watch after a backoff: relists if nothing was received for too long, otherwise probes first,
+    /// unless [`MAX_FAILED_PROBES`] probes have failed.
     pub(super) fn resume_watch(&mut self, now: Moment) {
         if self.is_suspect(now) {
             self.begin_relist(now, RelistReason::Suspect);
@@ -42,6 +45,7 @@ impl Reflector {
 
     pub(super) fn probe_failed(&mut self, now: Moment, failure: Failure) {
         match failure.class() {
+            // One server of several may only lag. After two such probes, it was restored from a backup.
             FailureClass::VersionTooLarge if !self.health.probes.behind => {
                 self.health.probes.behind = true;
                 self.enter_backoff(now, RequestKind::List, Resume::Watch, failure);
@@ -59,8 +63,8 @@ impl Reflector {
                 self.health.probes.failed += 1;
                 self.enter_backoff(now, RequestKind::List, Resume::Watch, failure);
             }
-            // A user without permission to list may still watch. Other problems are reported by the watch
-            // itself.
+            // A user without permission to list may still watch. If the resource is not served, the watch fails
+            // too and decides what happens next.
             FailureClass::Forbidden | FailureClass::NotServed | FailureClass::Rejected => {
                 self.report_failure(RequestKind::List, failure, Duration::ZERO);
                 self.begin_watch(now);
@@ -73,7 +77,8 @@ impl Reflector {
         let Some(version) = listing.version().cloned() else {
             return self.probe_failed(now, Failure::malformed("the list has no resource version"));
         };
-        if let Some(failure) = self.rewind_failure(RequestKind::List, &version, false) {
+        let consistent = false;
+        if let Some(failure) = self.stale_list_failure(RequestKind::List, &version, consistent) {
             return self.probe_failed(now, failure);
         }
         self.health.probes = Probes::default();

@@ -83,6 +83,6 @@ pub(super) struct Probes {
     /// After one such probe, the server may only lag behind another one. After two in a row, it was restored
     /// from a backup.
     pub(super) behind: bool,
-    /// Number of consecutive probes that failed for any other reason.
+    /// Number of probes with a transient failure since the last success.
     pub(super) failed: u32,
 }

@@ -87,7 +87,7 @@ impl Reflector {
     fn watch_list_complete(&mut self, now: Moment, version: ResourceVersion) {
         let Phase::WatchListing(listing) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
         let consistent = listing.consistency == Consistency::MostRecent;
-        if let Some(failure) = self.rewind_failure(RequestKind::WatchList, &version, consistent) {
+        if let Some(failure) = self.stale_list_failure(RequestKind::WatchList, &version, consistent) {
             self.phase = Phase::WatchListing(listing);
             self.cancel_stream();
             return self.watch_list_failed(now, failure);

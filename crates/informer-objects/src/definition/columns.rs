@@ -1,4 +1,4 @@
-//! The table columns of a custom kind, besides the name, and their cells.
+//! The table columns of a custom kind, except Name, with their cells.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -36,10 +36,8 @@ impl Column {
         let text = |name: &str| source.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let json_path = text("jsonPath");
         let description = match text("description") {
-            none if none.is_empty() => {
-                format!("Custom resource definition column (in JSONPath format): {json_path}")
-            }
-            some => some,
+            given if !given.is_empty() => given,
+            _ => format!("Custom resource definition column (in JSONPath format): {json_path}"),
         };
         Column {
             name: text("name"),
@@ -91,7 +89,8 @@ fn text_of(value: &Value) -> String {
     }
 }
 
-/// Returns the age of a time; `<invalid>` if the text is not a time.
+/// Returns the age of a time; `<unknown>` if the text is empty or `null`, `<invalid>` if it is otherwise not
+/// a time.
 fn age_of(text: &str, now: Timestamp) -> String {
     if text.is_empty() || text == "null" {
         return "<unknown>".to_owned();

@@ -1,7 +1,8 @@
 //! Writes of reconciles that the cache may not show yet.
 //!
-//! The writes of a key are removed when its next reconcile starts. From [`SWEEP_THRESHOLD_KEYS`] keys on,
-//! keys that are never reconciled again are swept once their writes are visible.
+//! The writes of a key are removed when the key is next taken from the queue. For keys that never are, a
+//! sweep removes all keys without pending writes each time the number of keys reaches a power of two, from
+//! [`SWEEP_THRESHOLD_KEYS`] on.
 
 use crate::error::VersionWaitError;
 use crate::shared::{Engine, is_unavailable};
@@ -11,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Number of keys at which keys whose writes are visible are swept, and again at every higher power of two.
+/// The number of keys at the first sweep; further sweeps follow at each higher power of two.
 const SWEEP_THRESHOLD_KEYS: usize = 1024;
 
 /// A written version that the cache of one informer is expected to reach.
@@ -47,7 +48,7 @@ impl PendingWrites {
         }
     }
 
-    /// Removes and returns the writes of a key that the cache does not show yet.
+    /// Removes all writes of a key and returns those that are still pending.
     pub(super) fn take(&self, key: &Key) -> Vec<Write> {
         let mut writes = self.lock().remove(key).unwrap_or_default();
         writes.retain(Write::is_pending);
@@ -65,7 +66,7 @@ impl PendingWrites {
 
 impl Write {
     /// Returns whether the cache does not show the write yet but is expected to. The cache of an informer
-    /// that is forbidden or not served is not expected to show anything.
+    /// that is forbidden, not served or stopped is not expected to show anything.
     fn is_pending(&self) -> bool {
         let snapshot = self.engine.reader.snapshot();
         let version = snapshot.resource_version();
