@@ -94,7 +94,7 @@ pub(crate) fn delete_from_query(query: &Query) -> Result<DeleteOptions, Status> 
     reject_if_any(causes)?;
     Ok(DeleteOptions {
         uid: query.find("uid").map(str::to_owned),
-        version: query.find("resourceVersion").map(str::to_owned),
+        resource_version: query.find("resourceVersion").map(str::to_owned),
         policy,
         grace: query.number("gracePeriodSeconds")?,
         dry_run: !dry_run.is_empty(),
@@ -128,7 +128,7 @@ pub(crate) fn delete_from_body(options: Value) -> Result<DeleteOptions, Status> 
     reject_if_any(causes)?;
     Ok(DeleteOptions {
         uid: text("/preconditions/uid").map(str::to_owned),
-        version: text("/preconditions/resourceVersion").map(str::to_owned),
+        resource_version: text("/preconditions/resourceVersion").map(str::to_owned),
         policy,
         grace: options.get("gracePeriodSeconds").and_then(Value::as_i64),
         dry_run: !dry_run.is_empty(),

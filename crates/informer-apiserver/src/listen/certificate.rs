@@ -1,5 +1,5 @@
-//! The certificate of a server and the authority that signed it. Both are generated for each server and never
-//! stored.
+//! The certificate of a server and the authority that signed it. Both are generated for each server; their
+//! private keys are never stored.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! `CustomResourceDefinitions` as resources of the server.
+//! Builds the `Resource` that a `CustomResourceDefinition` defines.
 //!
 //! What a definition may contain, and its effect on objects, is decided in `informer_objects::definition`.
-//! When a definition is served is not known here.
+//! `definitions` decides when a definition is served.
 
 use std::sync::Arc;
 
@@ -20,36 +20,36 @@ use super::state::State;
 /// Verbs of custom resources, in the order of discovery.
 const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
-/// Returns the resource of a definition, or `None` if it serves no version.
+/// Returns the resource that a definition defines, or `None` if it serves no version.
 pub(super) fn resource(definition: &Value) -> Option<Resource> {
     let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let kind = text("/spec/names/kind")?;
     let group = text("/spec/group")?;
-    let stored = versions(definition).find(|version| version["storage"] == json!(true));
-    let stored = stored.and_then(|version| version["name"].as_str()).unwrap_or_default();
-    let storage_hash = storage_hash(&group, stored, &kind);
+    let storage_version = versions(definition).find(|version| version["storage"] == json!(true));
+    let storage_version = storage_version.and_then(|version| version["name"].as_str()).unwrap_or_default();
+    let storage_hash = storage_hash(&group, storage_version, &kind);
     let known: Vec<(&str, &Value, definition::Version)> = versions(definition)
         .filter_map(|version| {
             Some((version["name"].as_str()?, version, definition::Version::read(definition, version)))
         })
         .collect();
     let storage = definition::Storage {
-        version: stored.to_owned(),
-        schemas: known.iter().map(|(name, _, read)| ((*name).to_owned(), read.schema.clone())).collect(),
+        version: storage_version.to_owned(),
+        schemas: known.iter().map(|(name, _, parsed)| ((*name).to_owned(), parsed.schema.clone())).collect(),
     };
     let mut served: Vec<Version> = known
         .into_iter()
-        .filter(|(_, version, _)| version["served"] == json!(true))
-        .map(|(name, version, read)| {
-            let subresources = subresources(version, &kind);
+        .filter(|(_, json, _)| json["served"] == json!(true))
+        .map(|(name, json, parsed)| {
+            let subresources = subresources(json, &kind);
             Version {
                 name: name.to_owned(),
-                status: read.status,
+                status: parsed.status,
                 type_id: None,
                 verbs: VERBS,
                 subresources,
                 storage_hash: storage_hash.clone(),
-                custom: Some(Arc::new(read)),
+                custom: Some(Arc::new(parsed)),
             }
         })
         .collect();
@@ -86,9 +86,15 @@ pub(super) fn resource(definition: &Value) -> Option<Resource> {
     })
 }
 
-/// Returns whether storage already contains an object, so that writing it changes nothing. `old` is the shown
-/// form of `before`.
-pub(super) fn is_stored(resource: &Resource, before: &State, old: &Value, object: &Value) -> bool {
+/// Returns whether `object`, as it would be stored, equals what is stored for `before`.
+///
+/// `old` is `before` as clients see it (pruned and defaulted); a custom object may be stored differently.
+pub(super) fn write_changes_nothing(
+    resource: &Resource,
+    before: &State,
+    old: &Value,
+    object: &Value,
+) -> bool {
     let Some(storage) = resource.storage.as_deref() else { return is_same(old, object) };
     let written = storage.written(object);
     match before.stored() {
@@ -117,7 +123,7 @@ fn subresources(version: &Value, kind: &str) -> Vec<Subresource> {
     [status, scale].into_iter().filter(|subresource| has(subresource.name)).collect()
 }
 
-/// Returns the storage version hash in discovery.
+/// Returns the storage version hash that discovery shows.
 fn storage_hash(group: &str, version: &str, kind: &str) -> String {
     let hash = Sha256::digest(format!("{group}/{version}/{kind}"));
     STANDARD.encode(&hash[..8])

@@ -130,12 +130,13 @@ impl Model {
                 &DeleteOptions::default(),
             );
         }
-        self.sweep(served);
+        self.finish_definition_if_empty(served);
         Ok(marked)
     }
 
-    /// Completes the deletion of a definition after its last object was removed.
-    pub(super) fn sweep(&mut self, id: ResourceId) {
+    /// Completes the deletion of the definition of a custom resource if it is terminating and the resource has no
+    /// objects left.
+    pub(super) fn finish_definition_if_empty(&mut self, id: ResourceId) {
         let Some(resource) = self.registry.get(id) else { return };
         let empty = self.collections.get(&id).is_some_and(|collection| collection.live().is_empty());
         let Some(definition) = self.definition_of(resource).filter(|found| found.terminating && empty) else {

@@ -1,7 +1,7 @@
 //! Deletes objects, or marks those that have finalizers or a grace period.
 //!
-//! There is no kubelet and no garbage collector: a pod on a node stays until its grace period is set to 0,
-//! and dependents stay. Deleting a definition deletes its objects; the definition is removed after the last
+//! There is no kubelet and no garbage collector: an unfinished pod on a node stays until it is deleted with
+//! grace period 0, and dependents stay. Deleting a definition deletes its objects; the definition is removed after the last
 //! of them.
 
 use std::sync::Arc;
@@ -19,8 +19,9 @@ use super::{Model, json_edit};
 /// The options of a deletion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct DeleteOptions {
+    /// Preconditions: the UID and resource version that the object must have.
     pub(crate) uid: Option<String>,
-    pub(crate) version: Option<String>,
+    pub(crate) resource_version: Option<String>,
     pub(crate) policy: Option<Policy>,
     /// The grace period in seconds.
     pub(crate) grace: Option<i64>,
@@ -53,15 +54,16 @@ impl Model {
         (namespace, name): (&str, &str),
         options: &DeleteOptions,
     ) -> Result<Deleted, Status> {
-        let resource = self.resource(gvr.id)?;
-        let storage_id = self.storage_id(gvr);
+        // events.k8s.io events are stored as core events; errors name the requested resource.
+        let requested = self.resource(gvr.id)?;
         let before = self
             .get(gvr, namespace, name)
-            .ok_or_else(|| Status::not_found(&resource.group, &resource.plural, name))?;
-        check(&resource, &before, options)?;
-        let resource = self.resource(storage_id)?;
+            .ok_or_else(|| Status::not_found(&requested.group, &requested.plural, name))?;
+        check(&requested, &before, options)?;
+        let storage_id = self.storage_id(gvr);
+        let stored_as = self.resource(storage_id)?;
         let mut object = before.decode();
-        let pods = resource.is("", "pods");
+        let pods = stored_as.is("", "pods");
         let mut grace = Grace::None;
         if pods {
             grace = graceful(now, &mut object, options.grace);
@@ -70,15 +72,15 @@ impl Model {
             return Ok(Deleted::Shown(before));
         }
         if !before.terminating {
-            let default_policy = resource.orphans().then_some(Policy::Orphan);
+            let default_policy = stored_as.orphans().then_some(Policy::Orphan);
             add_policy_finalizer(&mut object, options.policy.or(default_policy));
         }
-        if resource.is("", "namespaces") {
+        if stored_as.is("", "namespaces") {
             mark(&mut object, now, None);
             json_edit::terminate_namespace(&mut object);
-            return Ok(Deleted::Shown(self.store_marked(storage_id, &resource, before, &object, options)));
+            return Ok(Deleted::Shown(self.store_marked(storage_id, &stored_as, before, &object, options)));
         }
-        if resource.is_definition() {
+        if stored_as.is_definition() {
             if options.dry_run {
                 return Ok(Deleted::Shown(before));
             }
@@ -89,14 +91,14 @@ impl Model {
             mark(&mut object, now, Some(0));
         }
         if !finalizing && grace == Grace::None {
-            return Ok(self.delete_now(storage_id, &resource, &before, &object, options));
+            return Ok(self.delete_now(storage_id, &stored_as, &before, &object, options));
         }
-        let marked = self.store_marked(storage_id, &resource, before, &object, options);
+        let marked = self.store_marked(storage_id, &stored_as, before, &object, options);
         if finalizing || matches!(grace, Grace::Set(seconds) if seconds > 0) || options.dry_run {
             return Ok(Deleted::Shown(marked));
         }
         self.remove(storage_id, marked);
-        Ok(Deleted::Shown(Arc::new(State::encode(&resource, self.version, &object))))
+        Ok(Deleted::Shown(Arc::new(State::encode(&stored_as, self.version, &object))))
     }
 
     /// Stores a marked object, unless nothing changed or it is a dry run.
@@ -127,7 +129,7 @@ impl Model {
     ) -> Deleted {
         if !options.dry_run {
             self.remove(id, before.clone());
-            self.sweep(id);
+            self.finish_definition_if_empty(id);
         }
         if resource.delete_shows_object() {
             let version = if options.dry_run { before.version } else { self.version };
@@ -160,7 +162,7 @@ pub(super) fn check(resource: &Resource, before: &State, options: &DeleteOptions
     if resource.is("", "namespaces") && super::PROTECTED_NAMESPACES.contains(&name.as_str()) {
         return Err(Status::forbidden("", "namespaces", name, "this namespace may not be deleted"));
     }
-    // These conflicts contain the kind; all others contain the plural.
+    // These conflicts contain the kind, where those of updates contain the plural.
     if let Some(uid) = options.uid.as_ref().filter(|uid| **uid != before.uid) {
         let why = format!(
             "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been \
@@ -169,8 +171,8 @@ pub(super) fn check(resource: &Resource, before: &State, options: &DeleteOptions
         );
         return Err(Status::conflict(&resource.group, &resource.kind, name, &why));
     }
-    if let Some(version) = options.version.as_ref().filter(|version| **version != before.version.to_string())
-    {
+    let given = options.resource_version.as_ref();
+    if let Some(version) = given.filter(|version| **version != before.version.to_string()) {
         let why = format!(
             "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). \
              The object might have been modified",
@@ -192,9 +194,9 @@ fn add_policy_finalizer(object: &mut Value, policy: Option<Policy>) {
 /// The effect of the grace period on a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Grace {
-    /// The object is removed immediately.
+    /// No grace period applies: the object is removed unless it has finalizers.
     None,
-    /// The object is marked, to be removed after this many seconds.
+    /// The object was marked with this grace period; 0 removes it now unless it has finalizers.
     Set(i64),
     /// The object is already marked and the request does not shorten the grace period.
     Pending,
@@ -204,15 +206,15 @@ enum Grace {
 fn graceful(now: Timestamp, pod: &mut Value, requested: Option<i64>) -> Grace {
     let metadata = &pod["metadata"];
     if let Some(end) = metadata.get("deletionTimestamp").and_then(Value::as_str) {
-        let remaining = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
-        if remaining == 0 {
+        let granted = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
+        if granted == 0 {
             return Grace::None;
         }
         let (Some(requested), Ok(end)) = (requested, end.parse::<Timestamp>()) else { return Grace::Pending };
-        if requested >= remaining {
+        if requested >= granted {
             return Grace::Pending;
         }
-        let end = later(end, requested.saturating_sub(remaining));
+        let end = plus_seconds(end, requested.saturating_sub(granted));
         pod["metadata"]["deletionTimestamp"] = json!(times::written(end));
         pod["metadata"]["deletionGracePeriodSeconds"] = json!(requested);
         return Grace::Set(requested);
@@ -226,11 +228,11 @@ fn graceful(now: Timestamp, pod: &mut Value, requested: Option<i64>) -> Grace {
         seconds if seconds < 0 => 1,
         seconds => seconds,
     };
-    mark(pod, later(now, seconds), Some(seconds));
+    mark(pod, plus_seconds(now, seconds), Some(seconds));
     Grace::Set(seconds)
 }
 
-fn later(time: Timestamp, seconds: i64) -> Timestamp {
+fn plus_seconds(time: Timestamp, seconds: i64) -> Timestamp {
     time.saturating_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(time)
 }
 
@@ -248,9 +250,9 @@ fn has_finalizers(object: &Value) -> bool {
 }
 
 /// Sets the deletion timestamp. With a grace period, the generation is increased too.
-pub(super) fn mark(object: &mut Value, now: Timestamp, grace: Option<i64>) {
+pub(super) fn mark(object: &mut Value, deletion_time: Timestamp, grace: Option<i64>) {
     let metadata = &mut object["metadata"];
-    metadata["deletionTimestamp"] = json!(times::written(now));
+    metadata["deletionTimestamp"] = json!(times::written(deletion_time));
     if let Some(grace) = grace {
         metadata["deletionGracePeriodSeconds"] = json!(grace);
         if let Some(generation) = metadata.get("generation").and_then(Value::as_u64) {

@@ -239,7 +239,7 @@ impl Model {
             let mut object = pod.decode();
             set_condition(&mut object, condition);
             let marked = self.overwrite(&as_server(context), gvr, WriteTarget::Status, pod, object)?;
-            options.version = options.version.map(|_| marked.version.to_string());
+            options.resource_version = options.resource_version.map(|_| marked.version.to_string());
         }
         self.delete(context.now, gvr, (namespace, name), &options).map(|_| ())
     }

@@ -226,7 +226,7 @@ impl Model {
         object: &Value,
     ) -> Result<Arc<State>, Status> {
         let resource = self.resource(id)?;
-        if custom::is_stored(&resource, &before, old, object) {
+        if custom::write_changes_nothing(&resource, &before, old, object) {
             return Ok(before);
         }
         if context.dry_run {
@@ -236,7 +236,7 @@ impl Model {
             // The response shows no finalizers and the old version; watchers see the previous state deleted.
             let response = Arc::new(State::encode(&resource, before.version, object));
             self.remove(id, before);
-            self.sweep(id);
+            self.finish_definition_if_empty(id);
             return Ok(response);
         }
         let state = self.store(id, &resource, Some(before), object);

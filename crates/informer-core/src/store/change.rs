@@ -1,4 +1,4 @@
-//! The result of applying a batch: the changes to deliver, and counters of deltas that caused none.
+//! The result of applying a batch: the changes to deliver, and counters of what else was found.
 
 use crate::key::Key;
 use crate::object::Entry;
@@ -44,8 +44,8 @@ impl Change {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct BatchResult {
-    /// Changes in the order in which they must be delivered. The published snapshot already contains them
-    /// (C4).
+    /// Changes in the order in which they must be delivered. The published snapshot already contains each of
+    /// them or a newer one (C4).
     pub changes: Vec<Change>,
     /// Number of deltas dropped because their version was not newer than the cached one (C1).
     pub stale_deltas: u64,
@@ -57,7 +57,8 @@ pub struct BatchResult {
     pub unreadable: u64,
     /// Whether a list had a lower version than the store (C1): the server was restored from a backup.
     pub server_rewound: bool,
-    /// Number of changes found by an audit, that is, differences from the server at the same version.
+    /// Number of changes found by an audit (a list requested at exactly the version of the cache): the cache
+    /// had drifted from the server.
     pub drift: u64,
     /// Number of calls of index functions that panicked.
     pub index_panics: u64,

@@ -1,4 +1,4 @@
-//! Metrics of work queues, under client-go's names.
+//! Metrics of work queues: client-go's, under the same names, and three more.
 
 use super::WorkQueue;
 use crate::metrics::{CollectNamed, Encoder, QueueMetrics};
@@ -24,6 +24,7 @@ impl<T: Eq + Hash + Clone> CollectNamed for WorkQueue<T> {
 #[expect(clippy::cast_precision_loss, reason = "gauges are floating-point numbers")]
 impl CollectNamed for QueueMetrics {
     fn collect(&self, name: &str, encoder: &mut Encoder) {
+        // Distinguishes queues of the same name.
         let identity = encoder.identity("workqueue", name);
         let labels = &[("name", &*identity)];
         encoder.gauge("workqueue_depth", "Keys queued.", labels, self.depth as f64);
@@ -31,9 +32,9 @@ impl CollectNamed for QueueMetrics {
         for (name, help, value) in COUNTERS {
             encoder.counter(name, help, labels, value(self));
         }
-        let help = "Sum of the ages of keys being processed.";
+        let help = "Sum of the times for which the current keys have been processing.";
         encoder.seconds("workqueue_unfinished_work_seconds", help, labels, Some(self.unfinished_work));
-        let help = "Age of the key being processed for the longest time.";
+        let help = "Time for which the longest-running key has been processing.";
         let longest = Some(self.longest_running);
         encoder.seconds("workqueue_longest_running_processor_seconds", help, labels, longest);
         let help = "Time from the first add of a key to its processing.";
