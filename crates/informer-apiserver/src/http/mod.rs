@@ -213,7 +213,7 @@ impl Call {
                 let replacement = "use discovery.k8s.io/v1 EndpointSlice";
                 Some(format!("v1 Endpoints is deprecated in v1.33+; {replacement}"))
             }
-            _ => resource.custom(self.gvr.version)?.warning.clone(),
+            _ => resource.custom_version(self.gvr.version)?.warning.clone(),
         }
     }
 }

@@ -74,7 +74,7 @@ impl Table {
     }
 
     fn of(&self) -> tables::Of<'_> {
-        self.resource.shown_as(self.version)
+        self.resource.table_format(self.version)
     }
 
     fn columns(&self, first: bool) -> Value {

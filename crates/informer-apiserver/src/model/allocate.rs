@@ -1,7 +1,6 @@
 //! Allocates cluster addresses and node ports to services.
 //!
-//! The ranges are those of the recorded kube-apiserver. The first free value is allocated, so runs are
-//! reproducible.
+//! The ranges are kube-apiserver's defaults. The first free value is allocated, so runs are reproducible.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +11,8 @@ use serde_json::{Value, json};
 use super::Model;
 use super::resource::Resource;
 
-/// Base of the cluster addresses `10.0.0.1` to `10.0.0.254`; the following ranges are used when they are
-/// exhausted.
+/// `10.0.0.0`, the first address of the network `10.0.0.0/24`, in which services can request addresses. If it
+/// is exhausted, addresses after it are allocated.
 const FIRST_ADDRESS: u32 = 0x0a00_0000;
 
 /// The range of node ports.
@@ -31,18 +30,20 @@ impl Model {
             return Vec::new();
         }
         let wanted = Wanted::by(service);
-        let requested =
+        let requested_address =
             service.pointer("/spec/clusterIP").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let had = old.and_then(|old| old.pointer("/spec/clusterIP")).and_then(Value::as_str);
-        let fixed = !matches!(requested.as_str(), "" | "None") && had != Some(requested.as_str());
+        let old_address = old.and_then(|old| old.pointer("/spec/clusterIP")).and_then(Value::as_str);
+        let requests_address = !matches!(requested_address.as_str(), "" | "None")
+            && old_address != Some(requested_address.as_str());
         let requested_ports = requested_ports(old, service);
-        if wanted == Wanted::default() && !fixed && requested_ports.is_empty() {
+        if wanted == Wanted::default() && !requests_address && requested_ports.is_empty() {
             return Vec::new();
         }
         let (addresses, mut ports) = self.taken();
-        if fixed && let Some(why) = not_free(&requested, &addresses) {
-            let message =
-                format!("Invalid value: [\"{requested}\"]: failed to allocate IP {requested}: {why}");
+        if requests_address && let Some(why) = address_not_free(&requested_address, &addresses) {
+            let message = format!(
+                "Invalid value: [\"{requested_address}\"]: failed to allocate IP {requested_address}: {why}"
+            );
             return vec![StatusCause::new("FieldValueInvalid", "spec.clusterIPs", message)];
         }
         if let Some(cause) = port_not_free(&requested_ports, &ports) {
@@ -56,16 +57,16 @@ impl Model {
             service["spec"]["clusterIP"] = json!(free);
             service["spec"]["clusterIPs"] = json!([free]);
         }
-        let mut next = || {
+        let mut next_port = || {
             let free = NODE_PORTS.into_iter().find(|port| !ports.contains(port)).unwrap_or(0);
             ports.insert(free);
             free
         };
         for index in &wanted.node_ports {
-            service["spec"]["ports"][*index]["nodePort"] = json!(next());
+            service["spec"]["ports"][*index]["nodePort"] = json!(next_port());
         }
         if wanted.health_check_node_port {
-            service["spec"]["healthCheckNodePort"] = json!(next());
+            service["spec"]["healthCheckNodePort"] = json!(next_port());
         }
         Vec::new()
     }
@@ -86,8 +87,8 @@ impl Model {
     }
 }
 
-/// Returns the reason why an address cannot be allocated.
-fn not_free(requested: &str, taken: &BTreeSet<String>) -> Option<&'static str> {
+/// Returns the reason why an address cannot be allocated, or `None` if it can.
+fn address_not_free(requested: &str, taken: &BTreeSet<String>) -> Option<&'static str> {
     let inside = requested
         .parse()
         .is_ok_and(|requested: std::net::Ipv4Addr| u32::from(requested) >> 8 == FIRST_ADDRESS >> 8);
@@ -109,18 +110,19 @@ struct RequestedPort {
 fn requested_ports(old: Option<&Value>, service: &Value) -> Vec<RequestedPort> {
     let ports = |service: &Value| -> Vec<RequestedPort> {
         let all = service["spec"]["ports"].as_array().into_iter().flatten().enumerate();
-        let requested = all.filter_map(|(index, of)| {
-            let port = of["nodePort"].as_u64().filter(|port| *port != 0)?;
+        let requested = all.filter_map(|(index, port_spec)| {
+            let port = port_spec["nodePort"].as_u64().filter(|port| *port != 0)?;
             Some(RequestedPort {
                 index,
-                protocol: of["protocol"].as_str().unwrap_or_default().to_owned(),
+                protocol: port_spec["protocol"].as_str().unwrap_or_default().to_owned(),
                 port,
             })
         });
         requested.collect()
     };
-    let had: BTreeSet<u64> = old.map(ports).unwrap_or_default().iter().map(|had| had.port).collect();
-    ports(service).into_iter().filter(|requested| !had.contains(&requested.port)).collect()
+    let old_ports: BTreeSet<u64> =
+        old.map(ports).unwrap_or_default().iter().map(|requested| requested.port).collect();
+    ports(service).into_iter().filter(|requested| !old_ports.contains(&requested.port)).collect()
 }
 
 /// Returns the error for the first port that cannot be allocated. A service may use a port once per protocol.

@@ -40,7 +40,10 @@ pub(super) fn resources(all: bool) -> Vec<Resource> {
 
 /// Returns the fields that selectors support, besides name and namespace.
 fn fields(group: &str, plural: &str) -> Vec<Field> {
-    facts::rows(group, plural).iter().map(|(name, path, default)| Field::new(name, path, default)).collect()
+    facts::selectable_fields(group, plural)
+        .iter()
+        .map(|(name, path, default)| Field::new(name, path, default))
+        .collect()
 }
 
 fn version(row: &informer_schema::Resource) -> Version {

@@ -1,8 +1,9 @@
 //! The objects of one resource: current state and recent history.
 //!
 //! Invariants: the versions in `history` increase strictly; `history` contains every change after `floor`;
-//! `live` is the result of all of them. Therefore every version from `floor` on can be listed and watched
-//! from, and none before. A collection knows neither the contents of its objects nor its watchers.
+//! `live` is the result of all of them. Therefore no version before `floor` can be listed or watched from;
+//! `watch_floor` and `storage_floor` may exclude later versions. A collection does not interpret its objects,
+//! and of its watches it knows only the number.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,8 +19,8 @@ pub(crate) type Objects = OrdMap<Arc<str>, Arc<State>>;
 /// Number of paged lists whose state is retained. Later pages of older lists are reconstructed from history.
 const MAX_PINS: usize = 8;
 
-/// Upper bound on the bytes of objects in the history of a resource, whatever its limit, so that a large
-/// object that changes often cannot fill the memory.
+/// Upper bound on the bytes of objects in the history of a resource, in addition to the limit on the number of
+/// changes, so that a large object that changes often cannot fill the memory.
 const MAX_HISTORY_BYTES: usize = 64 * 1024 * 1024;
 
 /// The objects of one resource, with history.
@@ -30,14 +31,15 @@ pub(crate) struct Collection {
     /// The sequence number of the first change in `history`.
     first: u64,
     /// For each namespace, the sequence number of its last change that was dropped from `history`.
-    /// The oldest version from which `history` is complete.
     dropped: HashMap<String, u64>,
+    /// The oldest version from which `history` is complete.
     floor: u64,
     /// The oldest version in the watch cache, from which watches can start. At least `floor`.
     watch_floor: u64,
     /// The oldest version in storage. A list of an old version is served if either cache or storage contains
     /// it.
     storage_floor: u64,
+    /// Maximum number of changes in `history`.
     limit: usize,
     /// Total weight of the changes in `history`.
     bytes: usize,
@@ -47,7 +49,9 @@ pub(crate) struct Collection {
     /// number `watch_end`.
     term: u64,
     watch_end: u64,
+    /// Whether the resource is no longer served.
     retired: bool,
+    /// Number of open watches.
     watchers: usize,
 }
 
@@ -62,7 +66,7 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// Returns the number of bytes that the change retains: the size of the larger state.
+    /// Returns the number of bytes that the change counts for: the size of its larger state.
     fn weight(&self) -> usize {
         let length = |state: &Option<Arc<State>>| state.as_ref().map_or(0, |state| state.len());
         length(&self.after).max(length(&self.before))
@@ -166,7 +170,7 @@ impl Collection {
         self.trim();
     }
 
-    /// Drops the history before a version.
+    /// Drops all history. `version` is the current version of the server.
     pub(crate) fn compact(&mut self, version: u64) {
         while self.drop_first().is_some() {}
         self.pins.clear();
@@ -185,13 +189,13 @@ impl Collection {
         self.watch_floor = self.watch_floor.max(version);
     }
 
-    /// Ends all open watches after the last change.
+    /// Makes all open watches end after the changes recorded so far.
     pub(crate) fn end_watches(&mut self) {
         self.term += 1;
         self.watch_end = self.end();
     }
 
-    /// Ends all open watches for good, because the resource is no longer served.
+    /// Makes all open watches end, because the resource is no longer served.
     pub(crate) fn retire(&mut self) {
         self.end_watches();
         self.retired = true;
@@ -209,6 +213,7 @@ impl Collection {
         self.is_unused()
     }
 
+    /// Returns whether the resource is no longer served and has no open watches.
     pub(crate) fn is_unused(&self) -> bool {
         self.retired && self.watchers == 0
     }

@@ -1,4 +1,5 @@
-//! The life cycle of definitions: stored, accepted, served, and removed with their objects.
+//! The life cycle of definitions (`CustomResourceDefinition`): stored, accepted, served, and removed with their
+//! objects.
 //!
 //! In kube-apiserver, controllers do this shortly after each write. Here it happens with the write, in the
 //! same steps, so that watches see them and clients need not wait. A definition whose names conflict is
@@ -68,10 +69,10 @@ impl Model {
     pub(super) fn redefine(&mut self, before: &Value, definition: &Value) {
         let Some(resource) = custom::resource(definition) else { return };
         let Some(id) = self.registry.find(&resource.group, &resource.plural) else { return };
-        let Some(known) = self.registry.get(id).filter(|known| known.custom) else { return };
+        let Some(current) = self.registry.get(id).filter(|current| current.custom) else { return };
         if let Some(collection) = self.collections.get_mut(&id) {
-            if shapes(before) != shapes(definition) {
-                collection.reencode(known, &resource);
+            if encoding_fields(before) != encoding_fields(definition) {
+                collection.reencode(current, &resource);
             }
             collection.end_watches();
         }
@@ -164,7 +165,7 @@ impl Model {
         self.get(VersionedResource { id, version: 0 }, "", &format!("{}.{}", resource.plural, resource.group))
     }
 
-    /// Returns the resource that a definition currently serves.
+    /// Returns the id of the resource that a definition currently serves.
     fn served_by(&self, definition: &Value) -> Option<ResourceId> {
         let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str);
         let id = self.registry.find(text("/spec/group")?, text("/spec/names/plural")?)?;
@@ -172,9 +173,9 @@ impl Model {
     }
 }
 
-/// Returns the parts of a definition that determine how objects look. Columns, short names and the like do
-/// not.
-fn shapes(definition: &Value) -> Vec<Vec<Option<&Value>>> {
+/// Returns the parts of a definition that determine how its objects are encoded and selected. Printer columns,
+/// short names and other fields have no influence.
+fn encoding_fields(definition: &Value) -> Vec<Vec<Option<&Value>>> {
     let versions = definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
     let fields = ["name", "served", "storage", "schema", "selectableFields"];
     versions.map(|version| fields.iter().map(|field| version.get(field)).collect()).collect()

@@ -16,7 +16,7 @@ use super::resource::Resource;
 use super::state::State;
 use super::{Model, json_edit};
 
-/// The options of a deletion.
+/// The options of a deletion request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct DeleteOptions {
     /// Preconditions: the UID and resource version that the object must have.
@@ -63,12 +63,12 @@ impl Model {
         let storage_id = self.storage_id(gvr);
         let stored_as = self.resource(storage_id)?;
         let mut object = before.decode();
-        let pods = stored_as.is("", "pods");
+        let is_pod = stored_as.is("", "pods");
         let mut grace = Grace::None;
-        if pods {
+        if is_pod {
             grace = graceful(now, &mut object, options.grace);
         }
-        if grace == Grace::Pending || (before.terminating && !pods) {
+        if grace == Grace::Pending || (before.terminating && !is_pod) {
             return Ok(Deleted::Shown(before));
         }
         if !before.terminating {
@@ -157,6 +157,7 @@ impl Model {
     }
 }
 
+/// Rejects the deletion of a protected namespace, and one whose preconditions are not met.
 pub(super) fn check(resource: &Resource, before: &State, options: &DeleteOptions) -> Result<(), Status> {
     let name = &before.name;
     if resource.is("", "namespaces") && super::PROTECTED_NAMESPACES.contains(&name.as_str()) {
@@ -219,11 +220,11 @@ fn graceful(now: Timestamp, pod: &mut Value, requested: Option<i64>) -> Grace {
         pod["metadata"]["deletionGracePeriodSeconds"] = json!(requested);
         return Grace::Set(requested);
     }
-    let spec = pod.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64);
+    let default = pod.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64);
     let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let not_running =
         text("/spec/nodeName").is_empty() || matches!(text("/status/phase"), "Succeeded" | "Failed");
-    let seconds = match requested.or(spec).unwrap_or(30) {
+    let seconds = match requested.or(default).unwrap_or(30) {
         _ if not_running => 0,
         seconds if seconds < 0 => 1,
         seconds => seconds,

@@ -1,6 +1,6 @@
 //! Counters of encodings, and the cache of protobuf encodings of one state.
 //!
-//! Counters belong to a server and are shared by its states. The requests are not known here.
+//! Counters belong to a server and are shared by its states. Requests are not known here.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

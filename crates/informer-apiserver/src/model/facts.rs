@@ -39,7 +39,7 @@ const WITH_GENERATION: &[&str] = &[
     "scheduling.k8s.io/priorityclasses",
 ];
 
-/// Kinds whose deletion responds with the object.
+/// Kinds whose deletion responds with the object, even if the object is removed.
 const DELETE_SHOWS_OBJECT: &[&str] = &[
     "/namespaces",
     "/persistentvolumeclaims",
@@ -134,7 +134,7 @@ const EVENTS: &[(&str, &str, &str)] = &[
     ("type", "type", ""),
 ];
 
-const EVENTS_NEW: &[(&str, &str, &str)] = &[
+const EVENTS_V1: &[(&str, &str, &str)] = &[
     ("regarding.kind", "regarding.kind", ""),
     ("regarding.namespace", "regarding.namespace", ""),
     ("regarding.name", "regarding.name", ""),
@@ -144,7 +144,8 @@ const EVENTS_NEW: &[(&str, &str, &str)] = &[
     ("regarding.fieldPath", "regarding.fieldPath", ""),
     ("reason", "reason", ""),
     ("reportingController", "reportingController", ""),
-    // In the order of the core group's fields, since the values are read there. This group lacks one of them.
+    // A placeholder for `source`, which this group lacks: values are read from the stored core event by index,
+    // so the order must be that of `EVENTS`.
     ("", "", ""),
     ("type", "type", ""),
 ];
@@ -188,7 +189,7 @@ pub(super) fn unknown_field(group: &str, plural: &str, name: &str) -> String {
         ("resource.k8s.io", "resourceslices") => {
             format!("field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {name}")
         }
-        _ if rows(group, plural).is_empty() => {
+        _ if selectable_fields(group, plural).is_empty() => {
             format!(r#""{name}" is not a known field selector: only "metadata.name", "metadata.namespace""#)
         }
         _ => format!("field label not supported: {name}"),
@@ -196,14 +197,14 @@ pub(super) fn unknown_field(group: &str, plural: &str, name: &str) -> String {
 }
 
 /// Name, paths and default of a selectable field.
-pub(super) type Row = (&'static str, &'static str, &'static str);
+pub(super) type SelectableField = (&'static str, &'static str, &'static str);
 
 /// Returns the selectable fields of a kind, besides name and namespace.
-pub(super) fn rows(group: &str, plural: &str) -> &'static [Row] {
+pub(super) fn selectable_fields(group: &str, plural: &str) -> &'static [SelectableField] {
     match (group, plural) {
         ("", "pods") => PODS,
         ("", "events") => EVENTS,
-        ("events.k8s.io", "events") => EVENTS_NEW,
+        ("events.k8s.io", "events") => EVENTS_V1,
         ("", "secrets") => &[("type", "type", "Opaque")],
         ("", "services") => {
             &[("spec.clusterIP", "spec.clusterIP", ""), ("spec.type", "spec.type", "ClusterIP")]

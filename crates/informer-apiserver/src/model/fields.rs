@@ -53,7 +53,7 @@ impl Filter {
         })
     }
 
-    /// Returns whether it has a selector, apart from the namespace.
+    /// Returns whether the filter has a label selector or a field selector.
     pub(crate) fn selects(&self) -> bool {
         !self.labels.is_empty() || !self.fields.is_empty()
     }
@@ -85,12 +85,13 @@ fn parse_fields(resource: &Resource, text: &str) -> Result<Vec<FieldTest>, Strin
         let (name, value, equal) = split_term(term)
             .ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{term}'"))?;
         let value = unescape(value)?;
-        tests.push(FieldTest { operand: find(resource, name)?, value, equal });
+        tests.push(FieldTest { operand: parse_operand(resource, name)?, value, equal });
     }
     Ok(tests)
 }
 
-/// Returns the single name that a field selector selects. `None` if there is none or the selector is invalid.
+/// Returns the name in the first `metadata.name=` term of a field selector; `None` if there is no such term or
+/// the selector is invalid.
 pub(crate) fn selected_name(text: &str) -> Option<String> {
     let mut name = None;
     for term in split_terms(text).into_iter().filter(|term| !term.is_empty()) {
@@ -103,10 +104,11 @@ pub(crate) fn selected_name(text: &str) -> Option<String> {
     name
 }
 
-fn find(resource: &Resource, name: &str) -> Result<Operand, String> {
+fn parse_operand(resource: &Resource, name: &str) -> Result<Operand, String> {
     match name {
         "metadata.name" => return Ok(Operand::Name),
-        // Cluster-scoped kinds with selectable fields do not support it; for the others it is empty.
+        // Not supported by cluster-scoped kinds that are custom or have selectable fields; empty for other
+        // cluster-scoped kinds.
         "metadata.namespace" if resource.namespaced || resource.fields.is_empty() && !resource.custom => {
             return Ok(Operand::Namespace);
         }

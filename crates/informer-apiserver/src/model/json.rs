@@ -1,5 +1,5 @@
-//! Objects as JSON, byte for byte as Go writes them, and copies of these bytes with a part removed or
-//! replaced.
+//! Objects as JSON, byte for byte as kube-apiserver writes them, and copies of these bytes with a part removed
+//! or replaced.
 
 use std::io;
 use std::ops::Range;
@@ -22,7 +22,8 @@ pub(super) struct Json {
     metadata_at: Range<usize>,
     /// The value of `apiVersion`, without the quotes.
     api_version_at: Range<usize>,
-    /// Kind and apiVersion with their commas, which list items of built-in kinds omit.
+    /// Kind and apiVersion with their commas, which list items of built-in kinds omit. Empty for custom
+    /// objects.
     type_at: Range<usize>,
 }
 
@@ -99,8 +100,8 @@ impl Json {
     }
 
     /// Copies a range of the bytes, with a part of it replaced.
-    fn splice(&self, range: Range<usize>, new: Option<(&Range<usize>, &str)>, out: &mut Vec<u8>) {
-        match new {
+    fn splice(&self, range: Range<usize>, replacement: Option<(&Range<usize>, &str)>, out: &mut Vec<u8>) {
+        match replacement {
             Some((at, text)) => {
                 out.extend_from_slice(&self.bytes[range.start..at.start]);
                 out.extend_from_slice(text.as_bytes());
@@ -111,8 +112,8 @@ impl Json {
     }
 }
 
-/// Returns an object as Go writes one with typed metadata and otherwise unknown fields: keys sorted, metadata
-/// in struct order.
+/// Returns the JSON that Go writes for an object of which only the metadata has a type: keys are sorted, except
+/// in the metadata, which has struct order.
 pub(crate) fn go_text(object: &Value) -> String {
     let empty = Map::new();
     let mut writer = Writer::default();
@@ -190,6 +191,7 @@ impl Writer {
         self.out.push(b'}');
     }
 
+    /// Writes a custom object: keys sorted, also in the metadata.
     fn sorted(&mut self, resource: &Resource, version: u64, fields: &Map<String, Value>) {
         self.out.push(b'{');
         let own = ["apiVersion", "kind", "metadata"].into_iter();
@@ -215,7 +217,7 @@ impl Writer {
         let metadata = fields.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
         let mut names: Vec<&str> = metadata.keys().map(String::as_str).collect();
         if version == 0 {
-            // Nothing was stored (dry run).
+            // A dry run of a create stores nothing, so the object has no resource version.
             names.retain(|name| *name != "resourceVersion");
         } else if !metadata.contains_key("resourceVersion") {
             names.push("resourceVersion");

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// Marks a namespace as terminating.
+/// Sets the phase of a namespace to `Terminating`.
 pub(super) fn terminate_namespace(object: &mut Value) {
     set(object, &["status", "phase"], json!("Terminating"));
 }

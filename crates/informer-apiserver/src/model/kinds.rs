@@ -21,7 +21,8 @@ pub(crate) struct VersionedResource {
     pub(crate) version: usize,
 }
 
-/// The id of a resource while it is served. A definition that is created again gets a new one.
+/// The id of a resource while it is served. If a definition is deleted and created again, its resource gets a
+/// new id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ResourceId(u32);
 

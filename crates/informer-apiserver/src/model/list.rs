@@ -1,8 +1,8 @@
 //! Lists and pages: which version is listed, where a page starts, and the token of the next page.
 //!
-//! A token contains a version and a key but neither resource nor selector, so it can be used with others, as
-//! in kube-apiserver. Pages are computed from a shared copy, without the model. The encoding of items is not
-//! known here.
+//! A token contains a version and a key but neither resource nor selector, so clients can use it for another
+//! resource or with another selector, as in kube-apiserver. Pages are computed from a shared copy, without the
+//! model. The encoding of items is not known here.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -34,12 +34,12 @@ pub(crate) struct Token {
     start: String,
 }
 
-/// The objects of a list, before they are divided into pages.
+/// The objects of a list, of which a page is returned.
 #[derive(Debug, Clone)]
 pub(crate) struct Listing {
     pub(crate) version: u64,
     pub(crate) objects: Objects,
-    /// The key after which the list starts.
+    /// The key after which the next page starts; `None` for the start of the list.
     pub(crate) after: Option<String>,
 }
 
@@ -47,11 +47,12 @@ pub(crate) struct Listing {
 pub(crate) struct Page {
     pub(crate) items: Vec<Arc<State>>,
     pub(crate) next: Option<Token>,
+    /// Number of items after this page; `None` if there are none, or if a selector makes the number unknown.
     pub(crate) remaining: Option<usize>,
 }
 
 impl Model {
-    /// Returns the objects of a list. `paged` retains them for the following pages.
+    /// Returns the objects of a list. If it is `paged`, they are retained for the following pages.
     pub(crate) fn list(
         &mut self,
         gvr: VersionedResource,
@@ -84,7 +85,7 @@ impl Model {
 }
 
 impl Listing {
-    /// Returns the first page. `limit` is at least one.
+    /// Returns the next page. `limit` is at least one.
     pub(crate) fn page(&self, filter: &Filter, limit: usize) -> Page {
         let mut rest = self.states(filter);
         let items: Vec<Arc<State>> = rest.by_ref().take(limit).collect();
@@ -100,7 +101,7 @@ impl Listing {
         Page { items, next, remaining: (remaining > 0 && !filter.selects()).then_some(remaining) }
     }
 
-    /// Returns all states from the start of the list.
+    /// Returns all states from the start of the next page.
     pub(crate) fn states<'a>(&'a self, filter: &'a Filter) -> impl Iterator<Item = Arc<State>> + 'a {
         states_after(&self.objects, self.after.as_deref(), filter)
     }

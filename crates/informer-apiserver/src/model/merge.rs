@@ -1,4 +1,5 @@
-//! The object that results from an update: what the body may change comes from it, the rest stays.
+//! Computes the object that results from an update: fields that the body may change come from the body, all
+//! others from the old object.
 //!
 //! Pure functions of the old object and the body. The caller has checked that the body is meant for this
 //! object; versions and history are not known here.
@@ -132,7 +133,7 @@ fn merge_object(
     if resource.is("", "namespaces") {
         copy_field(&mut body, old, "spec");
     }
-    let changed = generation_counts(resource, gvr, old, &body);
+    let changed = increases_generation(resource, gvr, old, &body);
     if resource.generation && changed {
         let generation = old["metadata"]["generation"].as_u64().unwrap_or(0);
         body["metadata"]["generation"] = json!(generation + 1);
@@ -140,7 +141,7 @@ fn merge_object(
     Ok(body)
 }
 
-/// Merges the metadata of an update; what the server owns stays.
+/// Merges the metadata of an update; fields that the server owns keep their values.
 fn merge_metadata<'a>(
     resource: &Resource,
     old: &Value,
@@ -156,7 +157,8 @@ fn merge_metadata<'a>(
             None => new.remove(field),
         };
     }
-    // A given value that differs is rejected later, as a change of an immutable field.
+    // A different value in the body is rejected later, as a change of an immutable field. In custom objects it
+    // is ignored.
     for field in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         if let Some(value) = old_metadata.get(field) {
             new.entry(field).or_insert_with(|| value.clone());
@@ -191,12 +193,15 @@ fn check_finalizers(
     if !old.contains_key("deletionTimestamp") {
         return Ok(());
     }
-    let of = |metadata: &Map<String, Value>| -> Vec<Value> {
+    let finalizers = |metadata: &Map<String, Value>| -> Vec<Value> {
         metadata.get("finalizers").and_then(Value::as_array).cloned().unwrap_or_default()
     };
-    let had = of(old);
-    let added: Vec<String> =
-        of(new).iter().filter(|finalizer| !had.contains(finalizer)).map(Value::to_string).collect();
+    let old_finalizers = finalizers(old);
+    let added: Vec<String> = finalizers(new)
+        .iter()
+        .filter(|finalizer| !old_finalizers.contains(finalizer))
+        .map(Value::to_string)
+        .collect();
     if added.is_empty() {
         return Ok(());
     }
@@ -209,9 +214,9 @@ fn check_finalizers(
     Err(Status::invalid(&resource.group, &resource.kind, name, vec![cause]))
 }
 
-/// Returns whether a change increases the generation: any change outside of metadata and, if it has a
-/// subresource, status.
-fn generation_counts(resource: &Resource, gvr: VersionedResource, old: &Value, new: &Value) -> bool {
+/// Returns whether a change increases the generation: any change outside of the metadata and, if the resource
+/// has a status subresource, the status. Annotations of deployments and labels of endpoint slices count too.
+fn increases_generation(resource: &Resource, gvr: VersionedResource, old: &Value, new: &Value) -> bool {
     let uncounted: &[&str] = if resource.has_status(gvr.version) {
         &["kind", "apiVersion", "metadata", "status"]
     } else {
@@ -230,6 +235,7 @@ pub(super) fn is_finished(resource: &Resource, object: &Value) -> bool {
     let has_finalizers = metadata.get("finalizers").is_some_and(|finalizers| !is_empty(finalizers))
         || (resource.is("", "namespaces")
             && object.pointer("/spec/finalizers").is_some_and(|finalizers| !is_empty(finalizers)));
-    let waiting = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0) > 0;
-    metadata.get("deletionTimestamp").is_some() && !has_finalizers && !waiting
+    let has_grace_period =
+        metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0) > 0;
+    metadata.get("deletionTimestamp").is_some() && !has_finalizers && !has_grace_period
 }

@@ -1,6 +1,7 @@
 //! The metadata of objects: what a body may contain, and what the server owns.
 //!
-//! Pure functions of one object's metadata. Writers and stored objects are not known here.
+//! Pure functions of one object's metadata and, for preconditions, its stored state. Writers are not known
+//! here.
 
 use informer_objects::status::{Status, StatusCause};
 use informer_objects::text::times;
@@ -30,8 +31,8 @@ pub(super) fn metadata<'a>(
     let metadata = metadata
         .as_object_mut()
         .ok_or_else(|| unreadable(&format!("struct field {kind}.metadata of type v1.ObjectMeta")))?;
-    let bad = metadata.iter().find(|(field, value)| !is_well_formed(field, value));
-    if let Some((field, _)) = bad {
+    let malformed = metadata.iter().find(|(field, value)| !is_well_formed(field, value));
+    if let Some((field, _)) = malformed {
         return Err(unreadable(&format!("struct field ObjectMeta.metadata.{field}")));
     }
     Ok(metadata)
@@ -57,6 +58,7 @@ fn is_well_formed(field: &str, value: &Value) -> bool {
 pub(crate) const NAMESPACES_DIFFER: &str =
     "the namespace of the provided object does not match the namespace sent on the request";
 
+/// Rejects another namespace than that of the request. Removes the namespace of a cluster-scoped object.
 pub(super) fn check_namespace(
     resource: &Resource,
     namespace: &str,
@@ -97,7 +99,7 @@ pub(super) fn dedup_owners(metadata: &mut Map<String, Value>) -> Option<String> 
 }
 
 /// Sets the metadata that the server owns in a new object.
-pub(super) fn metadata_new(
+pub(super) fn initialize_metadata(
     resource: &Resource,
     metadata: &mut Map<String, Value>,
     namespace: &str,
@@ -164,10 +166,12 @@ pub(super) fn check_preconditions(
     Ok(())
 }
 
+/// Returns the error for a body without a name.
 pub(super) fn undeterminable(name: &str) -> String {
     format!("the name of the object ({name} based on URL) was undeterminable: name must be provided")
 }
 
+/// Returns the error for a body with another name than the path.
 pub(super) fn mismatch(given: &str, name: &str) -> String {
     format!("the name of the object ({given}) does not match the name on the URL ({name})")
 }

@@ -72,7 +72,7 @@ const PROTECTED_NAMESPACES: &[&str] = &["default", "kube-public", "kube-system"]
 pub(crate) struct Model {
     /// The version of the last write.
     version: u64,
-    /// Number of restores. Watches of an earlier epoch are broken.
+    /// Number of restores, including restarts. Watches of an earlier epoch are broken.
     epoch: u64,
     history_limit: usize,
     ids: Ids,
@@ -151,7 +151,7 @@ impl Model {
         collection.live().get(state::key(namespace, name).as_str()).cloned()
     }
 
-    /// Returns how objects are shown through a resource version.
+    /// Returns how objects are shown in a version of a resource.
     pub(crate) fn view(&self, gvr: VersionedResource, shape: ObjectShape) -> View {
         View { shape, api_version: self.api_version_shown(gvr), representation: self.representation(gvr) }
     }
@@ -174,7 +174,7 @@ impl Model {
         }
     }
 
-    /// Drops the history in storage. Resources with a watch cache keep it there.
+    /// Drops the history in storage. A resource with a watch cache keeps the history in that cache.
     pub(crate) fn compact_etcd(&mut self) {
         for (id, collection) in &mut self.collections {
             if self.registry.get(*id).is_some_and(|resource| !resource.is_cached()) {

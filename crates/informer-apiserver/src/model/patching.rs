@@ -36,7 +36,7 @@ impl Model {
         let before = self
             .get(gvr, namespace, name)
             .ok_or_else(|| Status::not_found(&resource.group, &resource.plural, name))?;
-        let mut live = self.stored(gvr, &before);
+        let mut live = self.shown(gvr, &before);
         live["apiVersion"] = Value::from(resource.api_version(gvr.version));
         let mut patched = match (kind, resource.type_of(gvr.version)) {
             (PatchKind::Json, _) => patch::json(&live, bytes)?,
@@ -76,7 +76,7 @@ impl Model {
             time: &time,
             reset: super::write_pipeline::resets(&resource, gvr.version, target),
         };
-        let live = before.as_ref().map(|before| self.stored(gvr, before));
+        let live = before.as_ref().map(|before| self.shown(gvr, before));
         let object = field_management::applied(
             resource.node(gvr.version),
             live.as_ref(),

@@ -1,8 +1,9 @@
-//! Representations: kinds whose versions differ in more than their name.
+//! Representations of the kinds whose versions differ in more than their name.
 //!
-//! Events of both groups are stored in the representation of the core group. Autoscalers are stored in
-//! version 2, and version 1 has only the CPU target. All other kinds look the same in all their versions.
-//! Conversions are pure; owners of fields keep the field names of the version in which they were written.
+//! Events of both groups are stored in the representation of the core group. A
+//! `HorizontalPodAutoscaler` is stored as `autoscaling/v2`; `autoscaling/v1` has only the CPU target. All other
+//! kinds look the same in all their versions. Conversions are pure; entries of `managedFields` keep the field
+//! names of the version in which they were written.
 
 use serde_json::{Map, Value, json};
 
@@ -115,7 +116,7 @@ fn set(object: &mut Value, field: &str, value: Value) {
 
 fn show_autoscaling_v1(object: &mut Value) {
     set(object, "apiVersion", json!("autoscaling/v1"));
-    let section = |object: &mut Value, section: &str, list: &str, field: &str, pointer: &str| {
+    let show_cpu = |object: &mut Value, section: &str, list: &str, field: &str, pointer: &str| {
         let Some(fields) = object.get_mut(section).and_then(Value::as_object_mut) else { return };
         let metrics = fields.remove(list);
         let of_cpu = metrics.as_ref().and_then(Value::as_array).into_iter().flatten();
@@ -125,9 +126,9 @@ fn show_autoscaling_v1(object: &mut Value) {
         }
     };
     let target = "targetCPUUtilizationPercentage";
-    section(object, "spec", "metrics", target, "/resource/target/averageUtilization");
+    show_cpu(object, "spec", "metrics", target, "/resource/target/averageUtilization");
     let current = "currentCPUUtilizationPercentage";
-    section(object, "status", "currentMetrics", current, "/resource/current/averageUtilization");
+    show_cpu(object, "status", "currentMetrics", current, "/resource/current/averageUtilization");
     for (section, field) in [("spec", "behavior"), ("status", "conditions")] {
         if let Some(fields) = object.get_mut(section).and_then(Value::as_object_mut) {
             fields.remove(field);
@@ -177,11 +178,11 @@ mod tests {
 
     #[test]
     fn autoscaler_v1_converts_cpu_target() {
-        let first = json!({"apiVersion": "autoscaling/v1", "spec": {"targetCPUUtilizationPercentage": 80}, "status": {}});
-        let mut stored = first.clone();
+        let v1 = json!({"apiVersion": "autoscaling/v1", "spec": {"targetCPUUtilizationPercentage": 80}, "status": {}});
+        let mut stored = v1.clone();
         Representation::AutoscalingV1.store(&mut stored);
         assert_eq!(stored["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 80);
         Representation::AutoscalingV1.show(&mut stored);
-        assert_eq!(stored, first);
+        assert_eq!(stored, v1);
     }
 }

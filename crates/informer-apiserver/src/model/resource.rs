@@ -28,6 +28,7 @@ pub(crate) struct Resource {
     /// Whether it comes from a `CustomResourceDefinition`. Custom objects are written with sorted keys, and the
     /// items of their lists include kind and apiVersion.
     pub(crate) custom: bool,
+    /// Whether objects have `metadata.generation`.
     pub(crate) generation: bool,
     /// How objects are stored according to their definition; `None` for built-in kinds.
     pub(crate) storage: Option<Arc<definition::Storage>>,
@@ -41,6 +42,7 @@ pub(crate) struct Resource {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Version {
     pub(crate) name: String,
+    /// Whether there is a status subresource.
     pub(crate) status: bool,
     /// The schema and options from the definition; `None` for built-in kinds.
     pub(crate) custom: Option<Arc<definition::Version>>,
@@ -69,13 +71,13 @@ pub(crate) struct Subresource {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Field {
     pub(crate) name: String,
-    /// Paths of the value; the first that exists counts.
+    /// Paths of the value; the first with a value that is not empty counts.
     paths: Vec<Vec<String>>,
     default: String,
 }
 
 impl Resource {
-    /// Returns `apps/v1`, or just `v1` in the core group.
+    /// Returns the apiVersion: for example `apps/v1`, or just `v1` in the core group.
     pub(crate) fn api_version(&self, version: usize) -> String {
         let name = self.versions.get(version).map_or("", |version| version.name.as_str());
         if self.group.is_empty() { name.to_owned() } else { format!("{}/{name}", self.group) }
@@ -86,13 +88,13 @@ impl Resource {
     }
 
     /// Returns the schema and options of a version of a custom resource.
-    pub(crate) fn custom(&self, version: usize) -> Option<&definition::Version> {
+    pub(crate) fn custom_version(&self, version: usize) -> Option<&definition::Version> {
         self.versions.get(version)?.custom.as_deref()
     }
 
     /// Returns the table format of a version.
-    pub(crate) fn shown_as(&self, version: usize) -> tables::Of<'_> {
-        tables::Of { group: &self.group, kind: &self.kind, custom: self.custom(version) }
+    pub(crate) fn table_format(&self, version: usize) -> tables::Of<'_> {
+        tables::Of { group: &self.group, kind: &self.kind, custom: self.custom_version(version) }
     }
 
     /// Returns the verbs of the resource or of a subresource, or `None` if there is no such subresource.
@@ -106,7 +108,7 @@ impl Resource {
         }
     }
 
-    /// Returns whether objects of it can be stored.
+    /// Returns whether objects of the resource can be stored.
     pub(crate) fn is_stored(&self) -> bool {
         self.versions.iter().any(|version| !version.storage_hash.is_empty())
     }
@@ -123,7 +125,8 @@ impl Resource {
         self.group == group && self.plural == plural
     }
 
-    /// Returns whether the server has a watch cache for it, as kube-apiserver has for everything but events.
+    /// Returns whether the server has a watch cache for the resource, as kube-apiserver has for everything but
+    /// events.
     pub(crate) fn is_cached(&self) -> bool {
         !self.is("", "events") && !self.is("events.k8s.io", "events")
     }

@@ -1,7 +1,7 @@
 //! Label selectors, parsed and matched as in kube-apiserver, with its error messages.
 //!
-//! A selector is a list of requirements that must all hold; an empty one matches everything. Objects are not
-//! known here.
+//! A selector is a list of requirements that must all hold; an empty one matches everything. The
+//! labelled objects are not known here.
 
 use informer_objects::text::formats;
 use serde_json::Value;
@@ -49,7 +49,8 @@ impl LabelSelector {
         Ok(LabelSelector(requirements))
     }
 
-    /// Parses the selector in the spec of an object. `None` if there is none, which selects nothing.
+    /// Parses the selector in the spec of an object. `None` if there is none or it is invalid; then nothing is
+    /// selected.
     pub(crate) fn of_object(selector: &Value) -> Option<Self> {
         if selector.is_null() {
             return None;

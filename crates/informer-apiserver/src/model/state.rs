@@ -37,7 +37,7 @@ pub(crate) struct State {
     json: Json,
     /// The object in another representation, after the first use. No kind has more than one.
     converted: OnceLock<Json>,
-    /// The object in other versions of a custom resource that show less, by apiVersion.
+    /// The object in those versions of a custom resource that show it differently, by apiVersion.
     other_versions: Vec<(String, Json)>,
     /// The stored form of a custom object, if it differs from `json`.
     stored: Option<Box<Stored>>,
@@ -50,7 +50,7 @@ pub(crate) struct State {
 /// A custom object as written, before its definition changed or under a version with other defaults.
 #[derive(Debug)]
 struct Stored {
-    /// The version under which it was written.
+    /// The API version under which it was written.
     version: String,
     json: Bytes,
 }
@@ -63,7 +63,7 @@ impl State {
             Some(storage) => {
                 State::read(resource, storage, version, &storage.version, &storage.written(object))
             }
-            None => State::show(resource, version, object),
+            None => State::of_shown(resource, version, object),
         }
     }
 
@@ -77,13 +77,15 @@ impl State {
             (None, Some(before), Some(storage)) => {
                 State::read(resource, storage, self.version, &before.version, &self.decode())
             }
-            _ => State::show(resource, self.version, &self.decode()),
+            _ => State::of_shown(resource, self.version, &self.decode()),
         };
         State { counters: self.counters.clone(), ..state }
     }
 
-    /// Returns the stored form of a custom object and the version under which it was written, `None` for the
-    /// current storage version. Returns `None` if every version shows exactly what is stored.
+    /// Returns the API version under which a custom object was written, and its stored form. `None` if every
+    /// version shows exactly what is stored.
+    ///
+    /// The API version is `None` if it is the current storage version.
     pub(crate) fn stored(&self) -> Option<(Option<&str>, Value)> {
         match self.stored.as_deref() {
             Some(stored) => {
@@ -94,7 +96,7 @@ impl State {
         }
     }
 
-    /// Creates the state of a custom object that was written under a version.
+    /// Creates the state of a custom object that was written under the API version `written_version`.
     fn read(
         resource: &Resource,
         storage: &Storage,
@@ -104,7 +106,7 @@ impl State {
     ) -> State {
         let mut object = stored.clone();
         storage.read(written_version, &mut object);
-        let mut state = State::show(resource, version, &object);
+        let mut state = State::of_shown(resource, version, &object);
         let other_versions = resource.versions.iter().enumerate();
         state.other_versions = other_versions
             .filter_map(|(at, other)| {
@@ -119,7 +121,8 @@ impl State {
         state
     }
 
-    fn show(resource: &Resource, version: u64, object: &Value) -> State {
+    /// Creates the state of an object as clients see it.
+    fn of_shown(resource: &Resource, version: u64, object: &Value) -> State {
         let metadata = object.get("metadata").and_then(Value::as_object);
         let text = |field: &str| {
             let value = metadata.and_then(|metadata| metadata.get(field)).and_then(Value::as_str);
@@ -157,7 +160,7 @@ impl State {
         serde_json::from_slice(&self.json.bytes).unwrap_or_default()
     }
 
-    /// Returns the decoded object as a version shows it.
+    /// Returns the decoded object as an API version shows it; `None` for the stored apiVersion.
     pub(crate) fn decode_as(&self, api_version: Option<&str>) -> Value {
         let shown = &self.json_of(api_version).bytes;
         let mut object: Value = serde_json::from_slice(shown).unwrap_or_default();

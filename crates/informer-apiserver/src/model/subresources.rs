@@ -1,7 +1,7 @@
 //! The subresources `scale`, `binding` and `eviction`, which have a kind of their own.
 //!
-//! They exist for one request: a scale is read from an object and written back into it; a binding and an
-//! eviction change their pod and are not stored.
+//! Objects of these kinds are never stored: a scale is read from an object and written back into it; a binding
+//! and an eviction change their pod.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use super::write_context::{WriteContext, WriteOrigin, WriteResult};
 use super::write_target::WriteTarget;
 use super::{Filter, Model, json_edit};
 
-/// Kinds with a scale subresource.
+/// Built-in kinds with a scale subresource.
 const SCALED: &[(&str, &str)] = &[
     ("apps", "deployments"),
     ("apps", "replicasets"),
@@ -36,7 +36,7 @@ impl Resource {
     /// Returns whether a version has a scale subresource.
     pub(crate) fn has_scale(&self, version: usize) -> bool {
         if self.custom {
-            return self.custom(version).is_some_and(|custom| custom.scale.is_some());
+            return self.custom_version(version).is_some_and(|custom| custom.scale.is_some());
         }
         SCALED.iter().any(|(group, plural)| self.is(group, plural))
     }
@@ -45,11 +45,11 @@ impl Resource {
 impl Model {
     /// Returns the scale to which a patch is applied.
     ///
-    /// Replicas that are unset in a custom object are marked, so that a patch that does not set them is
-    /// rejected.
+    /// If a custom object has no replicas, its scale has a reserved number, so that a patch that does not set
+    /// the replicas is rejected.
     pub(crate) fn scale_to_change(&self, gvr: VersionedResource, state: &State) -> Result<Value, Status> {
         let resource = self.resource(gvr.id)?;
-        match resource.custom(gvr.version).and_then(|custom| custom.scale.as_ref()) {
+        match resource.custom_version(gvr.version).and_then(|custom| custom.scale.as_ref()) {
             Some(paths) => definition::scale_to_change(paths, &state.decode()).map_err(Status::bad_request),
             None => self.scale(gvr, state),
         }
@@ -60,7 +60,7 @@ impl Model {
         let resource = self.resource(gvr.id)?;
         let object = state.decode();
         if resource.custom {
-            let paths = resource.custom(gvr.version).and_then(|custom| custom.scale.as_ref());
+            let paths = resource.custom_version(gvr.version).and_then(|custom| custom.scale.as_ref());
             let paths =
                 paths.ok_or_else(|| Status::not_found(&resource.group, &resource.plural, &state.name))?;
             return definition::scale(paths, &object).map_err(Status::bad_request);
@@ -100,7 +100,7 @@ impl Model {
         let old = self.scale_with_owners(gvr, &before)?;
         let mut new = scale.clone();
         let time = times::written(context.now);
-        field_management::updated(scale_node(), Some(&old), &mut new, &scaler(context, &time));
+        field_management::updated(scale_node(), Some(&old), &mut new, &scale_manager(context, &time));
         self.write_scale(context, gvr, before, &new)
     }
 
@@ -118,7 +118,7 @@ impl Model {
             scale_node(),
             Some(&old),
             config,
-            &scaler(context, &time),
+            &scale_manager(context, &time),
             context.force,
         )
         .map_err(|error| error.to_status())?;
@@ -137,7 +137,7 @@ impl Model {
         check_names(&resource, (&before.namespace, &before.name), scale)?;
         let metadata = scale.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
         check_preconditions(&resource, &before, &metadata)?;
-        let paths = resource.custom(gvr.version).and_then(|custom| custom.scale.as_ref());
+        let paths = resource.custom_version(gvr.version).and_then(|custom| custom.scale.as_ref());
         let path = paths.map_or("spec.replicas", |paths| paths.replicas());
         let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
         if replicas < 0 {
@@ -158,7 +158,7 @@ impl Model {
     /// Returns the scale of an object, with the owners of the object's replicas.
     fn scale_with_owners(&self, gvr: VersionedResource, state: &State) -> Result<Value, Status> {
         let resource = self.resource(gvr.id)?;
-        let paths = resource.custom(gvr.version).and_then(|custom| custom.scale.as_ref());
+        let paths = resource.custom_version(gvr.version).and_then(|custom| custom.scale.as_ref());
         let replicas = paths.map_or("spec.replicas", |paths| paths.replicas());
         let mut scale = self.scale(gvr, state)?;
         if let Some(owners) = field_management::owners_of_scale(&state.decode(), replicas) {
@@ -212,7 +212,7 @@ impl Model {
         self.replace_raw(context, gvr, before, &pod).map(|_| ())
     }
 
-    /// Deletes a pod if its disruption budgets allow it.
+    /// Deletes a pod if its disruption budget, if any, allows it.
     pub(crate) fn evict(
         &mut self,
         context: &WriteContext,
@@ -225,8 +225,8 @@ impl Model {
             pod.decode().pointer("/status/phase").and_then(Value::as_str).unwrap_or_default().to_owned();
         let resource = self.resource(gvr.id)?;
         delete::check(&resource, &pod, options)?;
-        let counts = !pod.terminating && !matches!(phase.as_str(), "Succeeded" | "Failed" | "Pending");
-        if counts {
+        let needs_budget = !pod.terminating && !matches!(phase.as_str(), "Succeeded" | "Failed" | "Pending");
+        if needs_budget {
             self.consume_disruption_budget(context, namespace, &pod, options.dry_run)?;
         }
         let mut options = options.clone();
@@ -338,7 +338,7 @@ fn negative(resource: &Resource, path: &str, name: &str, replicas: i64) -> Statu
     Status::invalid(&resource.group, &resource.kind, name, vec![cause])
 }
 
-fn scaler<'a>(context: &'a WriteContext, time: &'a str) -> Manager<'a> {
+fn scale_manager<'a>(context: &'a WriteContext, time: &'a str) -> Manager<'a> {
     Manager {
         name: &context.manager,
         subresource: "scale",
@@ -372,7 +372,7 @@ fn over_budget(budget: &str, unobserved: bool, desired: i64, healthy: i64) -> St
     status
 }
 
-/// Returns the response to a binding or an eviction: a success with a code.
+/// Returns the response to a binding or an eviction: a `Status` that reports success with code 201.
 pub(crate) fn created_status() -> Vec<u8> {
     br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}"#.to_vec()
 }

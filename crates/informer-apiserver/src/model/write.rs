@@ -1,8 +1,9 @@
 //! Creates and updates objects.
 //!
-//! A write either fails without effect or consumes exactly one version. An update that changes nothing
-//! consumes no version and causes no event; a dry run never does. What the server owns (uid, times,
-//! generation, version) never comes from a body. The transport of the body is not known here.
+//! A write that fails stores nothing; one that succeeds consumes one version, and more if it writes a
+//! definition (see `definitions`). An update that changes nothing and a dry run consume no version and cause no
+//! event. What the server owns (uid, creation time, generation, resource version) never comes from a body. The
+//! transport of the body is not known here.
 
 use std::sync::Arc;
 
@@ -15,7 +16,9 @@ use serde_json::{Map, Value, json};
 use super::json_edit::drop_field;
 use super::kinds::{ResourceId, VersionedResource};
 use super::merge::{is_finished, merge};
-use super::meta::{self, check_conditional, check_namespace, check_preconditions, metadata, metadata_new};
+use super::meta::{
+    self, check_conditional, check_namespace, check_preconditions, initialize_metadata, metadata,
+};
 use super::representation::Representation;
 use super::resource::Resource;
 use super::state::State;
@@ -44,11 +47,11 @@ impl Model {
         check_namespace(&resource, namespace, fields)?;
         let name = fields.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
         self.check_namespace_is_open(&resource, namespace, &name)?;
-        let name = self.name_new(&resource, &mut object, name)?;
+        let name = self.name_or_generate(&resource, &mut object, name)?;
         let fields = metadata(&resource, &mut object)?;
         warnings.extend(meta::dedup_owners(fields));
         let given = fields.remove("resourceVersion");
-        metadata_new(&resource, fields, namespace, &self.ids.uid(), context.now);
+        initialize_metadata(&resource, fields, namespace, &self.ids.uid(), context.now);
         if !resource.takes_status_at_create(gvr.version) {
             drop_field(&mut object, "status");
         }
@@ -67,12 +70,12 @@ impl Model {
         }
         self.representation(gvr).store(&mut object);
         let storage_id = self.storage_id(gvr);
-        let stored = self.resource(storage_id)?;
+        let stored_as = self.resource(storage_id)?;
         if context.dry_run {
-            let state = Arc::new(State::encode(&stored, 0, &object));
+            let state = Arc::new(State::encode(&stored_as, 0, &object));
             return Ok(WriteResult { state, created: true, warnings });
         }
-        let state = self.store(storage_id, &stored, None, &object);
+        let state = self.store(storage_id, &stored_as, None, &object);
         if resource.is_definition() {
             self.install(context.now, gvr, state.clone())?;
         }
@@ -123,9 +126,10 @@ impl Model {
     ) -> Result<WriteResult, Status> {
         let resource = self.resource(gvr.id)?;
         let representation = self.representation(gvr);
-        let shown = self.stored(gvr, &before);
+        let shown = self.shown(gvr, &before);
         let decoded = (representation != Representation::Same).then(|| before.decode());
-        let (old, stored) = (&shown, decoded.as_ref().unwrap_or(&shown));
+        // The object before the write, as `gvr` shows it and in the stored representation.
+        let (old, old_stored) = (&shown, decoded.as_ref().unwrap_or(&shown));
         let parsed = resource.parse_write(gvr.version, context, object, origin)?;
         // An update without managedFields keeps the existing ones; an apply that results in no owners has
         // none.
@@ -140,8 +144,8 @@ impl Model {
         object["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
         self.validate_update(context, &resource, gvr, target, old, &mut object)?;
         representation.store(&mut object);
-        field_management::keep_times(stored, &mut object);
-        let state = self.commit_update(context, self.storage_id(gvr), before, stored, &object)?;
+        field_management::keep_times(old_stored, &mut object);
+        let state = self.commit_update(context, self.storage_id(gvr), before, old_stored, &object)?;
         Ok(WriteResult { state, created: false, warnings })
     }
 
@@ -194,11 +198,11 @@ impl Model {
             return Err(Status::bad_request("an object needs a name"));
         }
         let Some(before) = self.get(gvr, namespace, name) else {
-            metadata_new(&resource, fields, namespace, &self.ids.uid(), context.now);
+            initialize_metadata(&resource, fields, namespace, &self.ids.uid(), context.now);
             self.representation(gvr).store(&mut object);
             let storage_id = self.storage_id(gvr);
-            let stored = self.resource(storage_id)?;
-            return Ok(self.store(storage_id, &stored, None, &object));
+            let stored_as = self.resource(storage_id)?;
+            return Ok(self.store(storage_id, &stored_as, None, &object));
         };
         let old = before.decode();
         for field in ["namespace", "uid", "creationTimestamp", "resourceVersion", "generation"] {
@@ -210,13 +214,15 @@ impl Model {
         self.replace_raw(context, gvr, before, &object)
     }
 
-    /// Returns an object in the version through which it is written.
-    pub(super) fn stored(&self, gvr: VersionedResource, state: &State) -> Value {
+    /// Returns an object as a version of its resource shows it.
+    pub(super) fn shown(&self, gvr: VersionedResource, state: &State) -> Value {
         let mut object = state.decode_as(self.api_version_shown(gvr).as_deref());
         self.representation(gvr).show(&mut object);
         object
     }
 
+    /// Stores an updated object, or removes it if its deletion is now complete. Does neither if nothing changed
+    /// or it is a dry run.
     fn commit_update(
         &mut self,
         context: &WriteContext,
@@ -277,7 +283,7 @@ impl Model {
     }
 
     /// Returns the name of a new object, generated if only `generateName` is given.
-    fn name_new(
+    fn name_or_generate(
         &mut self,
         resource: &Resource,
         object: &mut Value,

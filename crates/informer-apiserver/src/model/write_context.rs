@@ -1,6 +1,6 @@
 //! The parameters and the result of a write.
 //!
-//! User, time and strictness are parameters of every write, so the model needs neither a clock nor HTTP.
+//! User, time and field validation are parameters of every write, so the model needs neither a clock nor HTTP.
 
 use std::sync::Arc;
 
@@ -21,13 +21,14 @@ pub(crate) struct WriteContext {
     pub(crate) dry_run: bool,
     /// The handling of unknown and duplicate fields.
     pub(crate) field_validation: FieldValidation,
-    /// The user who writes, for kinds that record it.
+    /// The user who writes, for kinds that record the user.
     pub(crate) user: User,
     /// Lets an apply take fields from other managers.
     pub(crate) force: bool,
 }
 
-/// The source of a written object, which determines the wording of errors.
+/// The source of a written object. Determines the wording of errors, and whether field owners must still be
+/// recorded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum WriteOrigin<'a> {
     /// The server itself, or the program in which it is embedded.

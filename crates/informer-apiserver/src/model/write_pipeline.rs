@@ -43,7 +43,7 @@ impl Resource {
         let kind = &self.kind;
         let reject = |why: &str| match origin {
             WriteOrigin::Patch(patch, bytes) => {
-                patch::undecodable(patch, bytes, &patched, &converted(patch, why))
+                patch::undecodable(patch, bytes, &patched, &shorten_for_strategic(patch, why))
             }
             _ => Status::bad_request(format!(
                 "{kind} in version \"{name}\" cannot be handled as a {kind}: {why}"
@@ -284,7 +284,7 @@ impl Resource {
     /// Returns the schema that field management uses.
     pub(super) fn node(&self, version: usize) -> Node<'_> {
         if self.custom {
-            return self.custom(version).map_or(Node::Unknown, |custom| Node::Custom(&custom.schema));
+            return self.custom_version(version).map_or(Node::Unknown, |custom| Node::Custom(&custom.schema));
         }
         self.type_of(version).map_or(Node::Unknown, Node::of)
     }
@@ -298,7 +298,7 @@ fn read_custom(
 ) -> Result<(Value, Vec<String>), String> {
     let mut unknown = definition::decode(&mut object)?;
     let same = object.get("kind").and_then(Value::as_str) == Some(resource.kind.as_str());
-    if let Some(custom) = resource.custom(version).filter(|_| same) {
+    if let Some(custom) = resource.custom_version(version).filter(|_| same) {
         unknown.extend(definition::prune(&custom.schema, &mut object));
         if let Ok(inside) = definition::decode_embedded(&custom.schema, &mut object) {
             unknown.extend(inside);
@@ -317,7 +317,7 @@ fn check_custom(
     object: &Value,
     old: Option<&Value>,
 ) -> Vec<StatusCause> {
-    let Some(version) = resource.custom(gvr.version) else { return Vec::new() };
+    let Some(version) = resource.custom_version(gvr.version) else { return Vec::new() };
     let api_version = resource.api_version(gvr.version);
     let subject = Subject {
         kind: &resource.kind,
@@ -344,11 +344,11 @@ const STATUS_ONLY_KINDS: &[&str] = &[
 /// Returns the fields that a target ignores. Setting them does not make a manager own them.
 pub(super) fn resets(resource: &Resource, version: usize, target: WriteTarget) -> &'static [&'static str] {
     let name = (resource.group.as_str(), resource.plural.as_str());
-    let requests = name == ("certificates.k8s.io", "certificatesigningrequests");
+    let is_signing_request = name == ("certificates.k8s.io", "certificatesigningrequests");
     match target {
-        WriteTarget::Object if requests => &["spec", "status"],
+        WriteTarget::Object if is_signing_request => &["spec", "status"],
         WriteTarget::Object if resource.has_status(version) => &["status"],
-        WriteTarget::Status if requests => &["spec", "status.conditions"],
+        WriteTarget::Status if is_signing_request => &["spec", "status.conditions"],
         WriteTarget::Status if name == ("apps", "deployments") => &["spec", "metadata.labels"],
         WriteTarget::Status if name == ("", "pods") => {
             &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"]
@@ -363,7 +363,7 @@ pub(super) fn resets(resource: &Resource, version: usize, target: WriteTarget) -
     }
 }
 
-/// Returns a validation error, with the kind given in the object.
+/// Returns a validation error if there are causes, with the kind that the object declares.
 fn refuse_custom(
     resource: &Resource,
     name: &str,
@@ -377,19 +377,20 @@ fn refuse_custom(
     Err(Status::invalid(&resource.group, kind, name, causes))
 }
 
-/// Shortens an error for strategic merge patches, whose decoder reports less.
-fn converted(patch: PatchKind, why: &str) -> String {
+/// Shortens the error of a strategic merge patch, as kube-apiserver reports less for it.
+fn shorten_for_strategic(patch: PatchKind, why: &str) -> String {
     match why.rsplit_once(" of type ") {
         Some((_, kind)) if patch == PatchKind::Strategic => format!("unrecognized type: {kind}"),
         _ => why.to_owned(),
     }
 }
 
+/// Returns a validation error if there are causes.
 fn refuse(resource: &Resource, name: &str, causes: Vec<StatusCause>) -> Result<(), Status> {
     if causes.is_empty() {
         return Ok(());
     }
-    // Internally the events of both groups are one kind of the core group.
+    // In kube-apiserver, events of both groups have the same internal type, which belongs to the core group.
     let group = if resource.is("events.k8s.io", "events") { "" } else { resource.group.as_str() };
     Err(Status::invalid(group, &resource.kind, name, causes))
 }

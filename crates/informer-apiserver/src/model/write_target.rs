@@ -13,7 +13,7 @@ pub(crate) enum WriteTarget {
     Status,
     /// The finalizers in the spec of a namespace.
     Finalize,
-    /// The conditions of a signing request.
+    /// The conditions of a `CertificateSigningRequest`.
     Approval,
     /// The ephemeral containers of a pod.
     EphemeralContainers,
@@ -24,7 +24,7 @@ pub(crate) enum WriteTarget {
 }
 
 impl WriteTarget {
-    /// Returns the target of a subresource, or `None` if it is not an update of the object.
+    /// Returns the target of a subresource, or `None` if its body is not the object itself.
     pub(crate) fn of(subresource: Option<&str>) -> Option<Self> {
         Some(match subresource {
             None => WriteTarget::Object,
