@@ -19,8 +19,8 @@ pub(crate) type Objects = OrdMap<Arc<str>, Arc<State>>;
 /// Number of paged lists whose state is retained. Later pages of older lists are reconstructed from history.
 const MAX_PINS: usize = 8;
 
-/// Upper bound on the bytes of objects in the history of a resource, in addition to the limit on the number of
-/// changes, so that a large object that changes often cannot fill the memory.
+/// Upper bound on the bytes of objects in the history of a resource, in addition to the limit on the number
+/// of changes, so that a large object that changes often cannot fill the memory.
 const MAX_HISTORY_BYTES: usize = 64 * 1024 * 1024;
 
 /// The objects of one resource, with history.

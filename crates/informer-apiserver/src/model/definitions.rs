@@ -1,5 +1,5 @@
-//! The life cycle of definitions (`CustomResourceDefinition`): stored, accepted, served, and removed with their
-//! objects.
+//! The life cycle of definitions (`CustomResourceDefinition`): stored, accepted, served, and removed with
+//! their objects.
 //!
 //! In kube-apiserver, controllers do this shortly after each write. Here it happens with the write, in the
 //! same steps, so that watches see them and clients need not wait. A definition whose names conflict is
@@ -135,8 +135,8 @@ impl Model {
         Ok(marked)
     }
 
-    /// Completes the deletion of the definition of a custom resource if it is terminating and the resource has no
-    /// objects left.
+    /// Completes the deletion of the definition of a custom resource if it is terminating and the resource
+    /// has no objects left.
     pub(super) fn finish_definition_if_empty(&mut self, id: ResourceId) {
         let Some(resource) = self.registry.get(id) else { return };
         let empty = self.collections.get(&id).is_some_and(|collection| collection.live().is_empty());
@@ -173,8 +173,8 @@ impl Model {
     }
 }
 
-/// Returns the parts of a definition that determine how its objects are encoded and selected. Printer columns,
-/// short names and other fields have no influence.
+/// Returns the parts of a definition that determine how its objects are encoded and selected. Printer
+/// columns, short names and other fields have no influence.
 fn encoding_fields(definition: &Value) -> Vec<Vec<Option<&Value>>> {
     let versions = definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
     let fields = ["name", "served", "storage", "schema", "selectableFields"];

@@ -1,8 +1,8 @@
 //! Deletes objects, or marks those that have finalizers or a grace period.
 //!
 //! There is no kubelet and no garbage collector: an unfinished pod on a node stays until it is deleted with
-//! grace period 0, and dependents stay. Deleting a definition deletes its objects; the definition is removed after the last
-//! of them.
+//! grace period 0, and dependents stay. Deleting a definition deletes its objects; the definition is removed
+//! after the last of them.
 
 use std::sync::Arc;
 

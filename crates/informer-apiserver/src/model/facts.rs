@@ -144,8 +144,8 @@ const EVENTS_V1: &[(&str, &str, &str)] = &[
     ("regarding.fieldPath", "regarding.fieldPath", ""),
     ("reason", "reason", ""),
     ("reportingController", "reportingController", ""),
-    // A placeholder for `source`, which this group lacks: values are read from the stored core event by index,
-    // so the order must be that of `EVENTS`.
+    // A placeholder for `source`, which this group lacks: values are read from the stored core event by
+    // index, so the order must be that of `EVENTS`.
     ("", "", ""),
     ("type", "type", ""),
 ];

@@ -90,8 +90,8 @@ fn parse_fields(resource: &Resource, text: &str) -> Result<Vec<FieldTest>, Strin
     Ok(tests)
 }
 
-/// Returns the name in the first `metadata.name=` term of a field selector; `None` if there is no such term or
-/// the selector is invalid.
+/// Returns the name in the first `metadata.name=` term of a field selector; `None` if there is no such term
+/// or the selector is invalid.
 pub(crate) fn selected_name(text: &str) -> Option<String> {
     let mut name = None;
     for term in split_terms(text).into_iter().filter(|term| !term.is_empty()) {

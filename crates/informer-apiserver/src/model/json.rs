@@ -1,5 +1,5 @@
-//! Objects as JSON, byte for byte as kube-apiserver writes them, and copies of these bytes with a part removed
-//! or replaced.
+//! Objects as JSON, byte for byte as kube-apiserver writes them, and copies of these bytes with a part
+//! removed or replaced.
 
 use std::io;
 use std::ops::Range;
@@ -112,8 +112,8 @@ impl Json {
     }
 }
 
-/// Returns the JSON that Go writes for an object of which only the metadata has a type: keys are sorted, except
-/// in the metadata, which has struct order.
+/// Returns the JSON that Go writes for an object of which only the metadata has a type: keys are sorted,
+/// except in the metadata, which has struct order.
 pub(crate) fn go_text(object: &Value) -> String {
     let empty = Map::new();
     let mut writer = Writer::default();

@@ -1,8 +1,8 @@
 //! Lists and pages: which version is listed, where a page starts, and the token of the next page.
 //!
 //! A token contains a version and a key but neither resource nor selector, so clients can use it for another
-//! resource or with another selector, as in kube-apiserver. Pages are computed from a shared copy, without the
-//! model. The encoding of items is not known here.
+//! resource or with another selector, as in kube-apiserver. Pages are computed from a shared copy, without
+//! the model. The encoding of items is not known here.
 
 use std::ops::Bound;
 use std::sync::Arc;

@@ -157,8 +157,8 @@ fn merge_metadata<'a>(
             None => new.remove(field),
         };
     }
-    // A different value in the body is rejected later, as a change of an immutable field. In custom objects it
-    // is ignored.
+    // A different value in the body is rejected later, as a change of an immutable field. In custom objects
+    // it is ignored.
     for field in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         if let Some(value) = old_metadata.get(field) {
             new.entry(field).or_insert_with(|| value.clone());

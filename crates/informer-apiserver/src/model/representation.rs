@@ -1,9 +1,9 @@
 //! Representations of the kinds whose versions differ in more than their name.
 //!
-//! Events of both groups are stored in the representation of the core group. A
-//! `HorizontalPodAutoscaler` is stored as `autoscaling/v2`; `autoscaling/v1` has only the CPU target. All other
-//! kinds look the same in all their versions. Conversions are pure; entries of `managedFields` keep the field
-//! names of the version in which they were written.
+//! Events of both groups are stored in the representation of the core group. A `HorizontalPodAutoscaler` is
+//! stored as `autoscaling/v2`; `autoscaling/v1` has only the CPU target. All other kinds look the same in all
+//! their versions. Conversions are pure; entries of `managedFields` keep the field names of the version in
+//! which they were written.
 
 use serde_json::{Map, Value, json};
 

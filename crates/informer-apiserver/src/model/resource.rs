@@ -25,8 +25,8 @@ pub(crate) struct Resource {
     pub(crate) short_names: Vec<String>,
     pub(crate) categories: Vec<String>,
     pub(crate) namespaced: bool,
-    /// Whether it comes from a `CustomResourceDefinition`. Custom objects are written with sorted keys, and the
-    /// items of their lists include kind and apiVersion.
+    /// Whether it comes from a `CustomResourceDefinition`. Custom objects are written with sorted keys, and
+    /// the items of their lists include kind and apiVersion.
     pub(crate) custom: bool,
     /// Whether objects have `metadata.generation`.
     pub(crate) generation: bool,
@@ -125,8 +125,8 @@ impl Resource {
         self.group == group && self.plural == plural
     }
 
-    /// Returns whether the server has a watch cache for the resource, as kube-apiserver has for everything but
-    /// events.
+    /// Returns whether the server has a watch cache for the resource, as kube-apiserver has for everything
+    /// but events.
     pub(crate) fn is_cached(&self) -> bool {
         !self.is("", "events") && !self.is("events.k8s.io", "events")
     }

@@ -49,8 +49,8 @@ impl LabelSelector {
         Ok(LabelSelector(requirements))
     }
 
-    /// Parses the selector in the spec of an object. `None` if there is none or it is invalid; then nothing is
-    /// selected.
+    /// Parses the selector in the spec of an object. `None` if there is none or it is invalid; then nothing
+    /// is selected.
     pub(crate) fn of_object(selector: &Value) -> Option<Self> {
         if selector.is_null() {
             return None;

@@ -1,7 +1,7 @@
 //! The subresources `scale`, `binding` and `eviction`, which have a kind of their own.
 //!
-//! Objects of these kinds are never stored: a scale is read from an object and written back into it; a binding
-//! and an eviction change their pod.
+//! Objects of these kinds are never stored: a scale is read from an object and written back into it; a
+//! binding and an eviction change their pod.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Creates and updates objects.
 //!
 //! A write that fails stores nothing; one that succeeds consumes one version, and more if it writes a
-//! definition (see `definitions`). An update that changes nothing and a dry run consume no version and cause no
-//! event. What the server owns (uid, creation time, generation, resource version) never comes from a body. The
-//! transport of the body is not known here.
+//! definition (see `definitions`). An update that changes nothing and a dry run consume no version and cause
+//! no event. What the server owns (uid, creation time, generation, resource version) never comes from a body.
+//! The transport of the body is not known here.
 
 use std::sync::Arc;
 
@@ -221,8 +221,8 @@ impl Model {
         object
     }
 
-    /// Stores an updated object, or removes it if its deletion is now complete. Does neither if nothing changed
-    /// or it is a dry run.
+    /// Stores an updated object, or removes it if its deletion is now complete. Does neither if nothing
+    /// changed or it is a dry run.
     fn commit_update(
         &mut self,
         context: &WriteContext,

@@ -1,6 +1,7 @@
 //! The parameters and the result of a write.
 //!
-//! User, time and field validation are parameters of every write, so the model needs neither a clock nor HTTP.
+//! User, time and field validation are parameters of every write, so the model needs neither a clock nor
+//! HTTP.
 
 use std::sync::Arc;
 

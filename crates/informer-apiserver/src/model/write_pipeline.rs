@@ -243,7 +243,8 @@ impl Model {
         }
     }
 
-    /// Returns the `PriorityClass` of a pod, or the global default. An error if the named class does not exist.
+    /// Returns the `PriorityClass` of a pod, or the global default. An error if the named class does not
+    /// exist.
     fn priority_class(&self, name: &str, pod: &Value) -> Result<Option<Value>, Status> {
         let Some(gvr) = self.registry.resource("scheduling.k8s.io", "v1", "priorityclasses") else {
             return Ok(None);
