@@ -65,7 +65,7 @@ impl ResponseFormat {
     pub(crate) const JSON: ResponseFormat =
         ResponseFormat { encoding: Encoding::Json, content: Content::Whole, pretty: false };
 
-    /// Returns the format of an error.
+    /// Returns the format of an error. If the header contains no available format, it is indented JSON.
     pub(crate) fn of_errors(accept: &str) -> Self {
         if accept.trim().is_empty() {
             return ResponseFormat::JSON;
@@ -81,8 +81,8 @@ impl ResponseFormat {
 
 /// Rejects a request that accepts no available media type.
 ///
-/// In kube-apiserver the router does this. Requests for custom resources bypass it, and it does not match
-/// `application/*`.
+/// In kube-apiserver the router does this. Requests for custom resources bypass the router, and it does not
+/// match `application/*`.
 pub(crate) fn check(accept: &str, endpoint: Endpoint) -> Result<(), Status> {
     let routed = |clause: &Clause<'_>| clause.media != "application/*" && !clause.encodings().is_empty();
     if endpoint.custom || accept.trim().is_empty() || clauses(accept).iter().any(routed) {

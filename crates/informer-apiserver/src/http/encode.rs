@@ -1,7 +1,7 @@
 //! Encodes responses in the requested format: encoding, indentation and gzip.
 //!
-//! The model provides compact JSON; all other formats are derived from it here. What is shown was decided
-//! before.
+//! The model provides compact JSON; all other formats are derived from it here. The content of responses is
+//! decided elsewhere.
 
 use std::io::{Read as _, Write as _};
 
@@ -24,7 +24,8 @@ pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// Minimum length of a response to be compressed.
 const MIN_GZIP_BYTES: usize = 128 * 1024;
 
-/// Encodes JSON in a format. The body ends with a newline, as in kube-apiserver.
+/// Encodes JSON in a format. A JSON body ends with a newline, as in kube-apiserver. Content without a
+/// protobuf encoding is sent as JSON.
 pub(crate) fn encode(format: ResponseFormat, gzip: bool, code: u16, json: Vec<u8>) -> ServerResponse {
     let (content_type, bytes) = match format.encoding {
         Encoding::Yaml => {
@@ -58,7 +59,8 @@ pub(crate) fn error(status: &Status, accept: &str, pretty: bool) -> ServerRespon
     response
 }
 
-/// Returns whether the response is probably read by a person.
+/// Returns whether JSON is indented: as the query parameter `pretty` requests, or else for curl, wget and
+/// browsers.
 pub(crate) fn is_pretty(headers: &HeaderMap, parameter: Option<&str>) -> bool {
     let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     match parameter {

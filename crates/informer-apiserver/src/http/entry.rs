@@ -1,4 +1,5 @@
-//! Steps before a request is handled: rejection, reading the body, and access reviews.
+//! The parts of request handling that all resources share: rejection, reading the body, the log and audit
+//! ids; and access reviews, which are not stored.
 
 use bytes::{Buf, Bytes};
 use http::header::{self, HeaderValue};
@@ -37,7 +38,7 @@ where
     Ok(read.into())
 }
 
-/// Returns the response to a request that access control rejects, and logs the request.
+/// Returns the response to a request that access control rejects. Logs the request if it is for a resource.
 pub(super) fn refuse(shared: &Shared, parts: &Parts, refused: &Refused) -> ServerResponse {
     if let Route::Target(target) = Route::parse(parts.uri.path()) {
         let watch = Query::parse(parts.uri.query().unwrap_or_default()).is_watch();

@@ -23,7 +23,7 @@ pub(crate) struct Frames {
 }
 
 enum Kind {
-    /// Whole objects or their metadata. `bookmark` is the object of bookmarks, to which a version is added.
+    /// Whole objects or their metadata. `bookmark` is the object of bookmarks, without the version.
     Plain { view: View, bookmark: Map<String, Value> },
     /// Tables; the first frame defines the columns.
     Table { table: Box<Table>, first: bool },
@@ -32,8 +32,8 @@ enum Kind {
 impl Frames {
     pub(crate) fn plain(resource: &Resource, version: usize, view: View, encoding: Encoding) -> Self {
         let bookmark = match view.shape {
-            ObjectShape::Metadata => named("PartialObjectMetadata", "meta.k8s.io/v1", Map::new()),
-            _ => named(&resource.kind, &resource.api_version(version), empty(resource, version)),
+            ObjectShape::Metadata => with_type("PartialObjectMetadata", "meta.k8s.io/v1", Map::new()),
+            _ => with_type(&resource.kind, &resource.api_version(version), empty_object(resource, version)),
         };
         Frames { kind: Kind::Plain { view, bookmark }, encoding }
     }
@@ -46,19 +46,19 @@ impl Frames {
     pub(crate) fn object(
         &mut self,
         out: &mut Vec<u8>,
-        kind: &str,
+        frame_type: &str,
         state: &State,
         version: u64,
         now: Timestamp,
     ) {
         match &mut self.kind {
             Kind::Plain { view, .. } if self.encoding == Encoding::Protobuf => {
-                write_protobuf(out, kind, state.protobuf(view, version, protobuf::encode).as_deref());
+                write_protobuf(out, frame_type, state.protobuf(view, version, protobuf::encode).as_deref());
             }
-            Kind::Plain { view, .. } => write_json(out, kind, |out| state.write(view, version, out)),
+            Kind::Plain { view, .. } => write_json(out, frame_type, |out| state.write(view, version, out)),
             Kind::Table { table, first } => {
                 let shown = table.frame(state, version, std::mem::take(first), now).to_string();
-                write_frame(out, self.encoding, kind, shown.as_bytes());
+                write_frame(out, self.encoding, frame_type, shown.as_bytes());
             }
         }
     }
@@ -69,7 +69,7 @@ impl Frames {
                 let field = |name: &str| bookmark.get(name).unwrap_or(&Value::Null).to_string();
                 let (kind, api_version) = (field("kind"), field("apiVersion"));
                 let mut text = format!(r#"{{"kind":{kind},"apiVersion":{api_version},"metadata":{metadata}"#);
-                for (name, value) in bookmark.iter().filter(|(name, _)| !is_head(name)) {
+                for (name, value) in bookmark.iter().filter(|(name, _)| !is_type_or_metadata(name)) {
                     let _ = write!(text, ",{}:{value}", Value::from(name.as_str()));
                 }
                 text.push('}');
@@ -99,7 +99,7 @@ impl Frames {
 }
 
 /// Returns the fields that Go writes for an empty object of a built-in kind.
-fn empty(resource: &Resource, version: usize) -> Map<String, Value> {
+fn empty_object(resource: &Resource, version: usize) -> Map<String, Value> {
     let type_id = resource.versions.get(version).and_then(|version| version.type_id);
     let read = type_id.and_then(|type_id| builtin::read(type_id, json!({})).ok());
     match read.map(|read| read.object) {
@@ -108,38 +108,38 @@ fn empty(resource: &Resource, version: usize) -> Map<String, Value> {
     }
 }
 
-fn named(kind: &str, api_version: &str, mut fields: Map<String, Value>) -> Map<String, Value> {
+fn with_type(kind: &str, api_version: &str, mut fields: Map<String, Value>) -> Map<String, Value> {
     fields.insert("kind".to_owned(), json!(kind));
     fields.insert("apiVersion".to_owned(), json!(api_version));
     fields
 }
 
-fn is_head(name: &str) -> bool {
+fn is_type_or_metadata(name: &str) -> bool {
     matches!(name, "kind" | "apiVersion" | "metadata")
 }
 
 /// Writes a frame that is encoded for this watch only.
-fn write_frame(out: &mut Vec<u8>, encoding: Encoding, kind: &str, json: &[u8]) {
+fn write_frame(out: &mut Vec<u8>, encoding: Encoding, frame_type: &str, json: &[u8]) {
     if encoding == Encoding::Protobuf {
         let object = serde_json::from_slice(json).ok().and_then(|object| protobuf::encode(&object));
-        write_protobuf(out, kind, object.as_deref());
+        write_protobuf(out, frame_type, object.as_deref());
     } else {
-        write_json(out, kind, |out| out.extend_from_slice(json));
+        write_json(out, frame_type, |out| out.extend_from_slice(json));
     }
 }
 
-fn write_json(out: &mut Vec<u8>, kind: &str, object: impl FnOnce(&mut Vec<u8>)) {
+fn write_json(out: &mut Vec<u8>, frame_type: &str, object: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(br#"{"type":""#);
-    out.extend_from_slice(kind.as_bytes());
+    out.extend_from_slice(frame_type.as_bytes());
     out.extend_from_slice(br#"","object":"#);
     object(out);
     out.extend_from_slice(b"}\n");
 }
 
 /// Writes an ERROR frame if the object has no protobuf encoding; an empty object would look like a change.
-fn write_protobuf(out: &mut Vec<u8>, kind: &str, object: Option<&[u8]>) {
+fn write_protobuf(out: &mut Vec<u8>, frame_type: &str, object: Option<&[u8]>) {
     if let Some(object) = object {
-        return protobuf::frame(out, kind, object);
+        return protobuf::frame(out, frame_type, object);
     }
     let message = "the object does not implement the protobuf marshalling interface and cannot be encoded to a \
                    protobuf message";

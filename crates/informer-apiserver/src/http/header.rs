@@ -1,6 +1,6 @@
-//! Headers that several responses need: `Accept`, content types and entity tags.
+//! Helpers for headers: `Accept` of requests, content types and entity tags of responses.
 //!
-//! The functions work on one response at a time and do not depend on its content.
+//! None of them depends on what a response contains.
 
 use std::fmt::Write as _;
 

@@ -35,7 +35,7 @@ impl OptionsKind {
     }
 }
 
-/// Parses the options of a write. The field manager defaults to that of the user agent, `agent`.
+/// Parses the options of a write. The field manager defaults to the program name in the user agent, `agent`.
 pub(crate) fn write_context(
     kind: OptionsKind,
     query: &Query,

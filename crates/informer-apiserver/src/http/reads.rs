@@ -19,7 +19,7 @@ use super::watch_stream::{self, WatchStream};
 use crate::model::{Filter, Listing, ObjectShape, Page, ReadVersion, Resource, State, View, WatchStart};
 use crate::request::ListOptions;
 
-/// Minimum duration and range of the additional duration of a watch without a timeout, in seconds.
+/// The duration of a watch without a timeout, in seconds: the minimum, and the range of what is added to it.
 const WATCH_TIMEOUT: (u64, u64) = (1_800, 1_800);
 
 impl Call {
@@ -76,11 +76,11 @@ impl Call {
         if let Some(version) = reach {
             self.shared.reach(version, resource.is_cached()).await?;
         }
-        let old = self
+        let stale = self
             .stale_listing()
             .filter(|_| at == ReadVersion::Newest)
-            .map(|old| ReadVersion::Exact(old.version));
-        let at = old.unwrap_or(at);
+            .map(|listing| ReadVersion::Exact(listing.version));
+        let at = stale.unwrap_or(at);
         let listing = self.shared.model(|model| model.list(self.gvr, &filter.namespace, &at, limit > 0))?;
         let mut head = self.list_head(&resource, listing.version);
         let streamed = limit == 0
@@ -96,7 +96,8 @@ impl Call {
         self.page(&resource, &head, &page)
     }
 
-    /// Returns the old state that a stale-read fault selects, never older than the requested version.
+    /// Returns the earlier state that a stale-read fault selects, never before the version that the request
+    /// requires.
     fn stale_listing(&self) -> Option<Listing> {
         let requested = self.query.reach().ok()?.unwrap_or(0);
         let lag = self.response_faults.lag_writes?;
@@ -167,7 +168,7 @@ impl Call {
         Ok(encode::encode(self.format, self.gzip, code, json))
     }
 
-    /// Returns something other than an object of the resource: a scale or a status.
+    /// Returns the response with something other than an object of the resource: a scale or a status.
     pub(super) fn other(&self, code: u16, json: Vec<u8>) -> ServerResponse {
         encode::encode(ResponseFormat { content: Content::Whole, ..self.format }, false, code, json)
     }
@@ -193,7 +194,7 @@ impl Call {
             Some(table) => Frames::table(table),
             None => Frames::plain(&resource, self.gvr.version, view, self.format.encoding),
         };
-        // Nothing fails after this: the stream closes the watch.
+        // Once the watch is open nothing may fail, because only its stream closes it.
         let opened = self.shared.model(|model| model.open_watch(self.gvr, options.from));
         let opened = match opened {
             Ok(opened) => opened,
@@ -275,7 +276,7 @@ impl Call {
 
     pub(super) fn filter(&self, resource: &Resource) -> Result<Filter, Status> {
         let (labels, fields) = (self.query.get("labelSelector"), self.query.get("fieldSelector"));
-        // The old form of a watch on one object.
+        // A name in the path is the deprecated way to watch one object.
         let of_name = self.target.name.as_ref().map(|name| format!("metadata.name={name}"));
         let fields = of_name.as_deref().unwrap_or(fields);
         Filter::parse(resource, self.namespace(), labels, fields)

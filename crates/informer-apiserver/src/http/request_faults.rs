@@ -1,4 +1,4 @@
-//! Applies the fault rules that act on requests, before they are handled and on their responses.
+//! Applies the fault rules that act on requests before they are handled, and on responses.
 //!
 //! The active rules apply to a request one after the other. The first that has a response ends the request;
 //! the effects of the others are collected and applied to the response. `stream_faults` handles rules that
@@ -41,7 +41,7 @@ pub(super) struct ResponseFaults {
     /// Rules that corrupt a list. Only the response shows whether there is an object to corrupt.
     corruptions: Vec<Arc<Active>>,
     /// Number of bytes after which the body is truncated, and how it ends.
-    cut: Option<(usize, End)>,
+    truncation: Option<(usize, End)>,
 }
 
 /// Applies the active rules to a request.
@@ -60,7 +60,7 @@ pub(super) async fn apply_request_faults(shared: &Shared, recorded: &RecordedReq
             Action::EndlessWatchList => response_faults.endless = true,
             Action::StaleRead => response_faults.lag_writes = Some(rule.lag_writes),
             Action::MalformedObject => response_faults.corruptions.push(active.clone()),
-            Action::Truncate(bytes) => response_faults.cut = Some((*bytes, rule.end)),
+            Action::Truncate(bytes) => response_faults.truncation = Some((*bytes, rule.end)),
             Action::ErrorFrame(code) => {
                 return FaultDecision::Respond(error_frame(&injected(*code), encoding(shared, recorded)));
             }
@@ -126,8 +126,8 @@ impl ResponseFaults {
             let bytes = corrupted.unwrap_or(bytes);
             response = ServerResponse::from_parts(head, ResponseBody::whole(bytes));
         }
-        match self.cut {
-            Some((bytes, end)) => response.map(|body| ResponseBody::chunks(cut(body, bytes, end))),
+        match self.truncation {
+            Some((bytes, end)) => response.map(|body| ResponseBody::chunks(truncate(body, bytes, end))),
             None => response,
         }
     }
@@ -165,7 +165,7 @@ fn corrupt_first(list: &mut Value) -> Option<()> {
 }
 
 /// Truncates a body after the given number of bytes.
-fn cut(body: ResponseBody, bytes: usize, end: End) -> BoxStream<'static, Result<Bytes, BodyError>> {
+fn truncate(body: ResponseBody, bytes: usize, end: End) -> BoxStream<'static, Result<Bytes, BodyError>> {
     let remaining = Some((BodyStream::new(body), bytes));
     stream::unfold(remaining, move |remaining| async move {
         let (mut body, remaining) = remaining?;
@@ -174,7 +174,8 @@ fn cut(body: ResponseBody, bytes: usize, end: End) -> BoxStream<'static, Result<
                 End::Broken => Some((Err(BodyError), None)),
                 End::Clean => None,
                 End::Silent => {
-                    // Keep what was sent, like a peer that has not noticed the disconnect.
+                    // Keep the body open: the client gets neither more data nor an end, as after a lost
+                    // connection.
                     let _kept_alive = body;
                     std::future::pending().await
                 }

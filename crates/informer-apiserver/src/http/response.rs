@@ -243,7 +243,9 @@ struct ListWriter {
     view: View,
     /// Taken when the last item is written.
     tail: Option<Vec<u8>>,
+    /// The start of the list, until the first chunk is written.
     pending: Vec<u8>,
+    /// Whether no item was written yet.
     first: bool,
 }
 

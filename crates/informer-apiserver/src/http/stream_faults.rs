@@ -37,7 +37,7 @@ struct StreamFault {
 /// An effect between two frames.
 pub(super) enum StreamFaultEffect {
     Bytes(Vec<u8>),
-    /// A valid frame without an object.
+    /// A well-formed frame with a number instead of an object.
     NoObject,
     /// No frames until the rule is removed.
     Stall,
@@ -166,7 +166,7 @@ impl StreamFault {
     }
 }
 
-/// Corrupts the object of the first frame in `bytes`; `None` for a bookmark, which has no object.
+/// Corrupts the object of the first frame in `bytes`; `None` for a bookmark, which contains no stored object.
 fn corrupted_frame(bytes: &[u8]) -> Option<Vec<u8>> {
     // A protobuf frame starts with its length, which is below 2 GiB, so its first byte is not `{`.
     if !bytes.starts_with(b"{") {

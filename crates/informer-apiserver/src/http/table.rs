@@ -69,8 +69,8 @@ impl Table {
         let object = json!({
             "kind": "PartialObjectMetadata", "apiVersion": self.meta.api_version(), "metadata": metadata,
         });
-        let of_table = json!({"resourceVersion": metadata["resourceVersion"]});
-        self.table(&of_table, &self.columns(first), &[json!({"cells": cells, "object": object})])
+        let table_metadata = json!({"resourceVersion": metadata["resourceVersion"]});
+        self.table(&table_metadata, &self.columns(first), &[json!({"cells": cells, "object": object})])
     }
 
     fn of(&self) -> tables::Of<'_> {

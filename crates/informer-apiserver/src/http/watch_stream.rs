@@ -32,7 +32,8 @@ const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
 const FINAL_BOOKMARKS_BEFORE_END: [Duration; 2] =
     [Duration::from_millis(2_600), Duration::from_millis(1_400)];
 
-/// Delay after the initial events before a bookmark is sent if the version has advanced since the last frame.
+/// Time after the start of a watch with initial events at which a bookmark is sent if the version has
+/// advanced since the last frame.
 const FIRST_BOOKMARK_DELAY: Duration = Duration::from_secs(1);
 
 /// Duration of a watch whose timeout exceeds the range of the clock.
@@ -62,7 +63,8 @@ pub(crate) struct WatchStream {
     conditional_bookmarks: Vec<Instant>,
     /// The version of the last frame.
     last_sent_version: u64,
-    /// The version up to which all changes have been written.
+    /// The version of the server when changes were last read. Once none is left, all changes up to it have
+    /// been written.
     reached: u64,
     /// The revision of the fault rules that were last inspected; `None` at first.
     rules_revision: Option<u64>,
@@ -179,8 +181,8 @@ impl WatchStream {
         if self.initial.is_some() {
             self.write_initial(&mut out);
         }
-        // Also right after initial events without frames: the notification of changes since then is already
-        // past.
+        // Also right after initial events that wrote no frame: the notification of changes since the watch
+        // was opened may already be past.
         if out.is_empty()
             && self.initial.is_none()
             && let Some(end) = self.write_changes(&mut out)
@@ -282,7 +284,7 @@ impl WatchStream {
         self.passed(1);
     }
 
-    /// Releases the history, even if the client keeps the body.
+    /// Closes the watch in the model, even if the client does not drop the body.
     fn close(&mut self) {
         if !std::mem::replace(&mut self.ended, true) {
             self.shared.model(|model| model.close_watch(&self.cursor));
@@ -292,8 +294,8 @@ impl WatchStream {
 
     /// Returns when to continue if there is no notification.
     fn wake_at(&self) -> Instant {
-        let last = self.conditional_bookmarks.last().copied().unwrap_or(self.deadline);
-        self.deadline.min(self.next_bookmark).min(last)
+        let next_conditional = self.conditional_bookmarks.last().copied().unwrap_or(self.deadline);
+        self.deadline.min(self.next_bookmark).min(next_conditional)
     }
 
     /// Updates the fault rules if any were added or removed.

@@ -44,7 +44,7 @@ impl Call {
         self.write_response(&resource, &view, &result)
     }
 
-    /// Creates an object of a kind that is not stored. Reviews are handled before.
+    /// Creates an object of a kind that is not stored: a binding. Reviews are handled elsewhere.
     fn create_unstored(
         &self,
         resource: &Resource,
@@ -74,14 +74,14 @@ impl Call {
         context: &WriteContext,
         body: &Bytes,
     ) -> Result<ServerResponse, Status> {
-        let pods = resource.is("", "pods");
+        let is_pod = resource.is("", "pods");
         match subresource {
-            "binding" if pods => {
+            "binding" if is_pod => {
                 let binding = self.read_other(&["v1"], "Binding", body)?;
                 self.check_same_name("Binding", &binding)?;
                 self.shared.model(|model| model.bind(context, self.gvr, self.key(), &binding))?;
             }
-            "eviction" if pods => {
+            "eviction" if is_pod => {
                 let eviction = self.read_other(&["policy/v1", "policy/v1beta1"], "Eviction", body)?;
                 self.check_same_name("Eviction", &eviction)?;
                 let mut options = options::delete_from_body(eviction["deleteOptions"].clone())?;
@@ -150,13 +150,15 @@ impl Call {
         self.write_response(&resource, &view, &result)
     }
 
-    /// Writes an object. Roles and bindings that grant more than the caller has are rejected. What counts is
-    /// the object that would be stored; if the dry run fails, `sent` is checked instead.
+    /// Writes an object with `perform`.
+    ///
+    /// Roles and bindings that grant more than the caller has are rejected. A dry run determines the object
+    /// that would be stored, which is checked; if the dry run fails, `sent` is checked instead.
     fn write(
         &self,
         context: &WriteContext,
         sent: Option<&Value>,
-        act: impl Fn(&mut Model, &WriteContext) -> Result<WriteResult, Status>,
+        perform: impl Fn(&mut Model, &WriteContext) -> Result<WriteResult, Status>,
     ) -> Result<WriteResult, Status> {
         self.shared.model(|model| {
             // An update or an apply may create the object, which requires permission to create.
@@ -173,14 +175,14 @@ impl Call {
             }
             if self.attributes.group == RBAC {
                 let old = model.get(self.gvr, &self.attributes.namespace, &self.attributes.name);
-                let dry_run = act(model, &WriteContext { dry_run: true, ..context.clone() });
+                let dry_run = perform(model, &WriteContext { dry_run: true, ..context.clone() });
                 let object = dry_run.map_or_else(|_| sent.cloned(), |result| Some(result.state.decode()));
                 let old = old.map(|state| state.decode());
                 object.map_or(Ok(()), |object| {
                     self.caller.check_escalation(&self.attributes, &object, old.as_ref())
                 })?;
             }
-            act(model, context)
+            perform(model, context)
         })
     }
 

@@ -33,21 +33,21 @@ struct Metadata {
 #[derive(Serialize)]
 struct Group {
     metadata: Metadata,
-    versions: Vec<Served>,
+    versions: Vec<ServedVersion>,
 }
 
 #[derive(Serialize)]
-struct Served {
+struct ServedVersion {
     version: String,
-    resources: Vec<Row>,
+    resources: Vec<ResourceEntry>,
     freshness: &'static str,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Row {
+struct ResourceEntry {
     resource: String,
-    response_kind: Names,
+    response_kind: ResponseKind,
     scope: &'static str,
     singular_resource: String,
     verbs: &'static [&'static str],
@@ -56,19 +56,19 @@ struct Row {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     categories: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    subresources: Vec<SubresourceRow>,
+    subresources: Vec<SubresourceEntry>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct SubresourceRow {
+struct SubresourceEntry {
     subresource: &'static str,
-    response_kind: Names,
+    response_kind: ResponseKind,
     verbs: &'static [&'static str],
 }
 
 #[derive(Serialize)]
-struct Names {
+struct ResponseKind {
     group: String,
     version: String,
     kind: String,
@@ -98,35 +98,36 @@ fn list(items: Vec<Group>) -> GroupList {
 fn group(registry: &Registry, name: String, versions: Vec<String>) -> Group {
     let version = |version: String| {
         let resources = served(registry, &name, &version);
-        let resources = resources.into_iter().filter_map(|(resource, at)| row(resource, at)).collect();
-        Served { version, resources, freshness: "Current" }
+        let resources =
+            resources.into_iter().filter_map(|(resource, at)| resource_entry(resource, at)).collect();
+        ServedVersion { version, resources, freshness: "Current" }
     };
     let versions = versions.into_iter().map(version).collect();
     Group { metadata: Metadata { name }, versions }
 }
 
-fn row(resource: &Resource, at: usize) -> Option<Row> {
+fn resource_entry(resource: &Resource, at: usize) -> Option<ResourceEntry> {
     let version = resource.versions.get(at)?;
-    let own = |kind: &str| {
+    let own_kind = |kind: &str| {
         let (group, version) =
             if resource.custom { (resource.group.clone(), version.name.clone()) } else { Default::default() };
-        Names { group, version, kind: kind.to_owned() }
+        ResponseKind { group, version, kind: kind.to_owned() }
     };
     let subresource = |subresource: &Subresource| {
         let response_kind = if subresource.version.is_empty() {
-            own(&subresource.kind)
+            own_kind(&subresource.kind)
         } else {
-            Names {
+            ResponseKind {
                 group: subresource.group.to_owned(),
                 version: subresource.version.to_owned(),
                 kind: subresource.kind.clone(),
             }
         };
-        SubresourceRow { subresource: subresource.name, response_kind, verbs: subresource.verbs }
+        SubresourceEntry { subresource: subresource.name, response_kind, verbs: subresource.verbs }
     };
-    Some(Row {
+    Some(ResourceEntry {
         resource: resource.plural.clone(),
-        response_kind: own(&resource.kind),
+        response_kind: own_kind(&resource.kind),
         scope: if resource.namespaced { "Namespaced" } else { "Cluster" },
         singular_resource: resource.singular.clone(),
         verbs: version.verbs,

@@ -98,12 +98,12 @@ pub(super) struct ResourceList {
     #[serde(skip_serializing_if = "Option::is_none")]
     api_version: Option<&'static str>,
     group_version: String,
-    resources: Vec<Row>,
+    resources: Vec<ResourceEntry>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Row {
+struct ResourceEntry {
     name: String,
     singular_name: String,
     namespaced: bool,
@@ -142,10 +142,10 @@ pub(super) fn group(registry: &Registry, name: &str) -> Option<Group> {
 
 /// Returns the resources of a group and version, or `None` if it is not served.
 pub(super) fn resources(registry: &Registry, group: &str, version: &str) -> Option<ResourceList> {
-    let mut rows = Vec::new();
+    let mut entries = Vec::new();
     for (resource, at) in served(registry, group, version) {
         let version = resource.versions.get(at)?;
-        rows.push(Row {
+        entries.push(ResourceEntry {
             name: resource.plural.clone(),
             singular_name: resource.singular.clone(),
             namespaced: resource.namespaced,
@@ -157,9 +157,9 @@ pub(super) fn resources(registry: &Registry, group: &str, version: &str) -> Opti
             categories: resource.categories.clone(),
             storage_version_hash: version.storage_hash.clone(),
         });
-        rows.extend(version.subresources.iter().map(|found| subresource(resource, found)));
+        entries.extend(version.subresources.iter().map(|found| subresource(resource, found)));
     }
-    if rows.is_empty() {
+    if entries.is_empty() {
         return None;
     }
     let core = group.is_empty();
@@ -167,7 +167,7 @@ pub(super) fn resources(registry: &Registry, group: &str, version: &str) -> Opti
         kind: "APIResourceList",
         api_version: (!core).then_some("v1"),
         group_version: if core { version.to_owned() } else { format!("{group}/{version}") },
-        resources: rows,
+        resources: entries,
     })
 }
 
@@ -185,8 +185,8 @@ pub(super) fn served<'a>(registry: &'a Registry, group: &str, version: &str) -> 
     found
 }
 
-fn subresource(resource: &Resource, found: &Subresource) -> Row {
-    Row {
+fn subresource(resource: &Resource, found: &Subresource) -> ResourceEntry {
+    ResourceEntry {
         name: format!("{}/{}", resource.plural, found.name),
         singular_name: String::new(),
         namespaced: resource.namespaced,
@@ -200,9 +200,11 @@ fn subresource(resource: &Resource, found: &Subresource) -> Row {
     }
 }
 
+/// Returns a group as an entry of `/apis`.
 fn entry(name: String, versions: Vec<String>) -> Group {
-    let row = |version: String| GroupVersion { group_version: format!("{name}/{version}"), version };
-    let versions: Vec<GroupVersion> = versions.into_iter().map(row).collect();
+    let group_version =
+        |version: String| GroupVersion { group_version: format!("{name}/{version}"), version };
+    let versions: Vec<GroupVersion> = versions.into_iter().map(group_version).collect();
     let preferred_version = versions.first().cloned();
     Group { kind: None, api_version: None, name, versions, preferred_version }
 }

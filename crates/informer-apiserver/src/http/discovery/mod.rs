@@ -1,7 +1,7 @@
 //! Requests outside of resources: discovery, probes, version, metrics and `OpenAPI` documents.
 //!
-//! Discovery is generated from the registry for each request. The only objects that are read are definitions,
-//! for their schemas.
+//! Discovery documents are generated from the registry for each request. The only objects that are read are
+//! definitions, whose schemas the `OpenAPI` documents contain.
 
 mod aggregated;
 mod legacy;
@@ -118,13 +118,13 @@ fn negotiate(parts: &Parts, has_aggregated: bool) -> Option<DiscoveryFormat> {
         return Some(DiscoveryFormat::Plain);
     }
     accept.split(',').find_map(|entry| {
-        let mut parts = entry.split(';').map(str::trim);
-        let media = parts.next();
+        let mut sections = entry.split(';').map(str::trim);
+        let media = sections.next();
         let protobuf = media == Some(encode::PROTOBUF);
         if !protobuf && !matches!(media, Some("application/json" | "application/*" | "*/*")) {
             return None;
         }
-        let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
+        let parameters: Vec<(&str, &str)> = sections.filter_map(|section| section.split_once('=')).collect();
         let value = |name: &str| parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
         match (value("as"), value("g"), value("v")) {
             (None, ..) => Some(DiscoveryFormat::Plain),

@@ -1,8 +1,8 @@
 //! Health probes and the list of paths.
 //!
 //! An embedded server has none of the components that the checks of kube-apiserver refer to, and is always
-//! healthy. The names of the checks exist, so that requests for single checks, or with exclusions, get the
-//! usual responses.
+//! healthy. The names of the checks exist, so that requests for single checks, or with exclusions, get
+//! kube-apiserver's responses.
 
 use serde::Serialize;
 
@@ -45,7 +45,7 @@ const HOOKS: &[&str] = &[
     "poststarthook/apiservice-openapiv3-controller",
 ];
 
-/// Paths besides groups and checks.
+/// Paths that `/` lists besides those of groups and checks.
 const PATHS: &[&str] = &[
     "/.well-known/openid-configuration",
     "/api",

@@ -30,10 +30,11 @@ pub(super) fn whole(registry: &Registry, definitions: &[Value]) -> Value {
     let (mut paths, mut schemas) = paths::group_version(registry, dialect, "", "v1");
     for (group, versions) in registry.groups() {
         for version in versions {
-            let (more, found) = paths::group_version(registry, dialect, &group, &version);
-            paths.extend(more);
-            // A schema with a kind is more complete than the same one without.
-            for (name, schema) in found.found {
+            let (more_paths, more_schemas) = paths::group_version(registry, dialect, &group, &version);
+            paths.extend(more_paths);
+            // Several groups may contain the same schema; the one that is marked with a kind is more
+            // complete.
+            for (name, schema) in more_schemas.found {
                 let marked = schema.get("x-kubernetes-group-version-kind").is_some();
                 if marked || !schemas.found.contains_key(&name) {
                     schemas.found.insert(name, schema);
@@ -106,8 +107,8 @@ fn add(
         schemas.found.insert(name.clone(), schema);
         schemas.mark(name, group, &served.name, kind);
     }
-    let kind = Described { group, version: &served.name, kind, schema: name, list: Some(list) };
-    paths::add(paths, dialect, resource, at, &kind);
+    let described = Described { group, version: &served.name, kind, schema: name, list: Some(list) };
+    paths::add(paths, dialect, resource, at, &described);
 }
 
 /// Returns the selectable fields, or `None` if there are none.

@@ -1,8 +1,8 @@
 //! `OpenAPI` documents, in which clients look up fields and parameters.
 //!
 //! Documents are generated on the first request and cached until the served resources change. Built-in types
-//! have no descriptions; those of definitions are passed on. `OpenAPI` v2 is available as JSON and protobuf, v3
-//! only as JSON.
+//! have no descriptions; those of definitions are passed on. `OpenAPI` v2 is available as JSON and protobuf,
+//! v3 only as JSON.
 
 mod custom;
 mod paths;
@@ -172,8 +172,8 @@ fn definitions(model: &mut Model) -> Vec<Value> {
     listing.map(|listing| listing.states(&all).map(|state| state.decode()).collect()).unwrap_or_default()
 }
 
-/// Returns an `OpenAPI` v3 document. With its hash in the query it can be cached forever; another hash is
-/// redirected.
+/// Returns an `OpenAPI` v3 document. If the query contains its hash, the response can be cached forever;
+/// another hash is redirected to the current one.
 fn v3_document(document: &RenderedDocument, name: &str, query: &str, parts: &Parts) -> ServerResponse {
     let requested = form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "hash");
     let requested = requested.map(|(_, value)| value.into_owned()).filter(|value| !value.is_empty());

@@ -160,27 +160,27 @@ pub(super) fn add(
         let rows = rows.iter().filter(|(verb, ..)| version.verbs.contains(verb));
         rows.map(|(_, method, action)| (*method, operation(dialect, action, kind))).collect()
     };
-    let whole = pick(&[
+    let on_collection = pick(&[
         ("list", "get", "list"),
         ("create", "post", "post"),
         ("deletecollection", "delete", "deletecollection"),
     ]);
-    insert(paths, dialect, scope.clone(), &in_path, whole);
+    insert(paths, dialect, scope.clone(), &in_path, on_collection);
     if resource.namespaced && version.verbs.contains(&"list") {
-        let everywhere = vec![("get", operation(dialect, "list", kind))];
-        insert(paths, dialect, format!("{root}/{}", resource.plural), &[], everywhere);
+        let in_all_namespaces = vec![("get", operation(dialect, "list", kind))];
+        insert(paths, dialect, format!("{root}/{}", resource.plural), &[], in_all_namespaces);
     }
-    let named: Vec<&str> = ["name"].into_iter().chain(in_path).collect();
-    let one = pick(&[
+    let path_parameters: Vec<&str> = ["name"].into_iter().chain(in_path).collect();
+    let on_object = pick(&[
         ("get", "get", "get"),
         ("update", "put", "put"),
         ("patch", "patch", "patch"),
         ("delete", "delete", "delete"),
     ]);
-    insert(paths, dialect, format!("{scope}/{{name}}"), &named, one);
+    insert(paths, dialect, format!("{scope}/{{name}}"), &path_parameters, on_object);
     for subresource in &version.subresources {
         let path = format!("{scope}/{{name}}/{}", subresource.name);
-        insert(paths, dialect, path, &named, subresource_operations(dialect, subresource, kind));
+        insert(paths, dialect, path, &path_parameters, subresource_operations(dialect, subresource, kind));
     }
 }
 

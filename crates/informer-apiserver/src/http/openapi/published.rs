@@ -1,8 +1,8 @@
-//! The published form of a definition's schema: implied keywords are added, and unsupported ones are dropped
-//! for `OpenAPI` v2.
+//! The published form of a definition's schema: for `OpenAPI` v3 implied keywords are added, for v2
+//! unsupported ones are dropped.
 //!
-//! Descriptions and defaults are passed on. `apiVersion`, `kind` and `metadata` are set at the root and in
-//! embedded resources, whatever the schema contains there.
+//! Descriptions are passed on; defaults only in v3. `apiVersion`, `kind` and `metadata` are set at the root
+//! and in embedded resources, whatever the schema contains there.
 
 use serde_json::{Map, Value, json};
 
@@ -52,8 +52,8 @@ fn publish(dialect: Dialect, schema: &mut Map<String, Value>, depth: usize) {
         Dialect::V3 => add_types(schema),
         Dialect::V2 => drop_unsupported(schema),
     }
-    for value in ["items", "additionalProperties"] {
-        if let Some(Value::Object(inner)) = schema.get_mut(value) {
+    for keyword in ["items", "additionalProperties"] {
+        if let Some(Value::Object(inner)) = schema.get_mut(keyword) {
             publish(dialect, inner, depth);
         }
     }
@@ -110,12 +110,12 @@ fn drop_unsupported(schema: &mut Map<String, Value>) {
 /// Makes nullable fields optional, for clients of `OpenAPI` v2.
 fn drop_nullable_required(schema: &mut Map<String, Value>) {
     let nullable = |schema: &Value| schema.get("nullable") == Some(&json!(true));
-    let all = schema.get("additionalProperties").is_some_and(nullable);
+    let all_nullable = schema.get("additionalProperties").is_some_and(nullable);
     let fields = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
     let names: Vec<Value> =
         fields.filter(|(_, field)| nullable(field)).map(|(name, _)| json!(name)).collect();
     let Some(Value::Array(required)) = schema.get_mut("required") else { return };
-    required.retain(|name| !all && !names.contains(name));
+    required.retain(|name| !all_nullable && !names.contains(name));
     if required.is_empty() {
         schema.remove("required");
     }

@@ -35,8 +35,8 @@ impl Dialect {
 impl Schemas {
     /// Adds a type and all types that it refers to.
     pub(super) fn add(&mut self, dialect: Dialect, id: TypeId) {
-        let mut open = vec![id];
-        while let Some(id) = open.pop() {
+        let mut pending = vec![id];
+        while let Some(id) = pending.pop() {
             let ty = id.get();
             if self.found.contains_key(ty.name) {
                 continue;
@@ -44,7 +44,7 @@ impl Schemas {
             self.found.insert(ty.name.to_owned(), schema(dialect, ty));
             for field in ty.fields {
                 self.add_leaf(dialect, &field.shape);
-                open.extend(object(&field.shape));
+                pending.extend(referenced_type(&field.shape));
             }
         }
     }
@@ -55,7 +55,7 @@ impl Schemas {
         }
     }
 
-    /// Adds the kind that a schema belongs to.
+    /// Marks a schema with the kind that it belongs to.
     pub(super) fn mark(&mut self, name: &str, group: &str, version: &str, kind: &str) {
         let mark = json!({"group": group, "version": version, "kind": kind});
         if let Some(Value::Object(schema)) = self.found.get_mut(name) {
@@ -182,15 +182,16 @@ fn shape_schema(dialect: Dialect, shape: &Shape, mut keywords: Map<String, Value
     Value::Object(keywords)
 }
 
-fn object(shape: &Shape) -> Option<TypeId> {
+/// Returns the object type that a shape refers to, directly or as its items or values.
+fn referenced_type(shape: &Shape) -> Option<TypeId> {
     match shape {
         Shape::Object(id) => Some(*id),
-        Shape::List(inner, _) | Shape::Map(inner, _) => object(inner),
+        Shape::List(inner, _) | Shape::Map(inner, _) => referenced_type(inner),
         _ => None,
     }
 }
 
-/// Returns name and schema of a scalar type.
+/// Returns name and schema of a scalar type; `None` for shapes without a name of their own.
 fn leaf(dialect: Dialect, shape: &Shape) -> Option<(&'static str, Value)> {
     let either = |one: &str, other: &str| json!([{"type": one}, {"type": other}]);
     let is_v3 = dialect == Dialect::V3;
