@@ -25,8 +25,10 @@ pub(super) fn resource(definition: &Value) -> Option<Resource> {
     let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let kind = text("/spec/names/kind")?;
     let group = text("/spec/group")?;
-    let storage_version = versions(definition).find(|version| version["storage"] == json!(true));
-    let storage_version = storage_version.and_then(|version| version["name"].as_str()).unwrap_or_default();
+    let storage_version = versions(definition)
+        .find(|version| version["storage"] == json!(true))
+        .and_then(|version| version["name"].as_str())
+        .unwrap_or_default();
     let storage_hash = storage_hash(&group, storage_version, &kind);
     let known: Vec<(&str, &Value, definition::Version)> = versions(definition)
         .filter_map(|version| {
