@@ -133,7 +133,7 @@ impl Rows {
         let introduction = format!(
             "Medians of interleaved runs on {machine}; × is how many times better informer is, **bold** where it is \
              worse. The\nserver replays recorded responses unless the row names kube-apiserver. JSON unless the row says protobuf; \
-             compressed\ncaches hold protobuf and are compared with the smallest encoding of each peer.\n\n"
+             the compressed\nrow holds protobuf and is compared with the encoding in which each peer needs least memory.\n\n"
         );
         let rows = SUMMARY.iter().filter_map(|name| self.0.iter().find(|row| row.name == *name));
         introduction + &markdown(rows, &[Client::Informer, Client::Go, Client::KubeRs])

@@ -43,16 +43,16 @@
 //!   and Kubernetes events. For your own worker loop, [`workqueue::WorkQueue`] corresponds to client-go's rate
 //!   limiting queue.
 //! - **Run it in production.** [`manager::Manager`] starts and stops informers, controllers and
-//!   [leader election](election::LeaderElector) together: it stops on SIGINT and SIGTERM and serves `/readyz`,
-//!   `/healthz` and `/metrics`. [`status::InformerStatus`] and [`metrics::encode`] report the state of each
-//!   informer. [`Error`] covers the errors of all operations.
+//!   [leader election](election::LeaderElector) together: it stops on SIGINT and SIGTERM and, with `serve`,
+//!   serves `/readyz`, `/healthz` and `/metrics`. [`status::InformerStatus`] and [`metrics::encode`] report the
+//!   state of each informer. [`Error`] covers the errors of all operations.
 //! - **Test without a cluster.** The crate `informer-apiserver` is an API server in the same process, with
 //!   fault injection. A [`source::Source`] replaces the API server altogether.
 //!
 //! # Guarantees
 //!
-//! Code and tests refer to the guarantees by number. `docs/guarantees.md` in the repository lists the limits of
-//! each guarantee and the tests that check it.
+//! Code and tests refer to the guarantees by number. `docs/guarantees.md` in the repository lists the limits
+//! of each guarantee and the tests that check it.
 //!
 //! - **C1 Order.** A handler sees the states of one object in the server's order.
 //! - **C2 No loss.** Every object that exists at sync is delivered. Every later change, or a newer change of the
@@ -67,8 +67,8 @@
 //! - **C7 Waiting ends.** An informer is always in a named [state](status::InformerState); `wait_for_sync`
 //!   returns an error with the reason: immediately if waiting cannot succeed, otherwise at its timeout.
 //! - **C8 Bounded.** Pending changes of an object are coalesced into one event, or two if it was deleted and
-//!   re-created, so the queue of a slow handler is bounded; handlers without coalescing are bounded by their
-//!   capacity. No handler delays another.
+//!   re-created, so the queue of a slow handler is bounded; a handler without coalescing queues single
+//!   events up to its capacity and coalesces beyond it. No handler delays another.
 //! - **C9 Isolated failures.** An unreadable object, a panicking handler, a forbidden kind or a panicking
 //!   index function affects nothing else; it is counted and reported.
 //! - **C10 Shutdown.** Shutdown delivers pending events until its timeout, ends every task, and calls no

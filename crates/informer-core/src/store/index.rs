@@ -3,8 +3,8 @@
 //! An index is a rule (a field path, a label or a closure) and, in each snapshot, a sorted sequence of
 //! (value, slot). It refers to slots instead of objects, so an update that leaves the values unchanged does
 //! not touch it. Each value is stored once under an id, regardless of the number of objects that have it. If
-//! a rule panics, the panic is caught and counted, and the object has no values in that index; nothing else
-//! is affected (C9).
+//! a closure panics, the panic is caught and counted, and the object has no values in that index; nothing
+//! else is affected (C9).
 
 use super::objects::{Objects, Slot};
 use super::pages::PagedVec;
@@ -20,7 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-type Rule = dyn Fn(&Arc<Entry>) -> Vec<String> + Send + Sync;
+type ValuesFn = dyn Fn(&Arc<Entry>) -> Vec<String> + Send + Sync;
 
 /// The definition of an index over cached objects.
 pub struct Index {
@@ -31,7 +31,7 @@ pub struct Index {
 enum By {
     Field(Result<FieldPath, ParseError>),
     Label,
-    Rule(Box<Rule>),
+    Closure(Box<ValuesFn>),
 }
 
 impl Index {
@@ -52,11 +52,11 @@ impl Index {
     where
         V: IntoIterator<Item = String>,
     {
-        let rule = move |entry: &Arc<Entry>| values(&Object::new(Arc::clone(entry))).into_iter().collect();
-        Self { name: name.into(), by: By::Rule(Box::new(rule)) }
+        let closure = move |entry: &Arc<Entry>| values(&Object::new(Arc::clone(entry))).into_iter().collect();
+        Self { name: name.into(), by: By::Closure(Box::new(closure)) }
     }
 
-    /// Creates the handle that queries use.
+    /// Creates the handle that queries use. The contents of the index are built by the store.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl fmt::Debug for Index {
         let by = match &self.by {
             By::Field(_) => "field",
             By::Label => "label",
-            By::Rule(_) => "closure",
+            By::Closure(_) => "closure",
         };
         write!(f, "index by {by} {}", self.name)
     }
@@ -86,8 +86,8 @@ struct Shared {
     panics: AtomicU64,
 }
 
-/// The handle of an index that was added to a store. Lookups through it cannot fail: until the index is
-/// built, they examine every object.
+/// The handle of an index, for lookups in snapshots. They cannot fail: until the store has built the index,
+/// they examine every object.
 #[derive(Debug, Clone)]
 pub struct IndexHandle(Arc<Shared>);
 
@@ -112,9 +112,11 @@ impl IndexHandle {
         }
     }
 
-    /// Returns whether an object certainly has exactly these values. Most updates leave the values unchanged,
-    /// and this check allocates nothing; a closure index always returns `false`.
-    fn has_unchanged_values<'a>(&self, entry: &Entry, values: impl Iterator<Item = &'a str>) -> bool {
+    /// Returns whether an object certainly has exactly these values; if not, it may still have them.
+    ///
+    /// Most updates leave the values unchanged, and this check allocates nothing. For closures it always
+    /// returns `false`.
+    fn certainly_has_values<'a>(&self, entry: &Entry, values: impl Iterator<Item = &'a str>) -> bool {
         let mut remaining = values;
         match &self.0.index.by {
             By::Field(Ok(path)) => {
@@ -123,7 +125,7 @@ impl IndexHandle {
                 equal && remaining.next().is_none()
             }
             By::Label => remaining.eq(entry.head().labels.get(self.name())),
-            By::Field(Err(_)) | By::Rule(_) => false,
+            By::Field(Err(_)) | By::Closure(_) => false,
         }
     }
 
@@ -133,7 +135,7 @@ impl IndexHandle {
             By::Field(Ok(path)) => entry.values_at(path),
             By::Field(Err(_)) => Vec::new(),
             By::Label => entry.head().labels.get(self.name()).map(ToOwned::to_owned).into_iter().collect(),
-            By::Rule(rule) => catch_unwind(AssertUnwindSafe(|| rule(entry))).unwrap_or_else(|_| {
+            By::Closure(closure) => catch_unwind(AssertUnwindSafe(|| closure(entry))).unwrap_or_else(|_| {
                 self.0.panics.fetch_add(1, Ordering::Relaxed);
                 Vec::new()
             }),
@@ -144,7 +146,7 @@ impl IndexHandle {
     }
 }
 
-/// The id of a value for as long as an object has it.
+/// The id of a value for as long as any object has the value.
 type ValueId = NonZeroU32;
 
 /// The texts of the values, by id.
@@ -260,7 +262,7 @@ impl IndexWriter {
     pub(crate) fn update(&mut self, slot: Slot, entry: Option<&Arc<Entry>>) {
         let texts = &self.postings.texts;
         let old = || self.values.of(slot).filter_map(|value| text(texts, value)).map(|text| &**text);
-        if entry.is_some_and(|entry| self.postings.handle.has_unchanged_values(entry, old())) {
+        if entry.is_some_and(|entry| self.postings.handle.certainly_has_values(entry, old())) {
             return;
         }
         let new = entry.map(|entry| self.postings.handle.values(entry)).unwrap_or_default();

@@ -14,13 +14,13 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The number under which an object is stored for as long as its key exists.
+/// The number under which an object is stored for as long as its key is in the store.
 pub(crate) type Slot = u32;
 
 /// Number of entries per page.
 ///
-/// Copying a page increments the reference count of each entry on it, which touches each entry's memory.
-/// Therefore pages are small.
+/// Pages are small, because copying a page increments the reference count of each entry on it, which touches
+/// each entry's memory.
 const ENTRIES_PER_PAGE: usize = 8;
 
 /// Number of hash table buckets per page. Copying a bucket changes no reference count.
@@ -80,9 +80,9 @@ impl Objects {
         self.entries.get(slot as usize)?.as_ref()
     }
 
-    /// Returns whether this slot or a later one may contain an object.
+    /// Returns whether this slot or a later one may contain an object; `false` is certain.
     #[cfg(feature = "compression")]
-    pub(crate) fn reaches(&self, slot: Slot) -> bool {
+    pub(crate) fn has_slots_from(&self, slot: Slot) -> bool {
         self.entries.get(slot as usize).is_some()
     }
 
@@ -112,10 +112,10 @@ impl Objects {
 
     /// Calls `visit` with each slot whose entry is a different one in `newer`, and with the newer entry.
     pub(crate) fn for_each_difference(&self, newer: &Self, mut visit: impl FnMut(Slot, Option<&Arc<Entry>>)) {
-        self.entries.for_each_difference(&newer.entries, |slot, old, new| {
+        self.entries.for_each_unshared(&newer.entries, |slot, old, new| {
             let (old, new) = (old.and_then(Option::as_ref), new.and_then(Option::as_ref));
             if old.map(Arc::as_ptr) != new.map(Arc::as_ptr) {
-                visit(narrow(slot), new);
+                visit(to_slot(slot), new);
             }
         });
     }
@@ -157,7 +157,7 @@ impl Objects {
         }
         assert_eq!(self.table.occupied, self.order.len(), "the table contains each key once");
         let slots = self.order.len() + free.len();
-        assert!(self.at(narrow(slots)).is_none(), "every slot below the total is occupied or free");
+        assert!(self.at(to_slot(slots)).is_none(), "every slot below the total is occupied or free");
     }
 }
 
@@ -167,8 +167,10 @@ fn compare(entries: &Entries, slot: Slot, key: &Key) -> Ordering {
     entry.map_or(Ordering::Less, |entry| entry.key().cmp(key))
 }
 
-/// Converts an index to a slot. There are as many slots as objects, far fewer than `u32::MAX`.
-fn narrow(slot: usize) -> Slot {
+/// Converts an index into the entries to a slot.
+///
+/// There are never more slots than objects that existed simultaneously, far fewer than `u32::MAX`.
+fn to_slot(slot: usize) -> Slot {
     Slot::try_from(slot).unwrap_or(Slot::MAX)
 }
 

@@ -1,10 +1,10 @@
-//! A persistent array: cloning costs a reference count, changing an element copies one small page and its
+//! A persistent array: a clone shares all memory, and changing an element copies one small page and its
 //! ancestors.
 //!
 //! A tree of fixed fan-out over the index, with pages of elements as its leaves. Copying a node increments
 //! the reference count of each child, which touches each child's memory, so nodes are small. Two arrays that
-//! share a node are equal below it: finding their differences costs in proportion to the differences, not to
-//! the size. This module does not know objects.
+//! share a node are equal below it, so the cost of finding their differences depends on the number of
+//! differences, not on the size. This module does not know objects.
 
 use std::sync::Arc;
 
@@ -80,9 +80,9 @@ impl<T: Clone + Default, const SIZE: usize> PagedVec<T, SIZE> {
         self.height += 1;
     }
 
-    /// Calls `visit` with the index and both elements, for all elements on pages that the arrays do not
-    /// share, in order of index.
-    pub(crate) fn for_each_difference(
+    /// Calls `visit` with the index and both elements, equal or not, for all elements on pages that the
+    /// arrays do not share, in order of index.
+    pub(crate) fn for_each_unshared(
         &self,
         other: &Self,
         mut visit: impl FnMut(usize, Option<&T>, Option<&T>),
@@ -94,7 +94,7 @@ impl<T: Clone + Default, const SIZE: usize> PagedVec<T, SIZE> {
                 array.add_level();
             }
         }
-        visit_differences(&left.root, &right.root, 0, &mut visit);
+        visit_unshared(&left.root, &right.root, 0, &mut visit);
     }
 }
 
@@ -138,7 +138,9 @@ impl<T: Clone + Default, const SIZE: usize> Node<T, SIZE> {
     }
 }
 
-fn visit_differences<T: Clone + Default, const SIZE: usize>(
+/// Visits the elements below two nodes on pages that the nodes do not share. `number` is the position of both
+/// nodes on their level.
+fn visit_unshared<T: Clone + Default, const SIZE: usize>(
     left: &Node<T, SIZE>,
     right: &Node<T, SIZE>,
     number: usize,
@@ -160,7 +162,7 @@ fn visit_differences<T: Clone + Default, const SIZE: usize>(
             Node::Branch(children) => &children[at],
             Node::Page(_) | Node::Empty => &Node::Empty,
         });
-        visit_differences(left, right, number * FANOUT + at, visit);
+        visit_unshared(left, right, number * FANOUT + at, visit);
     }
 }
 
@@ -197,7 +199,7 @@ mod tests {
         for ((left, left_model), (right, right_model)) in copies.iter().zip(&copies[1..]) {
             let expected: Vec<usize> = (0..5000).filter(|at| left_model[*at] != right_model[*at]).collect();
             let mut differing = Vec::new();
-            left.for_each_difference(right, |index, left, right| {
+            left.for_each_unshared(right, |index, left, right| {
                 if left.copied().unwrap_or_default() != right.copied().unwrap_or_default() {
                     differing.push(index);
                 }
@@ -213,7 +215,7 @@ mod tests {
         let before = pages.clone();
         pages.set(501, 2);
         let mut visited = Vec::new();
-        before.for_each_difference(&pages, |index, left, right| {
+        before.for_each_unshared(&pages, |index, left, right| {
             visited.push((index, left.copied(), right.copied()));
         });
         let one = Some(1);

@@ -51,7 +51,7 @@ impl StoreSnapshot {
         let occupied = (from..end).filter_map(|slot| Some((slot, objects.at(slot)?)));
         let entries =
             occupied.filter_map(|(slot, old)| Some((slot, Arc::clone(old), compress(old)?))).collect();
-        let next_slot = Some(end).filter(|end| objects.reaches(*end));
+        let next_slot = Some(end).filter(|end| objects.has_slots_from(*end));
         Recompression { entries, next_slot }
     }
 }
@@ -66,7 +66,8 @@ impl StoreWriter {
         let mut count = 0;
         for (slot, old, new) in recompression.entries {
             if self.state.objects.at(slot).is_some_and(|current| Arc::ptr_eq(current, &old)) {
-                // The old entry may have become stale, or current again, after `new` was created from it.
+                // The old entry may have become stale (a newer state of its object is unreadable), or current
+                // again, after `new` was created from it.
                 new.set_stale(old.is_stale());
                 self.state.objects.update(slot, new);
                 count += 1;

@@ -1,8 +1,8 @@
 //! Replacing the contents of a scope by a complete list.
 //!
 //! A list is authoritative for its scope and does not affect other scopes. It is applied by comparing it with
-//! the store: identical entries are kept, so a relist with few differences costs little. Its contents are
-//! accepted even if their versions are lower (C1).
+//! the store: identical entries are kept, so a relist with few differences costs little. The listed objects
+//! are accepted even if their versions are lower than the cached ones (C1).
 
 use super::change::{BatchResult, Change};
 use super::writer::StoreWriter;
@@ -20,8 +20,8 @@ impl StoreWriter {
     /// Reports deletions first, then additions and updates in key order (C5).
     pub(super) fn replace(&mut self, replaced: Replaced, result: &mut BatchResult) {
         let Replaced { scope, version, entries, unreadable, audit } = replaced;
-        let before = result.changes.len();
-        let entries = sort(entries, result);
+        let changes_before = result.changes.len();
+        let entries = sort_and_deduplicate(entries, result);
         let previous = self.state.versions.get(&scope).and_then(Option::as_ref);
         let is_initial = previous.is_none();
         result.server_rewound |= previous.is_some_and(|previous| version.is_before(previous));
@@ -30,14 +30,15 @@ impl StoreWriter {
         // An unreadable object still exists: its cached entry is kept and marked as stale.
         let unreadable_keys: BTreeSet<&Key> =
             unreadable.iter().filter_map(|object| object.key.as_ref()).collect();
-        let (mut deletions, mut replaced_keys) = (Vec::new(), Vec::new());
+        // Keys whose object was deleted and re-created since the last list, with another uid.
+        let (mut deletions, mut recreated_keys) = (Vec::new(), Vec::new());
         let mut listed = entries.iter().peekable();
         for old in self.in_scope(&scope) {
             while listed.next_if(|entry| entry.key() < old.key()).is_some() {}
             match listed.peek() {
                 Some(new) if new.key() == old.key() => {
                     if old.is_other_incarnation(new) {
-                        replaced_keys.push(old.key().clone());
+                        recreated_keys.push(old.key().clone());
                         deletions.push(Change::Deleted { last: Arc::clone(old), observed: false });
                     }
                 }
@@ -46,7 +47,7 @@ impl StoreWriter {
             }
         }
         for change in &deletions {
-            if replaced_keys.binary_search(change.key()).is_err() {
+            if recreated_keys.binary_search(change.key()).is_err() {
                 self.remove(change.key());
             }
         }
@@ -60,11 +61,11 @@ impl StoreWriter {
         }
         self.forget_unreadable(&scope, &unreadable_keys);
         for object in &unreadable {
-            object.key.iter().for_each(|key| self.note_unreadable(key, object));
+            object.key.iter().for_each(|key| self.record_unreadable(key, object));
         }
         self.state.versions.insert(scope, Some(version));
         if audit {
-            result.drift += (result.changes.len() - before) as u64;
+            result.drift += (result.changes.len() - changes_before) as u64;
         }
     }
 
@@ -110,8 +111,8 @@ impl StoreWriter {
     }
 }
 
-/// Sorts a list by key. If a key occurs more than once, the last item is kept.
-fn sort(mut entries: Vec<Arc<Entry>>, result: &mut BatchResult) -> Vec<Arc<Entry>> {
+/// Sorts a list by key. If a key occurs more than once, the last item is kept and the others are counted.
+fn sort_and_deduplicate(mut entries: Vec<Arc<Entry>>, result: &mut BatchResult) -> Vec<Arc<Entry>> {
     let count = entries.len();
     // The sort is stable, so the last of several items with one key follows the others. Dedup on the reversed
     // list keeps it.

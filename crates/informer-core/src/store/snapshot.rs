@@ -1,7 +1,7 @@
 //! Snapshots, and the reader that returns the newest one.
 //!
-//! A snapshot never changes, and taking one costs a reference count. All results from one snapshot are
-//! consistent with each other and with its version (C5). This module only reads; [`super::StoreWriter`]
+//! A snapshot never changes, and taking one only increments a reference count. All results from one snapshot
+//! are consistent with each other and with its version (C5). This module only reads; [`super::StoreWriter`]
 //! creates snapshots.
 
 use super::index::{IndexHandle, IndexWriter, Postings};
@@ -26,12 +26,12 @@ pub(crate) struct State {
     /// The version that each scope has reached; `None` until its first list.
     pub(crate) versions: BTreeMap<Scope, Option<ResourceVersion>>,
     /// Objects whose newest state is unreadable.
-    pub(crate) unreadable: OrdMap<Key, UnreadableMarks>,
+    pub(crate) unreadable: OrdMap<Key, UnreadableMark>,
 }
 
 /// The known facts about an unreadable state.
 #[derive(Clone)]
-pub(crate) struct UnreadableMarks {
+pub(crate) struct UnreadableMark {
     /// The version, if it could be read.
     pub(crate) version: Option<ResourceVersion>,
     pub(crate) reason: Arc<str>,
@@ -84,7 +84,7 @@ impl StoreSnapshot {
 
     /// Returns the objects that have this value in an index, in no particular order.
     ///
-    /// If the snapshot does not contain the index because it was taken before the index was added, all
+    /// If the snapshot does not contain the index because it was taken before the index was installed, all
     /// objects are examined.
     pub fn by_index<'a>(
         &'a self,
@@ -196,6 +196,7 @@ impl StoreReader {
         BuiltIndex { index, base }
     }
 
+    /// Publishes a state as the newest snapshot; returns the snapshot that it replaces. Only the writer does.
     pub(crate) fn publish(&self, state: State) -> StoreSnapshot {
         StoreSnapshot::clone(&self.published.swap(StoreSnapshot(Arc::new(state))))
     }
@@ -211,7 +212,7 @@ impl fmt::Debug for StoreReader {
 #[derive(Debug)]
 pub struct BuiltIndex {
     pub(crate) index: IndexWriter,
-    /// The snapshot from which it was built; the writer applies the changes since.
+    /// The snapshot from which the index was built; the writer applies the changes since then.
     pub(crate) base: StoreSnapshot,
 }
 

@@ -1,4 +1,4 @@
-//! A persistent sorted sequence: cloning costs a reference count, a change copies one leaf and its ancestors.
+//! A persistent sorted sequence: a clone shares all memory, and a change copies one leaf and its ancestors.
 //!
 //! A tree whose leaves contain the elements and whose branches contain the first element of each child. Nodes
 //! are allocated for exactly their contents, so a half-full leaf takes half the memory, and elements that
@@ -34,8 +34,8 @@ enum Node<T, const SIZE: usize> {
 
 #[derive(Debug, Clone)]
 struct Child<T, const SIZE: usize> {
-    /// Invariant: the first element below `node` itself, not an element that was equal to it earlier, because
-    /// the latter may compare differently by now.
+    /// Invariant: a copy of the first element below `node`. A removed element that compared as equal must not
+    /// stay here, because it may compare differently later.
     first: T,
     node: Node<T, SIZE>,
 }
@@ -101,18 +101,19 @@ impl<T: Clone, const SIZE: usize> SortedSeq<T, SIZE> {
     ///
     /// `compare` compares an existing element with the new one.
     pub(crate) fn insert(&mut self, new: T, compare: impl Fn(&T) -> Ordering) -> bool {
+        let at_right_edge = true;
         // An element greater than all others is appended without a search.
         let insertion = if self.root.last().is_none_or(|last| compare(last).is_lt()) {
-            self.root.insert(new, &|_| Ordering::Less, true)
+            self.root.insert(new, &|_| Ordering::Less, at_right_edge)
         } else {
-            self.root.insert(new, &compare, true)
+            self.root.insert(new, &compare, at_right_edge)
         };
         match insertion {
             Insertion::AlreadyPresent => return false,
             Insertion::Inserted => {}
             Insertion::Overflow(next) => {
-                let before = std::mem::replace(&mut self.root, Node::Leaf(Arc::default()));
-                self.root = Node::Branch(before.into_child().into_iter().chain([next]).collect());
+                let old_root = std::mem::replace(&mut self.root, Node::Leaf(Arc::default()));
+                self.root = Node::Branch(old_root.into_child().into_iter().chain([next]).collect());
             }
         }
         self.len += 1;
@@ -146,7 +147,8 @@ impl<T: Clone, const SIZE: usize> SortedSeq<T, SIZE> {
         if let Node::Branch(children) = &self.root {
             assert!(children.len() > 1, "a branch at the root has at least two children");
         }
-        self.root.check_invariants(&compare, true);
+        let at_right_edge = true;
+        self.root.check_invariants(&compare, at_right_edge);
     }
 }
 
@@ -188,13 +190,18 @@ impl<T: Clone, const SIZE: usize> Node<T, SIZE> {
         Some(Child { first: self.first()?.clone(), node: self })
     }
 
-    /// Inserts an element. At the right `edge` of the tree, a full node is not split if the element comes
-    /// after all others.
-    fn insert(&mut self, new: T, compare: &impl Fn(&T) -> Ordering, edge: bool) -> Insertion<T, SIZE> {
+    /// Inserts an element. A full node is split in halves; at the right edge of the tree, an element that
+    /// comes after all others gets a node of its own instead.
+    fn insert(
+        &mut self,
+        new: T,
+        compare: &impl Fn(&T) -> Ordering,
+        at_right_edge: bool,
+    ) -> Insertion<T, SIZE> {
         let overflow = match self {
             Self::Leaf(leaf) => match leaf.binary_search_by(compare) {
                 Ok(_) => return Insertion::AlreadyPresent,
-                Err(at) => insert_or_split(leaf, at, new, SIZE, edge).map(Self::Leaf),
+                Err(at) => insert_or_split(leaf, at, new, SIZE, at_right_edge).map(Self::Leaf),
             },
             Self::Branch(children) => {
                 let next = children.partition_point(|child| compare(&child.first).is_le());
@@ -203,9 +210,9 @@ impl<T: Clone, const SIZE: usize> Node<T, SIZE> {
                 if next == 0 {
                     child.first = new.clone();
                 }
-                match child.node.insert(new, compare, edge && at == last) {
+                match child.node.insert(new, compare, at_right_edge && at == last) {
                     Insertion::Overflow(more) => {
-                        insert_or_split(children, at + 1, more, FANOUT, edge).map(Self::Branch)
+                        insert_or_split(children, at + 1, more, FANOUT, at_right_edge).map(Self::Branch)
                     }
                     other => return other,
                 }
@@ -246,41 +253,44 @@ impl<T: Clone, const SIZE: usize> Node<T, SIZE> {
     /// # Panics
     ///
     /// If an invariant is violated.
-    fn check_invariants(&self, compare: &impl Fn(&T, &T) -> Ordering, edge: bool) -> usize {
+    fn check_invariants(&self, compare: &impl Fn(&T, &T) -> Ordering, at_right_edge: bool) -> usize {
         let Self::Branch(children) = self else {
             assert!(self.len() <= SIZE, "a leaf has at most {SIZE} elements");
             return 0;
         };
         assert!((1..=FANOUT).contains(&children.len()), "a branch has 1 to {FANOUT} children");
-        let mut depths = children.iter().enumerate().map(|(at, child)| {
-            let (node, edge) = (&child.node, edge && at == children.len() - 1);
+        let mut heights = children.iter().enumerate().map(|(at, child)| {
+            let (node, at_right_edge) = (&child.node, at_right_edge && at == children.len() - 1);
             let first = node.first().map(|first| compare(first, &child.first));
             assert_eq!(first, Some(Ordering::Equal), "a branch contains the first element of each child");
-            assert!(edge || !node.is_sparse(), "nodes are at least a quarter full except at the right edge");
-            node.check_invariants(compare, edge)
+            assert!(
+                at_right_edge || !node.is_sparse(),
+                "nodes are at least a quarter full except at the right edge"
+            );
+            node.check_invariants(compare, at_right_edge)
         });
-        let depth = depths.next().unwrap_or_default();
-        assert!(depths.all(|other| other == depth), "all leaves have the same depth");
-        depth + 1
+        let height = heights.next().unwrap_or_default();
+        assert!(heights.all(|other| other == height), "all leaves have the same depth");
+        height + 1
     }
 }
 
 /// Inserts `new` at position `at`.
 ///
 /// If there would be more than `max_len` items, the items are split and the second part is returned: the
-/// upper half, or only the new item if it comes last at the right `edge`.
+/// upper half, or only the new item if it comes last in a node at the right edge of the tree.
 fn insert_or_split<X: Clone>(
     items: &mut Arc<[X]>,
     at: usize,
     new: X,
     max_len: usize,
-    edge: bool,
+    at_right_edge: bool,
 ) -> Option<Arc<[X]>> {
     if items.len() < max_len {
         *items = replaced(items, at, 0, [new]);
         return None;
     }
-    if edge && at == items.len() {
+    if at_right_edge && at == items.len() {
         return Some(Arc::new([new]));
     }
     let (left, right) = items.split_at(max_len / 2);
@@ -297,7 +307,8 @@ fn replaced<X: Clone, const N: usize>(items: &[X], at: usize, count: usize, new:
     items[..at].iter().cloned().chain(new).chain(items[at + count..].iter().cloned()).collect()
 }
 
-/// Merges two adjacent nodes into one, or into two of equal length if one cannot contain all items.
+/// Merges the nodes at `at` and `at + 1` into one, or into two of equal length if one cannot contain all
+/// items.
 fn merge<T: Clone, const SIZE: usize>(children: &mut Arc<[Child<T, SIZE>]>, at: usize) {
     let (one, two) = match (&children[at].node, &children[at + 1].node) {
         (Node::Leaf(left), Node::Leaf(right)) => {

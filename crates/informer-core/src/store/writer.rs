@@ -1,13 +1,13 @@
 //! The single writer of a store.
 //!
-//! The writer works on persistent maps: a batch copies the nodes it changes and shares the rest with the
-//! published snapshots. Memory of old snapshots is freed here, never on a reader's thread: a retired snapshot
-//! is kept until no reader uses it.
+//! The writer works on persistent structures: a batch copies the nodes it changes and shares the rest with
+//! the published snapshots. Memory of old snapshots is freed here, never on a reader's thread: a retired
+//! snapshot is kept until no reader uses it.
 
 use super::change::{BatchResult, Change};
 use super::index::{IndexHandle, IndexWriter};
 use super::objects::Slot;
-use super::snapshot::{BuiltIndex, State, StoreReader, StoreSnapshot, UnreadableMarks};
+use super::snapshot::{BuiltIndex, State, StoreReader, StoreSnapshot, UnreadableMark};
 use crate::delta::{Deleted, Delta};
 use crate::key::Key;
 use crate::object::Entry;
@@ -31,8 +31,8 @@ pub struct StoreWriter {
     /// The contents of the next snapshot. Its `indexes` are filled only when publishing.
     pub(super) state: State,
     pub(super) indexes: Vec<IndexWriter>,
-    /// The free slots below the highest slot ever used. Invariant: the free and the occupied slots together
-    /// are all numbers below their count.
+    /// The slots that were used before and are free now. Invariant: with the occupied slots they are exactly
+    /// the numbers below the total number of slots.
     free: Vec<Slot>,
     reader: StoreReader,
     /// Replaced snapshots that readers may still use.
@@ -62,7 +62,7 @@ impl StoreWriter {
                 Delta::Deleted(deleted) => self.delete(scope, deleted, &mut result),
                 Delta::Replaced(replaced) => self.replace(replaced, &mut result),
                 Delta::Bookmark(version) => self.advance(scope, Some(version)),
-                Delta::Unreadable(unreadable) => self.mark_unreadable(scope, unreadable, &mut result),
+                Delta::Unreadable(unreadable) => self.apply_unreadable(scope, unreadable, &mut result),
             }
         }
         self.publish();
@@ -86,7 +86,7 @@ impl StoreWriter {
         self.publish();
     }
 
-    /// Builds and installs an index on the caller's thread; meant for stores that are still small.
+    /// Builds and installs an index on the caller's thread. Meant for stores that are still small.
     pub fn add_index(&mut self, handle: IndexHandle) {
         let built = self.reader.build_index(handle);
         self.install_index(built);
@@ -132,7 +132,7 @@ impl StoreWriter {
         let version = new.head().version.clone();
         let found = self.state.objects.find(new.key());
         let (slot, old) = (found.map(|(slot, _)| slot), found.map(|(_, old)| old));
-        if self.is_known(new.key(), old, &version) {
+        if self.is_not_newer(new.key(), old, &version) {
             result.stale_deltas += 1;
             return;
         }
@@ -173,25 +173,25 @@ impl StoreWriter {
         self.advance(scope, version);
     }
 
-    fn mark_unreadable(&mut self, scope: &Scope, unreadable: UnreadableObject, result: &mut BatchResult) {
+    fn apply_unreadable(&mut self, scope: &Scope, unreadable: UnreadableObject, result: &mut BatchResult) {
         result.unreadable += 1;
         if let Some(key) = &unreadable.key {
             let old = self.state.objects.get(key);
-            if unreadable.version.as_ref().is_some_and(|version| self.is_known(key, old, version)) {
+            if unreadable.version.as_ref().is_some_and(|version| self.is_not_newer(key, old, version)) {
                 result.stale_deltas += 1;
                 return;
             }
-            self.note_unreadable(key, &unreadable);
+            self.record_unreadable(key, &unreadable);
         }
         self.advance(scope, unreadable.version);
     }
 
     /// Records that the newest state of an object is unreadable, and marks its entry as stale.
-    pub(super) fn note_unreadable(&mut self, key: &Key, unreadable: &UnreadableObject) {
+    pub(super) fn record_unreadable(&mut self, key: &Key, unreadable: &UnreadableObject) {
         if let Some(entry) = self.state.objects.get(key) {
             entry.set_stale(true);
         }
-        let mark = UnreadableMarks {
+        let mark = UnreadableMark {
             version: unreadable.version.clone(),
             reason: unreadable.error.to_string().into(),
         };
@@ -213,10 +213,10 @@ impl StoreWriter {
         }
     }
 
-    /// Returns whether a version is not newer than the known one (C1).
+    /// Returns whether a version of an object is not newer than its newest known version (C1).
     ///
     /// Through a watch, comparable versions never go back, not even for another incarnation of the object.
-    fn is_known(&self, key: &Key, cached: Option<&Arc<Entry>>, version: &ResourceVersion) -> bool {
+    fn is_not_newer(&self, key: &Key, cached: Option<&Arc<Entry>>, version: &ResourceVersion) -> bool {
         let newest = self.newest_version(key, cached).filter(|_| version.is_comparable());
         newest.and_then(|newest| version.compare(newest)).is_some_and(std::cmp::Ordering::is_le)
     }
@@ -224,7 +224,7 @@ impl StoreWriter {
     /// Stores an entry in the objects and in all indexes. `slot` is the slot of its key if the key is in the
     /// store.
     pub(super) fn insert_or_replace(&mut self, slot: Option<Slot>, entry: Arc<Entry>) {
-        // The same entry may have been marked as stale when it was in the store before.
+        // This entry may have been in the store before and have been marked as stale there.
         if entry.is_stale() {
             entry.set_stale(false);
         }
@@ -254,7 +254,7 @@ impl StoreWriter {
         self.free.push(slot);
     }
 
-    /// Records the version that a scope has reached. A watch never lowers it.
+    /// Records the version that a scope has reached; a lower version than the recorded one is ignored.
     fn advance(&mut self, scope: &Scope, version: Option<ResourceVersion>) {
         let Some(version) = version else { return };
         match self.state.versions.get_mut(scope) {
