@@ -1,11 +1,13 @@
 //! The compressor of one store, which trains its dictionary on the store's objects.
 //!
-//! The first objects stay uncompressed and are copied as samples. When there are enough samples, objects are
-//! compressed without a dictionary until the training ends. The dictionary is used for every later object;
-//! entries that are already in the store are recompressed by
+//! Compression ratio means compressed size divided by plain size: smaller is better.
+//!
+//! The first objects stay uncompressed and are copied as samples. When there are enough samples, further
+//! objects are compressed without a dictionary until the training ends. The dictionary is used for every
+//! later object; entries that are already in the store are recompressed by
 //! [`StoreWriter::install_recompressed`](crate::StoreWriter::install_recompressed). The compressor trains
-//! again on objects of the whole store when the compression ratio degrades; once the store has grown far
-//! beyond its size at the last training, a smaller degradation is enough. Training is slow: it runs on the
+//! again, on objects of the whole store, when the compression ratio gets worse; once the store has grown far
+//! beyond its size at the last training, a smaller deterioration is enough. Training is slow: it runs on the
 //! thread that calls [`Compressor::train`] and blocks nothing else.
 
 use crate::object::Entry;
@@ -24,16 +26,16 @@ const DEGRADED_PERCENT: usize = 80;
 /// Ratio of the new to the current compression ratio, in percent, below which a new dictionary replaces the
 /// current one: objects take a tenth less memory.
 const REPLACE_PERCENT: usize = 90;
-/// Growth of the store since the last training at which training again is considered.
+/// Factor by which the store must have grown since the last training before its growth can cause training.
 const GROWTH_FACTOR: usize = 8;
-/// Ratio of the expected to the actual compression ratio, in percent, below which a grown store causes
-/// training: objects take a ninth more memory than expected. If the last training had too few samples, growth
-/// alone is sufficient.
+/// Ratio of the expected compression ratio to that of all objects since the last training, in percent, below
+/// which a grown store causes training: objects take a ninth more memory than expected. If the last training
+/// had too few samples, growth alone is sufficient.
 const STEADY_PERCENT: usize = 90;
 /// Minimum number of objects in the store for training again.
 const MIN_RETRAIN_OBJECTS: usize = 64;
 
-/// Compresses the objects of one store. Shared by all reflectors that feed it.
+/// The compressor of one store. Shared by all reflectors that feed the store.
 ///
 /// ```
 /// use informer_core::{Compressor, Scope, StoreWriter};
@@ -54,16 +56,16 @@ struct State {
     /// `None` until the first training has ended.
     codec: Option<Arc<Codec>>,
     phase: Phase,
-    /// The sizes of the most recent objects.
+    /// The sizes of the objects compressed since `recent` was last evaluated.
     recent: SizeTotals,
     /// Number of objects after which `recent` is evaluated. Doubles each time training does not yield a
     /// better dictionary.
     window: usize,
-    /// The sizes of the held-out samples at the last training.
+    /// The sizes of the held-out samples, which the last training did not use.
     expected: SizeTotals,
-    /// The sizes of all objects since the last training.
-    since: SizeTotals,
-    /// Number of objects in the store or among the samples at the last training.
+    /// The sizes of all objects compressed since the last training.
+    since_training: SizeTotals,
+    /// Number of objects in the store at the last training, or of samples if there were more.
     trained_objects: usize,
     /// Whether the last training had enough samples.
     trained_on_full_sample: bool,
@@ -101,7 +103,7 @@ impl Compressor {
             recent,
             window: RATIO_WINDOW_OBJECTS,
             expected,
-            since: recent,
+            since_training: recent,
             trained_objects: 0,
             trained_on_full_sample: false,
             ratio_degraded: false,
@@ -118,18 +120,16 @@ impl Compressor {
     /// Returns the entry in the representation in which the store keeps it.
     pub fn compress(&self, entry: Entry) -> Entry {
         let Some(codec) = self.codec() else {
+            if self.add_sample(&entry) {
+                return entry;
+            }
             // A list may deliver thousands of objects before the first dictionary is trained. Uncompressed,
-            // they would determine its peak memory.
-            let is_full = !self.add_sample(&entry);
-            return if is_full {
-                entry.with_stored(|plain| StoredBytes::Compressed(self.untrained_codec.compress(plain)))
-            } else {
-                entry
-            };
+            // they would determine the peak memory.
+            return entry.with_stored(|plain| StoredBytes::Compressed(self.untrained_codec.compress(plain)));
         };
-        let plain = entry.stored().len();
+        let plain_len = entry.stored().len();
         let entry = entry.with_stored(|plain| StoredBytes::Compressed(codec.compress(plain)));
-        self.record_sizes(plain, entry.stored().len());
+        self.record_sizes(plain_len, entry.stored().len());
         entry
     }
 
@@ -142,18 +142,18 @@ impl Compressor {
             Phase::Trained => {
                 let has_grown = snapshot.len() >= state.trained_objects.saturating_mul(GROWTH_FACTOR);
                 let is_steady = state.trained_on_full_sample
-                    && !state.expected.is_smaller_than_percent(STEADY_PERCENT, &state.since);
+                    && !state.expected.is_smaller_than_percent(STEADY_PERCENT, &state.since_training);
                 snapshot.len() >= MIN_RETRAIN_OBJECTS && (state.ratio_degraded || (has_grown && !is_steady))
             }
         }
     }
 
-    /// Trains a dictionary on the first objects, or on objects of the whole store; returns whether entries
-    /// can be recompressed with a new codec.
+    /// Trains a dictionary on the first objects, or on objects of the whole store; returns whether there
+    /// is a new codec, with which entries can be recompressed.
     ///
     /// This is slow. It returns `false` immediately if training is disabled or in progress.
     pub fn train(&self, snapshot: &StoreSnapshot) -> bool {
-        let Some((samples, current)) = self.begin(snapshot) else { return false };
+        let Some((samples, current)) = self.begin_training(snapshot) else { return false };
         let trained = Codec::train(&samples);
         let measure = |codec: &Codec| codec.measure(samples.held_out());
         let new = match (&current, trained) {
@@ -170,7 +170,7 @@ impl Compressor {
         (state.codec, state.expected) = (codec, expected);
         (state.trained_objects, state.trained_on_full_sample) =
             (samples.len().max(snapshot.len()), samples.is_full());
-        (state.recent, state.since, state.ratio_degraded) =
+        (state.recent, state.since_training, state.ratio_degraded) =
             (SizeTotals::default(), SizeTotals::default(), false);
         state.phase = Phase::Trained;
         replaced
@@ -184,21 +184,21 @@ impl Compressor {
         state.phase = Phase::Disabled;
     }
 
-    /// Returns whether the entry is stored as [`Compressor::compress`] would store it now.
+    /// Returns whether the entry was stored by the current codec; `true` until the first training has ended.
     pub fn is_current(&self, entry: &Entry) -> bool {
-        self.codec().is_none_or(|codec| uses(entry, &codec))
+        self.codec().is_none_or(|codec| is_stored_by(entry, &codec))
     }
 
-    /// Returns an equal entry as [`Compressor::compress`] would store it now; `None` if the entry is already
-    /// stored that way, or corrupted.
+    /// Returns an equal entry, stored by the current codec; `None` if the entry already is, if it is
+    /// corrupted, or until the first training has ended.
     pub fn recompressed(&self, entry: &Arc<Entry>) -> Option<Arc<Entry>> {
-        let codec = self.codec().filter(|codec| !uses(entry, codec))?;
+        let codec = self.codec().filter(|codec| !is_stored_by(entry, codec))?;
         entry.recompressed(|plain| StoredBytes::Compressed(codec.compress(plain))).map(Arc::new)
     }
 
     /// Enters the training phase; returns the samples and the current codec, or `None` if training cannot
     /// start.
-    fn begin(&self, snapshot: &StoreSnapshot) -> Option<(Samples, Option<Arc<Codec>>)> {
+    fn begin_training(&self, snapshot: &StoreSnapshot) -> Option<(Samples, Option<Arc<Codec>>)> {
         let mut state = self.lock();
         let collected = match std::mem::replace(&mut state.phase, Phase::Training) {
             Phase::Sampling(samples) => Some(samples),
@@ -213,7 +213,7 @@ impl Compressor {
         Some((collected.unwrap_or_else(|| sample_store(snapshot)), current))
     }
 
-    /// Copies an object as a sample; returns `false` if no more samples are collected.
+    /// Copies an object as a sample; returns `false` if it was not copied, because sampling has ended.
     fn add_sample(&self, entry: &Entry) -> bool {
         let mut state = self.lock();
         let Phase::Sampling(samples) = &mut state.phase else { return false };
@@ -230,10 +230,10 @@ impl Compressor {
     }
 
     /// Records the sizes of an object before and after compression.
-    fn record_sizes(&self, plain: usize, compressed: usize) {
+    fn record_sizes(&self, plain_len: usize, compressed_len: usize) {
         let mut state = self.lock();
-        state.recent.add(plain, compressed);
-        state.since.add(plain, compressed);
+        state.recent.add(plain_len, compressed_len);
+        state.since_training.add(plain_len, compressed_len);
         if state.recent.objects < state.window || !matches!(state.phase, Phase::Trained) {
             return;
         }
@@ -263,7 +263,7 @@ impl Compressor {
     }
 }
 
-fn uses(entry: &Entry, codec: &Codec) -> bool {
+fn is_stored_by(entry: &Entry, codec: &Codec) -> bool {
     matches!(entry.stored(), StoredBytes::Compressed(compressed) if compressed.uses(codec))
 }
 

@@ -2,9 +2,9 @@
 //!
 //! It holds every delta in arrival order and never merges two. It is bounded by count and by bytes: the
 //! producer calls [`DeltaFifo::has_capacity`] before it reads more from the socket, so a slow store slows
-//! the server down instead of filling memory. The last delta may cross the bound, by any amount if it is a
-//! complete list. Only complete lists are treated specially: they are popped alone, and the first one
-//! decides [`DeltaFifo::has_synced`].
+//! down the stream from the server instead of filling memory. The last delta may cross the bound, by any
+//! amount if it is a complete list. Only complete lists are treated specially: they are popped alone, and the
+//! first one decides [`DeltaFifo::has_synced`].
 
 use super::{Delta, Replaced};
 use std::collections::VecDeque;
@@ -116,7 +116,8 @@ impl DeltaFifo {
         self.push(Delta::Replaced(replaced))
     }
 
-    /// Takes up to `max_deltas` deltas, at least one; a complete list is taken alone. `None` if the queue is empty.
+    /// Takes up to `max_deltas` deltas, at least one; a complete list is taken alone. `None` if the queue is
+    /// empty.
     pub fn pop(&mut self, max_deltas: usize) -> Option<Batch> {
         let mut deltas = Vec::with_capacity(self.queue.len().min(max_deltas));
         while deltas.len() < max_deltas.max(1) {
@@ -168,7 +169,7 @@ impl DeltaFifo {
         self.queue.is_empty()
     }
 
-    /// Bytes of the queued deltas.
+    /// Returns the approximate memory of the queued deltas, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

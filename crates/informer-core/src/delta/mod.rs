@@ -1,7 +1,7 @@
-//! Deltas: what the reflector hands to the store, in order, one at a time.
+//! Deltas: the input of the store, which the reflector produces and the store applies in order.
 //!
-//! A delta is not what a handler receives: the store compares deltas with its previous content and derives
-//! changes from them.
+//! A handler does not receive deltas: the store compares them with its previous content and derives changes
+//! from them.
 
 mod fifo;
 
@@ -14,7 +14,8 @@ use crate::version::ResourceVersion;
 use crate::wire::UnreadableObject;
 use std::sync::Arc;
 
-/// One entry of the [`DeltaFifo`].
+/// One element of the [`DeltaFifo`]: a frame (an event of a watch as the server sends it), or a complete
+/// list.
 #[derive(Debug)]
 pub enum Delta {
     /// An `ADDED` frame.
@@ -42,7 +43,7 @@ pub struct Deleted {
     pub last: Option<Arc<Entry>>,
 }
 
-/// A complete list, which replaces the content of the store atomically.
+/// A complete list, which replaces the content of its scope in the store atomically.
 #[derive(Debug)]
 pub struct Replaced {
     /// The scope of the list; objects outside it are not affected.
@@ -54,7 +55,7 @@ pub struct Replaced {
     /// The unreadable objects of the list. They exist, so their cached state stays.
     pub unreadable: Vec<UnreadableObject>,
     /// Whether the list is an audit: it was requested at exactly the version of the cache, so any
-    /// difference is drift.
+    /// difference is drift: an error in the cache, not a change.
     pub audit: bool,
 }
 
@@ -70,7 +71,7 @@ impl Delta {
         size_of::<Self>() + payload
     }
 
-    /// Whether this delta is popped in a batch of its own, because it affects the whole store.
+    /// Returns whether this delta is popped in a batch of its own, because it affects the whole store.
     fn is_popped_alone(&self) -> bool {
         matches!(self, Self::Replaced(_))
     }

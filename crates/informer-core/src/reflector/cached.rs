@@ -1,7 +1,7 @@
 //! The cache as the reflector sees it: its entries, and whether it has ever been complete.
 //!
-//! Invariant: the cache is synced exactly when there is a position. This file must not know how the store
-//! works.
+//! Invariant: the cache is synced exactly when there is a position, the version from which a watch resumes.
+//! This file must not know how the store works.
 
 use super::position::Position;
 use crate::object::Entry;
@@ -27,7 +27,7 @@ impl Cached {
         cached.filter(|cached| cached.is_same_state(new))
     }
 
-    /// Whether a full list has been passed to the store.
+    /// Returns whether a full list has been passed to the store.
     pub(super) fn is_synced(&self) -> bool {
         self.synced
     }
@@ -37,7 +37,7 @@ impl Cached {
         self.synced = true;
     }
 
-    /// Panics if it contradicts the position.
+    /// Panics unless the cache is synced exactly when there is a position.
     pub(super) fn check(&self, position: &Position) {
         assert_eq!(self.synced, position.version().is_some(), "synced exactly when there is a position");
     }

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// The choice between watch-lists and lists for the initial list and for relists.
+/// The choice between watch-lists (watches with `sendInitialEvents`) and lists for the initial list and
+/// relists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum WatchListPolicy {
@@ -115,8 +116,8 @@ impl Config {
         WatchBody::new(self.body_encoding_of(head)?, &self.type_meta, self.limits, self.field_filter.as_ref())
     }
 
-    /// Returns the encoding of a response; `None` if it cannot be read. Each response may have another
-    /// encoding.
+    /// Returns the encoding of a response; `None` if it cannot be read. The encodings of two responses may
+    /// differ.
     fn body_encoding_of(&self, head: &ResponseHead) -> Option<BodyEncoding> {
         // A transform is a function from JSON to JSON.
         head.body_encoding().filter(|encoding| *encoding == BodyEncoding::Json || self.transform.is_none())

@@ -54,7 +54,7 @@ pub enum ReflectorDiagnostic {
         /// The error of the transform, or the reason why its result is invalid.
         message: Box<str>,
     },
-    /// The reflector lists and watches from now on, because the server does not support watch-lists.
+    /// The reflector uses lists and watches from now on, because the server does not support watch-lists.
     WatchListDisabled {
         /// The failure that caused this.
         failure: Failure,
@@ -64,7 +64,8 @@ pub enum ReflectorDiagnostic {
         /// The failure of the last protobuf body.
         failure: Failure,
     },
-    /// A consistent list is older than the cache: the server was restored from a backup.
+    /// A list of the server's most recent state is older than the cache: the server was restored from a
+    /// backup.
     ServerRewound {
         /// The version of the cache.
         from: ResourceVersion,

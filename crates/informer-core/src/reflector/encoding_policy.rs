@@ -1,7 +1,7 @@
 //! Which encodings requests accept: protobuf and JSON, until protobuf bodies turn out to be corrupted on the
 //! way.
 //!
-//! An unreadable object concerns only that object, and a body that ends too early only the connection. But a
+//! An object that cannot be read is no reason to give up protobuf, nor is a body that ends too early. But a
 //! body that is declared as protobuf and does not parse as such is typical of a proxy that treats bodies as
 //! text, and such a proxy corrupts all of them.
 
@@ -19,7 +19,8 @@ impl Reflector {
         }
     }
 
-    /// Records a malformed body; after [`MAX_MALFORMED_BODIES`] protobuf bodies, only JSON is requested.
+    /// Records a malformed body; after [`MAX_MALFORMED_BODIES`] consecutive protobuf bodies, only JSON is
+    /// requested.
     pub(super) fn record_malformed_body(&mut self, error: &WireError) {
         if !matches!(error.kind, BodyErrorKind::Protobuf(_)) || self.server.encoding_policy.json_only {
             return;

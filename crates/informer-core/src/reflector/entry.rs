@@ -1,4 +1,4 @@
-//! Conversion of scanned objects to cached entries.
+//! Conversion of scanned objects (found in a body, not decoded) to cached entries.
 
 use super::diagnostic::ReflectorDiagnostic;
 use super::machine::Reflector;

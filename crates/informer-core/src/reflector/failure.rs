@@ -1,4 +1,4 @@
-//! Failures of requests and streams. All classification happens here.
+//! Failures of requests and streams, and their classification.
 
 use crate::time::Moment;
 use crate::wire::{BodyEncoding, Status, WireError};
@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FailureKind {
-    /// The server no longer has the requested version or continue token (410).
+    /// The server no longer has the requested version, or the continue token has expired (410).
     Expired,
     /// The server has not reached the requested version: it lags behind, or was restored from a backup.
     VersionTooLarge,
@@ -195,7 +195,7 @@ impl ResponseHead {
         Self { status, ..Self::default() }
     }
 
-    /// Whether the status is 2xx.
+    /// Returns whether the status is 2xx.
     pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }

@@ -1,7 +1,7 @@
 //! The delay before the next request, and the consecutive failures that decide which request is next.
 //!
-//! Invariant: only a healthy watch resets the backoff (C11). This file must not know which request failed,
-//! nor why.
+//! Invariant: only a healthy watch, one that was open for a minimum time, resets the backoff (C11). This file
+//! must not know which request failed, nor why.
 
 use super::server::Probes;
 use crate::backoff::{Backoff, BackoffConfig};
@@ -41,16 +41,17 @@ impl Health {
         self.random.jittered(duration)
     }
 
-    /// Records a watch that ended early; returns whether too many consecutive ones received no frame.
+    /// Records a watch that ended early; `unproductive` if it received no frame.
     ///
-    /// In that case the count starts again at zero.
+    /// Returns whether too many consecutive watches were unproductive. In that case the count restarts at
+    /// zero.
     pub(super) fn record_early_end(&mut self, unproductive: bool) -> bool {
         self.unproductive_watches = if unproductive { self.unproductive_watches + 1 } else { 0 };
-        let exhausted = self.unproductive_watches >= MAX_UNPRODUCTIVE_WATCHES;
-        if exhausted {
+        let too_many = self.unproductive_watches >= MAX_UNPRODUCTIVE_WATCHES;
+        if too_many {
             self.unproductive_watches = 0;
         }
-        exhausted
+        too_many
     }
 
     /// Forgets earlier failures, after a healthy watch.

@@ -19,9 +19,9 @@ const MAX_EMPTY_PAGES: u32 = 3;
 impl Reflector {
     pub(super) fn begin_list(&mut self, now: Moment) {
         let consistency = self.position.consistency(Consistency::Any);
-        let reaches_storage =
+        let may_reach_storage =
             self.server.pages_cached_lists || !matches!(consistency, Consistency::NotOlderThan(_));
-        let limit = self.config.page_size.or(reaches_storage.then_some(PAGE_SIZE));
+        let limit = self.config.page_size.or(may_reach_storage.then_some(PAGE_SIZE));
         self.send_first_page(now, ListRequest::new(consistency, limit));
     }
 
@@ -50,8 +50,8 @@ impl Reflector {
         Some(now + 9 * tenth + self.health.jittered(tenth))
     }
 
-    /// Replaces an audit whose version the server cannot serve by an ordinary list; otherwise resumes the
-    /// watch.
+    /// Handles a failed audit: sends an ordinary list if the server cannot serve the version of the audit,
+    /// otherwise backs off and resumes the watch.
     fn audit_failed(&mut self, now: Moment, failure: Failure) {
         if matches!(
             failure.class(),
@@ -202,7 +202,8 @@ impl Reflector {
         self.begin_watch(now);
     }
 
-    /// Returns the failure of a full list that is older than the position and not consistent.
+    /// Returns the failure of a list that is older than the position and not `consistent`, that is, not of
+    /// the server's most recent state.
     ///
     /// C1: only a consistent list may be older, which is a rewind. Any other list is requested again.
     pub(super) fn stale_list_failure(

@@ -19,6 +19,9 @@ use crate::version::ResourceVersion;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+/// Maximum `Retry-After` that is honoured.
+const MAX_RETRY_AFTER: Duration = Duration::from_mins(10);
+
 /// The state machine that lists and watches one scope of a resource and emits deltas.
 #[derive(Debug)]
 pub struct Reflector {
@@ -36,7 +39,7 @@ impl Reflector {
     /// Creates a reflector that has not started.
     ///
     /// `store` is the cache it feeds, if there is one. A relist reuses the entries of unchanged objects from
-    /// there, so that they are not held in memory twice.
+    /// there, so that no object is in memory twice.
     pub fn new(config: Config, seed: u64, store: Option<StoreReader>) -> Self {
         Self {
             health: Health::new(config.backoff, seed),
@@ -65,14 +68,14 @@ impl Reflector {
 
     /// Handles the headers of a response.
     pub fn handle_response(&mut self, now: Moment, id: StreamId, head: ResponseHead) {
-        if !self.is_current(id) {
+        if !self.accepts(id) {
             return;
         }
         self.contact.record_contact(now);
         match &mut self.phase {
-            Phase::Listing(listing) => listing.open(now, head, &self.config),
-            Phase::WatchListing(listing) => listing.open(now, head, &self.config),
-            Phase::Watching(watching) => watching.stream.open(now, head, &self.config),
+            Phase::Listing(listing) => listing.receive_head(now, head, &self.config),
+            Phase::WatchListing(listing) => listing.receive_head(now, head, &self.config),
+            Phase::Watching(watching) => watching.stream.receive_head(now, head, &self.config),
             Phase::Idle | Phase::BackingOff { .. } | Phase::Stopped => {}
         }
         self.record_up_to_date(now);
@@ -80,7 +83,7 @@ impl Reflector {
 
     /// Handles a part of a body.
     pub fn handle_bytes(&mut self, now: Moment, id: StreamId, chunk: &[u8]) {
-        if !self.is_current(id) {
+        if !self.accepts(id) {
             return;
         }
         self.contact.record_contact(now);
@@ -95,7 +98,7 @@ impl Reflector {
 
     /// Handles the regular end of a body.
     pub fn handle_end(&mut self, now: Moment, id: StreamId) {
-        if self.is_current(id) {
+        if self.accepts(id) {
             match &self.phase {
                 Phase::Listing(_) => self.list_end(now),
                 Phase::WatchListing(_) => self.watch_list_end(now),
@@ -107,7 +110,7 @@ impl Reflector {
 
     /// Handles a request that could not be sent, or whose response was interrupted.
     pub fn handle_error(&mut self, now: Moment, id: StreamId, failure: Failure) {
-        if self.is_current(id) {
+        if self.accepts(id) {
             // The status of an error response takes precedence over the interruption of its body
             // (C7: any 404 is NotServed).
             let failure = self.error_response().map_or(failure, ErrorResponse::failure);
@@ -157,7 +160,7 @@ impl Reflector {
 
     /// Returns the next action. Must be polled until `None` after every call of another method.
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.out.pop()
+        self.out.pop_action()
     }
 
     /// Returns the moment at which [`Reflector::handle_timeout`] must be called.
@@ -203,7 +206,7 @@ impl Reflector {
     ///
     /// Only [`WatchListPolicy::Auto`] considers this.
     pub fn prefer_lists(&mut self, prefer: bool) {
-        self.server.prefers_lists = prefer;
+        self.server.lists_are_faster = prefer;
     }
 
     /// Returns whether the open request is a list or watch-list, not a watch.
@@ -248,7 +251,7 @@ impl Reflector {
         self.out.counters.relists.count(reason);
         self.server.watch_list.rejected_this_relist = None;
         let use_watch_list = match self.config.watch_list {
-            WatchListPolicy::Auto => !self.server.prefers_lists,
+            WatchListPolicy::Auto => !self.server.lists_are_faster,
             WatchListPolicy::Always => true,
             WatchListPolicy::Never => false,
         };
@@ -269,8 +272,8 @@ impl Reflector {
         }
     }
 
-    /// Delays the next step: by the backoff, by `Retry-After` if that is longer, or by the delay for
-    /// unavailable resources.
+    /// Delays the next step: by the delay for unavailable resources if the failure is of that kind, otherwise
+    /// by the backoff, or by `Retry-After` (at most [`MAX_RETRY_AFTER`]) if that is longer.
     pub(super) fn enter_backoff(
         &mut self,
         now: Moment,
@@ -278,7 +281,6 @@ impl Reflector {
         resume: Resume,
         failure: Failure,
     ) {
-        const MAX_RETRY_AFTER: Duration = Duration::from_mins(10);
         let delay = match failure.class() {
             FailureClass::Forbidden | FailureClass::NotServed => {
                 self.health.jittered(self.config.unavailable_retry_delay)
@@ -299,7 +301,7 @@ impl Reflector {
     }
 
     pub(super) fn push(&mut self, delta: Delta) {
-        self.out.push(delta);
+        self.out.push_delta(delta);
     }
 
     pub(super) fn send_list(&mut self, now: Moment, request: ListRequest) -> StreamId {
@@ -319,12 +321,12 @@ impl Reflector {
 
     /// Cancels the open request, if there is one.
     pub(super) fn cancel_stream(&mut self) {
-        if let Some(id) = self.current() {
+        if let Some(id) = self.current_stream() {
             self.out.cancel(id);
         }
     }
 
-    fn current(&self) -> Option<StreamId> {
+    fn current_stream(&self) -> Option<StreamId> {
         match &self.phase {
             Phase::Listing(listing) => Some(listing.id),
             Phase::WatchListing(listing) => Some(listing.stream.id),
@@ -333,7 +335,7 @@ impl Reflector {
         }
     }
 
-    /// Whether the open request has no response headers yet.
+    /// Returns whether the open request has no response headers yet.
     fn is_pending(&self) -> bool {
         match &self.phase {
             Phase::Listing(listing) => listing.is_pending(),
@@ -360,16 +362,17 @@ impl Reflector {
         }
     }
 
-    /// Whether `id` is the open request; counts a stray response otherwise.
-    pub(super) fn is_current(&mut self, id: StreamId) -> bool {
-        let current = self.current() == Some(id);
-        if !current {
+    /// Returns whether `id` is the open request; otherwise counts a stray response.
+    fn accepts(&mut self, id: StreamId) -> bool {
+        let is_current = self.current_stream() == Some(id);
+        if !is_current {
             self.out.counters.stray_responses += 1;
         }
-        current
+        is_current
     }
 
-    /// Records a full list that is passed to the store, and schedules the next audit.
+    /// Records a full list that is passed to the store, and schedules the next audit. `consistent` if the
+    /// list is of the server's most recent state.
     pub(super) fn record_full_list(&mut self, now: Moment, version: ResourceVersion, consistent: bool) {
         if let Some(from) = self.position.ahead_of(&version) {
             debug_assert!(consistent, "only a consistent list may be a rewind");
@@ -378,8 +381,8 @@ impl Reflector {
             self.report(rewound);
         }
         self.out.counters.full_lists += 1;
-        let audit = self.next_audit(now);
-        self.contact.schedule_audit(audit);
+        let next_audit = self.next_audit(now);
+        self.contact.schedule_audit(next_audit);
         self.contact.record_full_list(now);
         self.position.replace(version);
         self.cache.record_full_list();

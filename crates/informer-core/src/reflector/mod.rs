@@ -2,22 +2,23 @@
 //! however the server behaves.
 //!
 //! [`Reflector`] does no I/O. Its driver polls and executes [`Action`]s, reports responses and errors with
-//! the `handle_…` methods, and calls [`Reflector::handle_timeout`] at [`Reflector::next_deadline`]. It is
-//! split by phase:
+//! the `handle_…` methods, and calls [`Reflector::handle_timeout`] at [`Reflector::next_deadline`]. The state
+//! machine is split by phase:
 //!
 //! | phase | file | left when |
 //! |---|---|---|
 //! | watch-listing | `watchlist` | the initial events end (→ watching), or it fails (→ listing or backing off) |
 //! | listing | `listing` | the last page is complete (→ watching), or a page fails (→ backing off or listing) |
 //! | watching | `watching` | the stream ends (→ watching, backing off, or a relist) |
-//! | backing off | `machine` | the delay has passed (→ a relist, or watching) |
+//! | backing off | `machine` | the delay has passed (→ a relist, probing or watching) |
+//! | probing (a `Listing` of one object) | `probe` | the list ends or fails (→ watching, backing off or a relist) |
 //!
 //! These files contain the transitions, as methods of [`Reflector`]; no other module imports them. The data
 //! of each phase is in `phase`. Everything else the reflector knows is in groups with their own invariants:
 //! `position`, `server` (facts observed about it), `health`, `contact`, `cached` and `out`.
 //!
-//! Guarantees implemented here: the versions of C1, the silence, backoff and hot-loop rules of C11, the
-//! states of C7.
+//! Guarantees implemented here: the order of versions (C1), the rules about silence, backoff and hot loops
+//! (C11), and the states of an informer (C7).
 
 mod cached;
 mod config;

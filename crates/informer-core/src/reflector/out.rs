@@ -1,6 +1,6 @@
 //! Output of the reflector to its driver: deltas and actions, each in order, and counters.
 //!
-//! Invariant: every request has its own stream and is counted. This file must not know the reason of an
+//! Invariant: every request has its own stream and is counted. This file must not know the reason for an
 //! action.
 
 use super::diagnostic::{ReflectorDiagnostic, RequestKind};
@@ -36,17 +36,17 @@ pub(super) struct Out {
 
 impl Out {
     /// Removes and returns the next action.
-    pub(super) fn pop(&mut self) -> Option<Action> {
+    pub(super) fn pop_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// Lends the deltas to the driver, which drains them into the FIFO.
+    /// Returns the deltas, which the driver drains into the FIFO.
     pub(super) fn deltas(&mut self) -> &mut VecDeque<Delta> {
         &mut self.deltas
     }
 
     /// Emits a delta for the FIFO.
-    pub(super) fn push(&mut self, delta: Delta) {
+    pub(super) fn push_delta(&mut self, delta: Delta) {
         self.deltas.push_back(delta);
     }
 
@@ -60,7 +60,7 @@ impl Out {
         self.report(ReflectorDiagnostic::RequestFailed { request, failure, retry_in });
     }
 
-    /// Sends a list request; returns its stream.
+    /// Emits a list request; returns the id of its stream.
     pub(super) fn list(&mut self, request: ListRequest) -> StreamId {
         self.counters.lists += 1;
         let id = self.new_stream();
@@ -68,7 +68,7 @@ impl Out {
         id
     }
 
-    /// Sends a watch request; returns its stream.
+    /// Emits a request for a watch or watch-list, which the caller counts; returns the id of its stream.
     pub(super) fn watch(&mut self, request: WatchRequest) -> StreamId {
         let id = self.new_stream();
         self.actions.push_back(Action::Watch(id, request));

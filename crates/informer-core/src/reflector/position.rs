@@ -1,8 +1,8 @@
-//! The position: the version that the server confirmed, from which a watch resumes.
+//! The position: the resource version that the cache has reached, from which a watch resumes.
 //!
-//! Invariant: the position is always a version that the server reported as such (C1). It changes in two ways:
+//! Invariant: the position is always a version that the server sent (C1). It changes in two ways:
 //! a stream advances it, and a full list replaces it. If the server cannot serve it, it is marked as
-//! unavailable and kept for comparison. This file must not know requests in flight.
+//! unavailable and kept for comparison. This file must not know open requests.
 
 use super::request::Consistency;
 use crate::version::ResourceVersion;
@@ -13,7 +13,7 @@ pub(super) struct Position {
     version: Option<ResourceVersion>,
     /// A list or watch-list failed because of its version; the next one requests the most recent state.
     unavailable: bool,
-    /// A watch from the position expired, and no watch has been healthy since.
+    /// A watch from the position expired, and no watch has been healthy (open for a minimum time) since.
     expired_since_health: bool,
 }
 
@@ -55,8 +55,8 @@ impl Position {
         self.unavailable = true;
     }
 
-    /// Records that a watch from here expired; returns whether one had expired before, without a healthy
-    /// watch since.
+    /// Records that a watch from the position expired; returns whether one had expired before, without a
+    /// healthy watch since.
     pub(super) fn record_expired(&mut self) -> bool {
         std::mem::replace(&mut self.expired_since_health, true)
     }

@@ -16,15 +16,16 @@ use super::{RelistReason, RequestKind};
 use crate::time::Moment;
 use std::time::Duration;
 
-/// Number of probes with a transient failure, since the last success, after which the watch starts without one.
+/// Number of probes with a transient failure, since the last success, after which the watch starts without
+/// one.
 ///
 /// Lists can fail for reasons that do not affect watches. Throttled and unreachable servers do not count,
 /// because a watch would fail there too.
 const MAX_FAILED_PROBES: u32 = 3;
 
 impl Reflector {
-    /// Resumes the watch after a backoff: relists if nothing was received for too long, otherwise probes first,
-    /// unless [`MAX_FAILED_PROBES`] probes have failed.
+    /// Resumes the watch after a backoff: relists if nothing was received for too long, otherwise probes
+    /// first, unless [`MAX_FAILED_PROBES`] probes have failed.
     pub(super) fn resume_watch(&mut self, now: Moment) {
         if self.is_suspect(now) {
             self.begin_relist(now, RelistReason::Suspect);
@@ -45,7 +46,8 @@ impl Reflector {
 
     pub(super) fn probe_failed(&mut self, now: Moment, failure: Failure) {
         match failure.class() {
-            // One server of several may only lag. After two such probes, it was restored from a backup.
+            // One server of several may only lag. After two such probes, the server is considered restored
+            // from a backup.
             FailureClass::VersionTooLarge if !self.health.probes.behind => {
                 self.health.probes.behind = true;
                 self.enter_backoff(now, RequestKind::List, Resume::Watch, failure);
@@ -63,8 +65,8 @@ impl Reflector {
                 self.health.probes.failed += 1;
                 self.enter_backoff(now, RequestKind::List, Resume::Watch, failure);
             }
-            // A user without permission to list may still watch. If the resource is not served, the watch fails
-            // too and decides what happens next.
+            // A user without permission to list may still watch. If the resource is not served, the watch
+            // fails too and decides what happens next.
             FailureClass::Forbidden | FailureClass::NotServed | FailureClass::Rejected => {
                 self.report_failure(RequestKind::List, failure, Duration::ZERO);
                 self.begin_watch(now);

@@ -1,5 +1,5 @@
-//! Facts observed about this server: which requests it supports, whether its protobuf bodies can be read, how
-//! often it sends bookmarks.
+//! Facts about this server: which requests it supports, whether its protobuf bodies can be read, how
+//! often it sends bookmarks, whether lists arrive faster than watch-lists.
 //!
 //! Facts only; the phases of the reflector decide how to react to them.
 
@@ -16,20 +16,20 @@ pub(super) const MAX_UNFINISHED_WATCH_LISTS: u32 = 2;
 /// A single one may be a coincidence.
 pub(super) const MAX_MALFORMED_BODIES: u32 = 2;
 
-/// Facts observed about this server.
+/// Facts about this server, observed or set by the driver.
 #[derive(Debug, Default)]
 pub(super) struct ServerFacts {
     pub(super) watch_list: WatchListSupport,
-    /// Whether the server paged a list at "any version", which it would not do with a watch cache in front of
-    /// its storage.
+    /// Whether the server paged a list at any version (`resourceVersion=0`), which a server with a watch
+    /// cache would not do.
     ///
-    /// From then on all lists are paged.
+    /// From then on all lists are requested in pages.
     pub(super) pages_cached_lists: bool,
     /// The longest time between two bookmarks so far.
     pub(super) bookmark_gap: Option<Duration>,
     pub(super) encoding_policy: EncodingPolicy,
     /// Whether the complete set of objects is expected to arrive faster in lists than in a watch-list.
-    pub(super) prefers_lists: bool,
+    pub(super) lists_are_faster: bool,
 }
 
 impl ServerFacts {
@@ -66,7 +66,7 @@ pub(super) struct WatchListSupport {
     pub(super) unfinished: u32,
 }
 
-/// The encodings to request, and the malformed bodies that decide it.
+/// The encodings to request, and the malformed bodies that decide them.
 #[derive(Debug, Default)]
 pub(super) struct EncodingPolicy {
     /// Number of consecutive malformed protobuf bodies.
@@ -78,10 +78,10 @@ pub(super) struct EncodingPolicy {
 /// Results of the last probes.
 #[derive(Debug, Default)]
 pub(super) struct Probes {
-    /// Whether the last probe found a server that had not reached the reflector's position.
+    /// Whether a probe since the last success found a server that had not reached the reflector's position.
     ///
-    /// After one such probe, the server may only lag behind another one. After two in a row, it was restored
-    /// from a backup.
+    /// After one such probe, the server may only lag behind another one. After two in a row, it is considered
+    /// restored from a backup.
     pub(super) behind: bool,
     /// Number of probes with a transient failure since the last success.
     pub(super) failed: u32,

@@ -10,7 +10,7 @@ use std::fmt;
 pub enum InformerState {
     /// The informer was not started.
     NotStarted,
-    /// The initial list was requested; nothing has arrived yet.
+    /// The initial list was requested; no object has arrived yet.
     Connecting,
     /// The initial list is arriving.
     Listing {
@@ -21,7 +21,8 @@ pub enum InformerState {
     },
     /// The cache follows the server.
     Live,
-    /// The cache is complete but may be out of date, because the watch is being restarted.
+    /// The cache is complete but may be out of date, because no watch is open: one is being started, or a
+    /// list is being received.
     Stale {
         /// When the cache was last known to be up to date.
         since: Moment,
@@ -95,11 +96,11 @@ impl fmt::Display for InformerState {
 pub enum RelistReason {
     /// The initial list.
     Initial,
-    /// The server no longer has our position (410), or has not reached it.
+    /// The server no longer has the reflector's position (410), or has not reached it.
     Expired,
     /// The resource was forbidden or not served, and may be available again.
     Unavailable,
-    /// Watches failed repeatedly, or a frame could only be resolved by a full list.
+    /// A list failed, watches failed repeatedly, or only a full list can reveal which object was deleted.
     Failed,
     /// Nothing was received for so long that the position is suspect.
     Suspect,
@@ -124,7 +125,7 @@ impl RelistReason {
 pub struct RelistCounters {
     /// Initial lists.
     pub initial: u64,
-    /// Relists because the server no longer had our position, or had not reached it.
+    /// Relists because the server no longer had the reflector's position, or had not reached it.
     pub expired: u64,
     /// Relists after the resource was forbidden or not served.
     pub unavailable: u64,
@@ -166,7 +167,7 @@ impl RelistCounters {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ReflectorCounters {
-    /// Requests for a list or a page of one.
+    /// Requests for a list, a page of one, or a probe.
     pub lists: u64,
     /// Requests for a watch.
     pub watches: u64,
@@ -174,7 +175,7 @@ pub struct ReflectorCounters {
     pub watch_lists: u64,
     /// Relists by reason, the initial list included.
     pub relists: RelistCounters,
-    /// Complete lists passed to the store, the initial list included.
+    /// Complete lists and watch-lists passed to the store, the initial list included.
     pub full_lists: u64,
     /// Frames read.
     pub frames: u64,
@@ -184,11 +185,12 @@ pub struct ReflectorCounters {
     pub unreadable: u64,
     /// Objects on which the transform failed.
     pub transform_errors: u64,
-    /// Responses, chunks and ends of requests that had been abandoned.
+    /// Responses, chunks, ends and errors of requests that had been cancelled.
     pub stray_responses: u64,
-    /// Positions that the server no longer had (410).
+    /// Requested versions and continue tokens that the server no longer had (410), and versions of watches
+    /// that it had not reached.
     pub expired: u64,
-    /// Consistent lists that were older than the cache.
+    /// Lists of the server's most recent state that were older than the cache.
     pub rewinds: u64,
     /// Streams closed because nothing was received in time.
     pub silence_timeouts: u64,

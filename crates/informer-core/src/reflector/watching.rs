@@ -1,8 +1,10 @@
 //! The watching phase.
 //!
-//! A watch that was open for [`HEALTHY_WATCH_AGE`] is followed by the next one without a delay. One that
-//! ended earlier, for whatever reason, is followed by a backoff, so that no server can cause a hot loop
-//! (C11). A connection is closed if nothing is received for longer than this server's bookmarks take.
+//! A watch that was open for [`HEALTHY_WATCH_AGE`] is healthy: the next one follows without a delay, unless
+//! the failure that ended it requires one. A watch that ended earlier is followed by a backoff, so that no
+//! server can cause a hot loop (C11); only the first watch whose position has expired is followed by a relist
+//! immediately. A connection is closed if nothing is received for three times the longest time between this
+//! server's bookmarks, and at least 90 seconds.
 
 use super::diagnostic::{ReflectorDiagnostic, RequestKind};
 use super::failure::{Failure, FailureClass};
@@ -24,16 +26,18 @@ const SUSPECT_SILENCES: u32 = 2;
 impl Reflector {
     /// Starts a watch from the position.
     pub(super) fn begin_watch(&mut self, now: Moment) {
-        self.open_watch(now, false);
+        let seamless = false;
+        self.open_watch(now, seamless);
     }
 
-    /// Whether nothing was received for so long that only a list can confirm the position (C1).
+    /// Returns whether no frame was received for so long that only a list can confirm the position (C1).
     ///
     /// A server restored from a backup that is older than the position accepts a watch from there, and stays
     /// silent until its own versions have passed the position.
     pub(super) fn is_suspect(&self, now: Moment) -> bool {
-        let max = 2 * self.config.watch_timeout;
-        let silence = self.server.bookmark_gap.map_or(max, |gap| (3 * gap).min(max)).max(MIN_SILENCE_TIMEOUT);
+        let max_silence = 2 * self.config.watch_timeout;
+        let silence = self.server.bookmark_gap.map_or(max_silence, |gap| (3 * gap).min(max_silence));
+        let silence = silence.max(MIN_SILENCE_TIMEOUT);
         now - self.contact.last_progress() > SUSPECT_SILENCES * silence
     }
 
@@ -64,7 +68,8 @@ impl Reflector {
             }
             return;
         }
-        // An ERROR frame ends the stream and with it the loop; the end of the initial events changes the phase.
+        // An ERROR frame ends the stream and with it the loop; the end of the initial events changes the
+        // phase.
         while let Some(next) = self.next_frame(id, &mut chunk) {
             match next {
                 Ok((encoding, frame)) => {
@@ -85,7 +90,8 @@ impl Reflector {
         }
     }
 
-    /// Reads the next frame from the front of a chunk; `None` if the chunk is consumed or its stream has ended.
+    /// Reads the next frame from the front of a chunk; `None` if the chunk is consumed or its stream has
+    /// ended.
     fn next_frame(
         &mut self,
         id: StreamId,
@@ -183,8 +189,11 @@ impl Reflector {
             (None, _) => None,
         };
         match failure {
-            None if self.record_health(now) => self.open_watch(now, true),
-            None => self.watch_unproductive(now, Failure::interrupted("the watch ended early")),
+            None if self.record_health(now) => {
+                let seamless = true;
+                self.open_watch(now, seamless);
+            }
+            None => self.watch_ended_early(now, Failure::interrupted("the watch ended early")),
             Some(failure) => self.watch_failed(now, failure),
         }
     }
@@ -216,20 +225,20 @@ impl Reflector {
                 if healthy && failure.retry_after().is_none() =>
             {
                 self.report_failure(RequestKind::Watch, failure, Duration::ZERO);
-                self.open_watch(now, false);
+                self.begin_watch(now);
             }
-            FailureClass::Transient | FailureClass::Rejected => self.watch_unproductive(now, failure),
+            FailureClass::Transient | FailureClass::Rejected => self.watch_ended_early(now, failure),
         }
     }
 
     /// Backs off after a watch that ended early, and relists if several in a row received no frame.
-    fn watch_unproductive(&mut self, now: Moment, failure: Failure) {
+    fn watch_ended_early(&mut self, now: Moment, failure: Failure) {
         let Phase::Watching(watching) = &self.phase else { return };
-        let exhausted = self.health.record_early_end(watching.stream.frames == 0);
+        let too_many_unproductive = self.health.record_early_end(watching.stream.frames == 0);
         self.enter_backoff(
             now,
             RequestKind::Watch,
-            if exhausted { Resume::Relist } else { Resume::Watch },
+            if too_many_unproductive { Resume::Relist } else { Resume::Watch },
             failure,
         );
     }

@@ -132,7 +132,7 @@ impl Reflector {
         match failure.class() {
             FailureClass::Expired | FailureClass::VersionTooLarge => {
                 if consistent {
-                    // The watch-list requested no version that could be dropped. A list may succeed.
+                    // It failed although it requested no particular version. A list may succeed.
                     self.record_unfinished(&failure);
                 }
                 self.relist_failed(now, RequestKind::WatchList, consistent, failure);
@@ -158,7 +158,8 @@ impl Reflector {
         }
     }
 
-    /// Records a watch-list that did not end its initial events; disables watch-lists after consecutive ones.
+    /// Records a watch-list that did not end its initial events; disables watch-lists after
+    /// [`MAX_UNFINISHED_WATCH_LISTS`] consecutive ones.
     fn record_unfinished(&mut self, failure: &Failure) {
         self.server.watch_list.unfinished += 1;
         if self.server.watch_list.unfinished >= MAX_UNFINISHED_WATCH_LISTS {

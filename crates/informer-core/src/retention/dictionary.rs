@@ -1,8 +1,9 @@
 //! zstd dictionaries, and bytes compressed with them.
 //!
-//! A [`Codec`] compresses. Its output needs only the [`Dictionary`] to be read, and shares it. Contexts are
-//! large, so they are pooled instead of created per object; the pool grows to the number of concurrent
-//! operations, up to a bound. This module does not decide when a dictionary is trained.
+//! A [`Codec`] compresses. Its outputs share its [`Dictionary`], which is all that reading them needs. zstd
+//! contexts (working memory) are large, so they are pooled instead of created per object; the pool grows to
+//! the number of concurrent operations, up to a bound. This module does not decide when a dictionary is
+//! trained.
 
 use super::CorruptedBytes;
 use super::samples::Samples;
@@ -30,7 +31,7 @@ const ENTRY_OVERHEAD_BYTES: usize = 256;
 /// Maximum capacity of the output buffer that a pooled context retains.
 const MAX_POOLED_BUFFER_BYTES: usize = 64 << 10;
 
-/// The decoder's side of a dictionary, or none.
+/// The dictionary in the form that decompression needs; `None` without a dictionary.
 pub(crate) struct Dictionary(Option<DDict<'static>>);
 
 /// The encoder with one dictionary, or without any.
@@ -89,6 +90,7 @@ impl Codec {
         totals
     }
 
+    /// Returns the result of `inspect` for the compressed bytes; `None` if compression fails.
     fn with_compressed<R>(&self, plain: &[u8], inspect: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let create = || Some((CCtx::try_create()?, Vec::new()));
         COMPRESSION_CONTEXTS.with(create, |(context, buffer)| {
@@ -146,7 +148,8 @@ impl CompressedBytes {
     }
 }
 
-/// The total plain and compressed sizes of some objects, entry overhead included.
+/// The total plain and compressed sizes of some objects. The compressed size includes the overhead of
+/// entries.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SizeTotals {
     pub(crate) objects: usize,
@@ -161,11 +164,13 @@ impl SizeTotals {
         self.compressed += (compressed + ENTRY_OVERHEAD_BYTES) as u64;
     }
 
-    /// Returns whether the compression ratio is less than `percent` of the other one.
+    /// Returns whether the compression ratio (compressed size divided by plain size) is less than `percent` %
+    /// of the ratio of `other`.
     pub(crate) fn is_smaller_than_percent(&self, percent: usize, other: &Self) -> bool {
-        let [own, others] = [(self, other, 100), (other, self, percent)]
-            .map(|(one, by, factor)| u128::from(one.compressed) * u128::from(by.plain) * factor as u128);
-        own < others
+        let [own, limit] = [(self, other, 100), (other, self, percent)].map(|(totals, other, factor)| {
+            u128::from(totals.compressed) * u128::from(other.plain) * factor as u128
+        });
+        own < limit
     }
 }
 
@@ -176,16 +181,18 @@ static COMPRESSION_CONTEXTS: Pool<(CCtx<'static>, Vec<u8>)> = Pool(Mutex::new(Ve
 static DECOMPRESSION_CONTEXTS: Pool<DCtx<'static>> = Pool(Mutex::new(Vec::new()));
 
 impl<T> Pool<T> {
+    /// Runs an operation with a pooled or a new context; `None` if creating the context or the operation
+    /// fails.
     fn with<R>(
         &self,
         create: impl FnOnce() -> Option<T>,
         operation: impl FnOnce(&mut T) -> Option<R>,
     ) -> Option<R> {
-        let pooled = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let reused = pooled().pop();
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let reused = lock().pop();
         let mut context = reused.or_else(create)?;
         let result = operation(&mut context);
-        let mut pooled = pooled();
+        let mut pooled = lock();
         if pooled.len() < MAX_POOLED_CONTEXTS {
             pooled.push(context);
         }

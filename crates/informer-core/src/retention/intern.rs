@@ -1,8 +1,8 @@
-//! Interning: sharing equal label sets and owners among the objects of a cache.
+//! Interning: sharing equal label sets and owner references among the objects of a cache.
 //!
 //! Replicas have the same labels and the same owner and are adjacent in a list, so a table of recent values
 //! is enough. When it is full, values that only the table references are removed; if that frees less than
-//! half of it, the table is cleared. Values that were shared stay shared.
+//! half of it, the table is cleared. Objects that share a value keep sharing it.
 
 use crate::wire::Head;
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Maximum number of values per table.
 const MAX_INTERNED: usize = 4096;
 
-/// The label sets and owners of recent heads.
+/// The label sets and owners of recent heads (the metadata read from each object).
 #[derive(Debug, Default)]
 pub(crate) struct Interner(Mutex<Tables>);
 

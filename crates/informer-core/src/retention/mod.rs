@@ -1,4 +1,5 @@
-//! Retention: how the cache stores the bytes of each object, and which parts of heads are shared.
+//! Retention: how the cache stores the bytes of each object, and which parts of heads (the metadata
+//! read from each object without decoding it) are shared.
 //!
 //! With [`Retention::Compressed`](Retention), one `Compressor` per store trains a dictionary on the first
 //! objects and compresses with it; the driver provides the thread for training. This module knows neither the
@@ -25,14 +26,15 @@ use std::borrow::Cow;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Retention {
-    /// The bytes as received. A typed object is decoded on access and dropped with its last user.
+    /// The bytes as received, without `managedFields`. A typed object is decoded on access and dropped with
+    /// its last user.
     #[default]
     Bytes,
-    /// The bytes as received, and each typed object from its first use on. For small kinds that are read
+    /// The same bytes, and each typed object from its first use on. For small kinds that are read
     /// often.
     Decoded,
-    /// The bytes, compressed with a dictionary trained on the first objects. A typed object is decoded on
-    /// access and dropped with its last user.
+    /// The same bytes, compressed with a dictionary trained on objects of the cache. A typed object is
+    /// decoded on access and dropped with its last user.
     ///
     /// For kinds with many objects of which few are read: reading one takes a few microseconds more. Requires
     /// the feature `compression`.
@@ -42,7 +44,7 @@ pub enum Retention {
 
 /// The bytes of one entry.
 pub(crate) enum StoredBytes {
-    /// The bytes as received.
+    /// The uncompressed bytes.
     Plain(Box<[u8]>),
     /// The bytes as a codec stored them.
     #[cfg(feature = "compression")]
@@ -55,7 +57,7 @@ pub(crate) enum StoredBytes {
 pub(crate) struct CorruptedBytes;
 
 impl StoredBytes {
-    /// Returns the bytes as received.
+    /// Returns the uncompressed bytes.
     #[cfg_attr(
         not(feature = "compression"),
         expect(clippy::unnecessary_wraps, reason = "only decompression can fail")
@@ -77,7 +79,7 @@ impl StoredBytes {
         }
     }
 
-    /// Returns whether both were the same bytes when received. Corrupted bytes are equal to nothing.
+    /// Returns whether both have the same uncompressed bytes. Corrupted bytes are equal to nothing.
     pub(crate) fn is_equal(&self, other: &Self) -> bool {
         #[cfg(feature = "compression")]
         if let (Self::Compressed(left), Self::Compressed(right)) = (self, other)

@@ -1,13 +1,13 @@
 //! Samples for training a dictionary: copies of the beginnings of a bounded number of objects.
 
-/// Maximum number of samples collected before the first training. More would delay it, and a list does not
-/// wait.
+/// Maximum number of samples collected before the first training. More would delay the training while the
+/// initial list keeps arriving.
 const MAX_SAMPLES: usize = 256;
-/// Total size of the training set at which it is complete.
+/// Total size of the training set at which no more samples are collected.
 const MAX_SAMPLE_BYTES: usize = 1 << 20;
 /// Maximum number of bytes copied per object. Parts of large objects beyond it are rarely similar.
 const MAX_BYTES_PER_SAMPLE: usize = 16 << 10;
-/// One in this many samples is held out from training, to measure the dictionary.
+/// One in this many samples is held out: not used for training, but to measure the dictionary.
 const SAMPLES_PER_HELD_OUT: usize = 8;
 
 /// Samples of objects. Invariant: `text.len()` is the sum of `lengths`.
@@ -51,8 +51,8 @@ impl Samples {
 
 /// Returns whether the sample with this number is held out.
 ///
-/// One of eight consecutive samples is, at a pseudorandom position. Objects often arrive in a repeating
-/// sequence, one of each application, and the held-out ones must not all belong to the same application.
+/// In each group of eight consecutive samples one is, at a pseudorandom position. Objects often arrive in a
+/// repeating sequence, one of each application, and the held-out ones must not all belong to one application.
 fn is_held_out(number: usize) -> bool {
     let group = u32::try_from(number / SAMPLES_PER_HELD_OUT + 1).unwrap_or(u32::MAX);
     let mixed = group.wrapping_mul(0x9e37_79b9);

@@ -21,8 +21,8 @@ pub(in crate::reflector) struct Listing {
     pub(in crate::reflector) response: ResponseState<ListBody>,
     /// The metadata of the current page.
     pub(in crate::reflector) meta: Option<ListMeta>,
-    /// The version of the first page. Later pages repeat it; if one does not, the older version loses no
-    /// changes.
+    /// The version of the first page. Later pages repeat it; if one has a newer version, a watch from this
+    /// one still misses no change.
     pub(in crate::reflector) version: Option<ResourceVersion>,
     /// The continue tokens received so far.
     pub(in crate::reflector) tokens: BTreeSet<Box<str>>,
@@ -34,7 +34,7 @@ pub(in crate::reflector) struct Listing {
     pub(in crate::reflector) empty_pages: u32,
     /// Whether paging failed and the whole list was requested instead. Happens at most once per list.
     pub(in crate::reflector) unpaged: bool,
-    /// Whether only the version is of interest.
+    /// Whether this is a probe, of which only the version is used.
     pub(in crate::reflector) probe: bool,
     /// Number of objects in total. The server may report it with each page but the last.
     pub(in crate::reflector) total: Option<u64>,
@@ -62,7 +62,7 @@ impl Listing {
         }
     }
 
-    pub(in crate::reflector) fn open(&mut self, now: Moment, head: ResponseHead, config: &Config) {
+    pub(in crate::reflector) fn receive_head(&mut self, now: Moment, head: ResponseHead, config: &Config) {
         let body = head.is_success().then(|| config.list_body(&head)).flatten();
         self.response =
             body.map_or_else(|| ResponseState::Rejected(ErrorResponse::new(now, head)), ResponseState::Body);
@@ -81,7 +81,7 @@ impl Listing {
         last_contact.filter(|_| !self.is_pending()).map(|last| last + config.list_idle_timeout)
     }
 
-    /// Whether no response headers have been received.
+    /// Returns whether no response headers have been received.
     pub(in crate::reflector) fn is_pending(&self) -> bool {
         matches!(self.response, ResponseState::Pending)
     }
@@ -93,7 +93,7 @@ impl Listing {
         }
     }
 
-    /// Creates a probe, of which only the version is of interest.
+    /// Creates a probe, of which only the version is used.
     pub(in crate::reflector) fn probe(id: StreamId, request: ListRequest) -> Self {
         Self { probe: true, ..Self::new(id, request) }
     }

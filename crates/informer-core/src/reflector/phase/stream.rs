@@ -32,7 +32,7 @@ impl Stream {
         Self { id, response: ResponseState::Pending, opened: now, timeout, last_bookmark: None, frames: 0 }
     }
 
-    pub(in crate::reflector) fn open(&mut self, now: Moment, head: ResponseHead, config: &Config) {
+    pub(in crate::reflector) fn receive_head(&mut self, now: Moment, head: ResponseHead, config: &Config) {
         self.opened = now;
         let body = head.is_success().then(|| config.watch_body(&head)).flatten();
         self.response =
@@ -52,23 +52,23 @@ impl Stream {
         self.response.error_response()
     }
 
-    /// Whether no response headers have been received.
+    /// Returns whether no response headers have been received.
     pub(in crate::reflector) fn is_pending(&self) -> bool {
         matches!(self.response, ResponseState::Pending)
     }
 
-    /// Whether the response is successful, and its body is being read.
+    /// Returns whether the response is successful, and its body is being read.
     pub(in crate::reflector) fn is_open(&self) -> bool {
         matches!(self.response, ResponseState::Body(_))
     }
 }
 
-/// A watch from the position.
+/// A watch from the position, the version that the cache has reached.
 #[derive(Debug)]
 pub(in crate::reflector) struct Watching {
     pub(in crate::reflector) stream: Stream,
-    /// Whether the watch follows a healthy one without a delay, so that the cache is live before its headers
-    /// arrive.
+    /// Whether the watch follows a healthy one without a delay, so that the cache counts as live before the
+    /// headers of this watch arrive.
     pub(in crate::reflector) seamless: bool,
 }
 

@@ -59,8 +59,8 @@ impl PartialEq for ByKey {
 impl Eq for ByKey {}
 
 impl WatchListing {
-    pub(in crate::reflector) fn open(&mut self, now: Moment, head: ResponseHead, config: &Config) {
-        self.stream.open(now, head, config);
+    pub(in crate::reflector) fn receive_head(&mut self, now: Moment, head: ResponseHead, config: &Config) {
+        self.stream.receive_head(now, head, config);
         self.window = Some((now, 0));
     }
 
@@ -75,7 +75,7 @@ impl WatchListing {
         }
     }
 
-    /// Whether the number of keys has grown by more than 1 % in the current window.
+    /// Returns whether the number of keys has grown by more than 1 % in the current window.
     ///
     /// Less growth can be caused by the live changes of a busy cluster alone.
     pub(in crate::reflector) fn made_progress(&self) -> bool {
