@@ -30,11 +30,11 @@ pub enum Retention {
     /// its last user.
     #[default]
     Bytes,
-    /// The same bytes, and each typed object from its first use on. For small kinds that are read
-    /// often.
+    /// The bytes as in [`Retention::Bytes`], and each typed object from its first use on. For small kinds
+    /// that are read often.
     Decoded,
-    /// The same bytes, compressed with a dictionary trained on objects of the cache. A typed object is
-    /// decoded on access and dropped with its last user.
+    /// The bytes as in [`Retention::Bytes`], compressed with a dictionary trained on objects of the cache. A
+    /// typed object is decoded on access and dropped with its last user.
     ///
     /// For kinds with many objects of which few are read: reading one takes a few microseconds more. Requires
     /// the feature `compression`.

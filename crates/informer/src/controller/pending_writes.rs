@@ -1,8 +1,8 @@
 //! Writes of reconciles that the cache may not show yet.
 //!
-//! The writes of a key are removed when the key is next taken from the queue. For keys that never are, a
-//! sweep removes all keys without pending writes each time the number of keys reaches a power of two, from
-//! [`SWEEP_THRESHOLD_KEYS`] on.
+//! The writes of a key are removed when the key is next taken from the queue. Because some keys are never
+//! taken again, a sweep removes all keys without pending writes each time the number of keys reaches a power
+//! of two, from [`SWEEP_THRESHOLD_KEYS`] on.
 
 use crate::error::VersionWaitError;
 use crate::shared::{Engine, is_unavailable};
@@ -35,16 +35,16 @@ impl PendingWrites {
         // The writes of a key that is never reconciled again are not removed by `take`.
         if writes.len() >= SWEEP_THRESHOLD_KEYS && writes.len().is_power_of_two() && !writes.contains_key(key)
         {
-            writes.retain(|_, of_key| of_key.iter().any(Write::is_pending));
+            writes.retain(|_, key_writes| key_writes.iter().any(Write::is_pending));
         }
-        let of_key = writes.entry(key.clone()).or_default();
+        let key_writes = writes.entry(key.clone()).or_default();
         let same_scope = |known: &&mut Write| {
             Arc::ptr_eq(&known.engine, &write.engine) && known.namespace == write.namespace
         };
-        match of_key.iter_mut().find(same_scope) {
+        match key_writes.iter_mut().find(same_scope) {
             Some(known) if write.version.is_before(&known.version) => {}
             Some(known) => known.version = write.version,
-            None => of_key.push(write),
+            None => key_writes.push(write),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! It knows neither the types of objects nor how a controller runs.
 
-use super::source::{ErasedSource, Keys, Owner};
+use super::source::{ErasedSource, KeyStream, Owner};
 use crate::factory::SharedInformerFactory;
 use crate::workqueue::{WorkQueue, seed};
 use informer_core::Key;
@@ -19,7 +19,7 @@ pub(super) struct ControllerSpec {
     pub(super) name: Arc<str>,
     pub(super) owner: Owner,
     pub(super) sources: Vec<ErasedSource>,
-    pub(super) streams: Vec<Keys>,
+    pub(super) streams: Vec<KeyStream>,
     pub(super) settings: Settings,
 }
 

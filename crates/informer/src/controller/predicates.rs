@@ -1,7 +1,7 @@
 //! Predicates for [`Controller::with_predicate`](crate::controller::Controller::with_predicate) that compare
 //! the old and the new state of an object.
 //!
-//! `Added` and `Deleted` events always pass; a resync, which changes nothing, never passes. Predicates are
+//! `Added` and `Deleted` events always pass; a resync, which changes nothing, does not pass. Predicates are
 //! plain functions and can be combined:
 //!
 //! ```
@@ -41,7 +41,8 @@ pub fn labels_changed<K>(event: &Event<K>) -> bool {
     })
 }
 
-/// Returns whether the annotations changed. Unlike labels, they have to be decoded for each update.
+/// Returns whether the annotations changed. Unlike labels, they have to be decoded for each update; if
+/// that fails, the update passes.
 pub fn annotations_changed<K>(event: &Event<K>) -> bool {
     #[derive(Deserialize, Default, PartialEq)]
     #[serde(default)]

@@ -70,7 +70,7 @@ impl ReconcileRunner {
         work.instrument(span).await;
     }
 
-    /// Calls the reconcile function; returns also if it panics or exceeds the reconcile timeout.
+    /// Calls the reconcile function; also returns if the function panics or exceeds the reconcile timeout.
     async fn call(&self, item: &WorkItem<Key>) -> ReconcileEnd {
         let request = ReconcileRequest {
             shared: Arc::clone(&self.shared),

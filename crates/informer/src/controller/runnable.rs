@@ -246,8 +246,8 @@ impl<'a> Run<'a> {
         shared.external_keys.keys().into_iter().for_each(|key| queue.add(key));
         *shared.queue() = Some(queue.clone());
         // The first source is the kind of the controller itself.
-        let main = shared.sources.first().map(|source| &source.engine);
-        let listen = |source: &ErasedSource| source.listen(&shared.name, &queue, main?);
+        let own_engine = shared.sources.first().map(|source| &source.engine);
+        let listen = |source: &ErasedSource| source.listen(&shared.name, &queue, own_engine?);
         let registrations = shared.sources.iter().map(listen).collect();
         let (stop_requested, receiver) = watch::channel(false);
         let runner = Arc::new(ReconcileRunner {
@@ -286,7 +286,7 @@ impl<'a> Run<'a> {
             .collect();
         while let Some((index, ready)) = waiting.next().await {
             if !ready {
-                return Err(self.shared.source_stopped(index));
+                return Err(self.shared.source_stopped_error(index));
             }
             self.shared.phase.send_modify(|phase| {
                 if let Phase::Waiting(unsynced) = phase {
@@ -319,7 +319,7 @@ impl<'a> Run<'a> {
             let has_capacity = self.reconciles.len() < self.shared.settings.concurrency;
             tokio::select! {
                 biased;
-                index = &mut source_ends => return Err(self.shared.source_stopped(index)),
+                index = &mut source_ends => return Err(self.shared.source_stopped_error(index)),
                 Some(_ended) = self.reconciles.join_next(), if !self.reconciles.is_empty() => {}
                 Some(waited) = self.awaiting_writes.join_next(), if !self.awaiting_writes.is_empty() => {
                     // If the task panicked, dropping its work item has requeued the key.

@@ -7,7 +7,7 @@ use super::metrics::MetricsRecorder;
 use super::outcome::Outcome;
 use super::pending_writes::PendingWrites;
 use super::plan::{BoxError, Settings};
-use super::source::{ErasedSource, Keys};
+use super::source::{ErasedSource, KeyStream};
 use crate::error::ControllerError;
 use crate::factory::SharedInformerFactory;
 use crate::shared::Engine;
@@ -27,7 +27,7 @@ pub(super) struct Shared {
     pub(super) factory: SharedInformerFactory,
     pub(super) name: Arc<str>,
     pub(super) sources: Vec<ErasedSource>,
-    pub(super) streams: Vec<Keys>,
+    pub(super) streams: Vec<KeyStream>,
     pub(super) settings: Settings,
     pub(super) call: Call,
     pub(super) pending_writes: PendingWrites,
@@ -94,7 +94,8 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn source_stopped(&self, index: usize) -> ControllerError {
+    /// Returns the error for a source whose informer has stopped.
+    pub(super) fn source_stopped_error(&self, index: usize) -> ControllerError {
         let resource = self.sources.get(index).map(|source| Arc::clone(&source.engine.resource));
         let controller = Arc::clone(&self.name);
         ControllerError::InformerStopped { controller, informer: resource.unwrap_or_default() }

@@ -19,13 +19,14 @@ use informer_core::{Key, Object};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-/// Maximum number of pending events per source. Beyond it every key of the controller's own kind is queued.
+/// Maximum number of pending events per source. Beyond it events are coalesced, and then every key of the
+/// controller's own kind is queued.
 const SOURCE_CAPACITY: usize = 10_000;
 /// Number of keys forwarded from a stream before the task is rescheduled.
 const YIELD_BUDGET: u32 = 32;
 
 /// A stream of external keys; `None` once it has ended. Each run continues where the previous one stopped.
-pub(super) type Keys = Arc<tokio::sync::Mutex<Option<BoxStream<'static, Key>>>>;
+pub(super) type KeyStream = Arc<tokio::sync::Mutex<Option<BoxStream<'static, Key>>>>;
 
 /// The kind of the controller, as it appears in owner references.
 #[derive(Debug, Clone)]
@@ -95,12 +96,12 @@ impl<L: 'static> TypedSource<L> {
         let engine = Arc::clone(informer.engine());
         let predicates: Arc<[Predicate<L>]> = predicates.into();
         let listen = mapper.0.map(|map| -> Listen {
-            Box::new(move |name, queue, main| {
+            Box::new(move |name, queue, own_engine| {
                 let (map, predicates) = (Arc::clone(&map), Arc::clone(&predicates));
                 let handler = move |delivery: Delivery<Untyped>| match delivery.typed() {
                     Delivery::Event(event) => {
-                        let passes = || predicates.iter().all(|predicate| predicate(&event));
-                        let passes = catch_unwind(AssertUnwindSafe(passes));
+                        let check = || predicates.iter().all(|predicate| predicate(&event));
+                        let passes = catch_unwind(AssertUnwindSafe(check));
                         // If a predicate panics, the event passes, and the panic is reported as one of the
                         // handler.
                         if *passes.as_ref().unwrap_or(&true) {
@@ -108,7 +109,7 @@ impl<L: 'static> TypedSource<L> {
                         }
                         passes.map_or_else(|panic| resume_unwind(panic), drop);
                     }
-                    Delivery::Lagged { .. } => enqueue_all(&queue, &main),
+                    Delivery::Lagged { .. } => enqueue_all(&queue, &own_engine),
                 };
                 // Predicates and mappers must see every state on which a reconcile may have acted: the cache
                 // is ahead of the handler, and the reconcile may have been caused by another source.
@@ -137,19 +138,19 @@ fn enqueue<W>(queue: &WorkQueue<Key>, event: &Event<W>, map: &Map<W>) {
     };
     let mut add = |key| queue.add_with_priority(key, priority);
     // A panic of the mapper for the old state must not prevent the call for the new state.
-    let old_state = match event {
+    let old_state_result = match event {
         Event::Updated { old, cause: UpdateCause::Change, .. } => {
             catch_unwind(AssertUnwindSafe(|| map(old, &mut add)))
         }
         _ => Ok(()),
     };
     map(event.object(), &mut add);
-    old_state.unwrap_or_else(|panic| resume_unwind(panic));
+    old_state_result.unwrap_or_else(|panic| resume_unwind(panic));
 }
 
 /// Queues all keys of the controller's own kind: events were coalesced, so the keys they map to are unknown.
-fn enqueue_all(queue: &WorkQueue<Key>, main: &Engine) {
-    for entry in main.reader.snapshot().list() {
+fn enqueue_all(queue: &WorkQueue<Key>, own_engine: &Engine) {
+    for entry in own_engine.reader.snapshot().list() {
         queue.add_with_priority(entry.key().clone(), Priority::INITIAL);
     }
 }
@@ -165,15 +166,15 @@ pub(super) struct ErasedSource {
 }
 
 impl ErasedSource {
-    /// Registers a handler that adds keys to `queue` until the registration is dropped. `main` is the
-    /// informer of the controller's own kind.
+    /// Registers a handler that adds keys to `queue` until the registration is dropped. `own_engine`
+    /// belongs to the informer of the controller's own kind.
     pub(super) fn listen(
         &self,
         name: &Arc<str>,
         queue: &WorkQueue<Key>,
-        main: &Arc<Engine>,
+        own_engine: &Arc<Engine>,
     ) -> Option<Registration> {
-        self.listen.as_ref().map(|listen| listen(Arc::clone(name), queue.clone(), Arc::clone(main)))
+        self.listen.as_ref().map(|listen| listen(Arc::clone(name), queue.clone(), Arc::clone(own_engine)))
     }
 
     /// Waits until the initial list has been handled, or the source is optional and unavailable; returns
@@ -206,7 +207,7 @@ impl ErasedSource {
     pub(super) async fn wait_until_stopped(&self, registration: Option<&Registration>) {
         match registration {
             Some(registration) => registration.ended().await,
-            None => self.engine.stopping().await,
+            None => self.engine.wait_for_stop_request().await,
         }
     }
 
@@ -237,10 +238,10 @@ fn is_absent(status: &InformerStatus) -> bool {
 
 /// Queues the keys of a stream until it ends or panics.
 pub(super) async fn forward_keys(
-    keys: Keys,
+    keys: KeyStream,
     queue: WorkQueue<Key>,
     pending: Arc<PendingExternalKeys>,
-    name: Arc<str>,
+    controller_name: Arc<str>,
 ) {
     let mut keys = keys.lock().await;
     let Some(stream) = keys.as_mut() else { return };
@@ -253,7 +254,7 @@ pub(super) async fn forward_keys(
             }
             Ok(None) => break,
             Err(_) => {
-                let controller = &*name;
+                let controller = &*controller_name;
                 tracing::error!(controller, "a key stream panicked; the controller continues without it");
                 break;
             }

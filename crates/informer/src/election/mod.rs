@@ -22,11 +22,11 @@ use lease::LeaseClient;
 
 /// A candidate for leadership among the processes that use the same Lease.
 ///
-/// The work runs while this process holds the lease. It is dropped as soon as that is no longer certain: when
-/// the lease was not renewed in time, measured from when the last successful renewal was sent, or when
-/// another process holds it. When the candidate is stopped, the work is asked to end
-/// ([`Term::stop_requested`]); the lease is renewed until it has ended and then released, so that the next
-/// leader does not have to wait.
+/// The work runs while this process holds the lease. The work is dropped as soon as it is no longer certain
+/// that this process holds the lease: when the lease was not renewed in time, measured from when the last
+/// successful renewal was sent, or when another process holds it. When the candidate is stopped, the work is
+/// asked to end ([`Term::stop_requested`]); the lease is renewed until it has ended and then released, so
+/// that the next leader does not have to wait.
 ///
 /// Clocks of other machines are not trusted: a lease counts as expired one lease duration after this process
 /// last *observed* a change of it.

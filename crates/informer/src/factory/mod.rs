@@ -22,6 +22,9 @@ use registry::{FactoryView, Registry};
 use std::fmt;
 use std::sync::Arc;
 
+/// Whether kinds known only at run time are treated as cluster-scoped; their scope is unknown.
+const ASSUMED_CLUSTER_SCOPED: bool = false;
+
 /// A factory of informers that creates one informer per kind and selection, and shares it between all
 /// callers.
 ///
@@ -73,8 +76,8 @@ impl SharedInformerFactory {
     /// Returns a view of this factory with other namespaces and selectors.
     ///
     /// Parts of the selection that are not set, and all options of a kind, also those given to
-    /// [`configure`](Self::configure), are those of this factory. Informers with the same selection are shared
-    /// between both.
+    /// [`configure`](Self::configure), are those of this factory. Informers with the same selection are
+    /// shared between both.
     ///
     /// ```no_run
     /// # use informer::{Selection, SharedInformerFactory};
@@ -119,7 +122,7 @@ impl SharedInformerFactory {
         options: InformerOptions,
     ) -> Result<(), ConfigError> {
         let resource = ResourceType::of::<DynamicObject>(resource);
-        self.registry.configure(&self.view, &resource, options, false)
+        self.registry.configure(&self.view, &resource, options, ASSUMED_CLUSTER_SCOPED)
     }
 
     /// Fixes the options of the metadata of a kind that is known only at run time; see
@@ -136,7 +139,7 @@ impl SharedInformerFactory {
         options: InformerOptions,
     ) -> Result<(), ConfigError> {
         let resource = ResourceType::of::<PartialObjectMeta<DynamicObject>>(resource);
-        self.registry.configure(&self.view, &resource, options, false)
+        self.registry.configure(&self.view, &resource, options, ASSUMED_CLUSTER_SCOPED)
     }
 
     /// Returns the informer for a kind, and starts it if the factory is started.
@@ -157,7 +160,9 @@ impl SharedInformerFactory {
     /// namespaces, configure cluster-scoped kinds with [`InformerOptions::all_namespaces`], because their
     /// scope is unknown here.
     pub fn dynamic_informer(&self, resource: &ApiResource) -> SharedInformer<DynamicObject> {
-        SharedInformer::view(self.engine(&ResourceType::of::<DynamicObject>(resource), false))
+        SharedInformer::view(
+            self.engine(&ResourceType::of::<DynamicObject>(resource), ASSUMED_CLUSTER_SCOPED),
+        )
     }
 
     /// Returns an informer for the metadata of a kind; the server sends only metadata.
@@ -174,7 +179,7 @@ impl SharedInformerFactory {
         resource: &ApiResource,
     ) -> SharedInformer<PartialObjectMeta<DynamicObject>> {
         let resource = ResourceType::of::<PartialObjectMeta<DynamicObject>>(resource);
-        SharedInformer::view(self.engine(&resource, false))
+        SharedInformer::view(self.engine(&resource, ASSUMED_CLUSTER_SCOPED))
     }
 
     /// Starts every informer that was requested so far.

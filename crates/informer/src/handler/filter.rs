@@ -96,8 +96,8 @@ impl<F> Filter<F> {
         Self { matches, delivered_keys: HashSet::new() }
     }
 
-    /// Converts an event to the one that a handler receives which sees only matching objects; `None` if it
-    /// receives none.
+    /// Returns the event for a handler that sees only matching objects; `None` if such a handler receives no
+    /// event.
     pub(super) fn apply<K>(&mut self, event: Event<K>) -> Option<Event<K>>
     where
         F: FnMut(&Object<K>) -> bool,

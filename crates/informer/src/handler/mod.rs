@@ -55,8 +55,8 @@ pub trait Handler<K>: Send + 'static {
 
     /// Called for the deletion of an object that this handler knows.
     ///
-    /// If not `observed`, the watch missed the deletion and a relist detected it later; `last` may then not
-    /// be the final state.
+    /// If not `observed`, the watch missed the deletion, and a relist or a new object with the same name
+    /// revealed it later; `last` may then not be the final state.
     fn on_delete(&mut self, last: Object<K>, observed: bool) {
         let _ = (last, observed);
     }

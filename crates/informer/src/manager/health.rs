@@ -48,7 +48,8 @@ impl Health {
 
     /// Returns the reasons why the process must be restarted; empty if it is healthy.
     pub(super) fn health_failures(&self) -> Vec<String> {
-        let mut reasons = self.failed_checks(true);
+        let affects_liveness = true;
+        let mut reasons = self.failed_checks(affects_liveness);
         if let Some((name, leadership)) = &self.election
             && let Some(overdue) = leadership.overdue().filter(|overdue| *overdue > LEADERSHIP_OVERDUE_LIMIT)
         {
@@ -64,7 +65,8 @@ impl Health {
         if self.stopping.load(Ordering::Relaxed) {
             return vec!["stopping".to_owned()];
         }
-        let mut reasons = self.failed_checks(false);
+        let affects_liveness = false;
+        let mut reasons = self.failed_checks(affects_liveness);
         for factory in &self.factories {
             // A standby without caches is ready.
             if self.delayed_caches && !factory.is_started() {

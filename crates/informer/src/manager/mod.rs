@@ -37,7 +37,8 @@ pub enum CacheStart {
     OnceLeading,
 }
 
-/// Runs a program: its informers, its controllers, leader election, and endpoints for health and metrics.
+/// The parts of a program, started and stopped together: its informers, its controllers, leader election, and
+/// endpoints for health and metrics.
 ///
 /// ```no_run
 /// use informer::SharedInformerFactory;
@@ -183,7 +184,8 @@ impl Manager {
         name: impl Into<Box<str>>,
         check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        self.checks.push(Check::new(name.into(), false, check));
+        let affects_liveness = false;
+        self.checks.push(Check::new(name.into(), affects_liveness, check));
         self
     }
 
@@ -194,7 +196,8 @@ impl Manager {
         name: impl Into<Box<str>>,
         check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        self.checks.push(Check::new(name.into(), true, check));
+        let affects_liveness = true;
+        self.checks.push(Check::new(name.into(), affects_liveness, check));
         self
     }
 
@@ -269,19 +272,21 @@ impl Manager {
         let result = self.run_controllers(stop).await;
         health.set_stopping();
         self.shared.stop.send_replace(true);
-        for recorder in
+        for recorder_result in
             join_all(self.recorders.iter().map(|recorder| recorder.shutdown(self.shutdown_timeout))).await
         {
-            if let Err(error) = recorder {
+            if let Err(error) = recorder_result {
                 tracing::warn!(%error, "recorded events are lost");
             }
         }
-        let informers =
+        let informer_results =
             join_all(self.factories.iter().map(|factory| factory.shutdown(self.shutdown_timeout))).await;
         if let Some(endpoints) = endpoints {
             endpoints.shutdown().await;
         }
-        result.and(ShutdownError::collect(self.shutdown_timeout, informers).map_err(ManagerError::Shutdown))
+        result.and(
+            ShutdownError::collect(self.shutdown_timeout, informer_results).map_err(ManagerError::Shutdown),
+        )
     }
 
     fn health(&mut self) -> Health {

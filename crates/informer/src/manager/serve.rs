@@ -27,7 +27,7 @@ const MAX_CONNECTIONS: usize = 64;
 /// How long a client may take to send the head of a request.
 const HEAD_READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a connection may last in total.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long open connections may continue after a shutdown.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// The delay after a failed `accept`; usually the process has no file descriptors left.
@@ -74,7 +74,7 @@ async fn accept(listener: TcpListener, health: Arc<Health>, mut stopped: oneshot
                     }
                     let connection = connection(stream, Arc::clone(&health));
                     // A failed connection affects no other one.
-                    order.push_back(connections.spawn(async { drop(tokio::time::timeout(REQUEST_TIMEOUT, connection).await) }));
+                    order.push_back(connections.spawn(async { drop(tokio::time::timeout(CONNECTION_TIMEOUT, connection).await) }));
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_RETRY_DELAY).await,
             },

@@ -1,4 +1,5 @@
-//! Commands that an informer's handles and its compression task send to the pump.
+//! Commands that an informer's handles and its compression task send to the pump, the only task that
+//! writes the store.
 //!
 //! The pump executes them one at a time, between two batches. This file does not know how.
 

@@ -49,12 +49,12 @@ impl CacheCompression {
 
     /// Wakes the compression task if training is due, or if the batch contains entries that are not
     /// compressed with the newest dictionary.
-    pub(super) fn observe_batch(&self, changes: &[Change], cached: &StoreSnapshot) {
+    pub(super) fn observe_batch(&self, changes: &[Change], snapshot: &StoreSnapshot) {
         let is_outdated = |change: &Change| match change {
             Change::Added(entry) | Change::Updated { new: entry, .. } => !self.compressor.is_current(entry),
             Change::Deleted { .. } => false,
         };
-        if self.compressor.needs_training(cached) || changes.iter().any(is_outdated) {
+        if self.compressor.needs_training(snapshot) || changes.iter().any(is_outdated) {
             self.wake.notify_one();
         }
     }
@@ -108,11 +108,11 @@ impl CompressionTask {
             self.compression.wake.notified().await;
             let (compressor, reader) = (Arc::clone(&self.compression.compressor), self.reader.clone());
             let train = self.train;
-            let done = match blocking(move || train(&compressor, &reader.snapshot())).await {
+            let result = match blocking(move || train(&compressor, &reader.snapshot())).await {
                 Ok(_) => self.recompress().await,
                 Err(exit) => Err(exit),
             };
-            if let Err(exit) = done {
+            if let Err(exit) = result {
                 return exit;
             }
         }
@@ -150,8 +150,8 @@ enum Exit {
 
 /// Runs a function on a blocking thread.
 async fn blocking<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> Result<R, Exit> {
-    let done = spawn_blocking(work).await;
-    done.map_err(|error| if error.is_panic() { Exit::Panicked } else { Exit::ShutDown })
+    let result = spawn_blocking(work).await;
+    result.map_err(|error| if error.is_panic() { Exit::Panicked } else { Exit::ShutDown })
 }
 
 #[cfg(test)]
@@ -181,7 +181,8 @@ mod tests {
     /// A panic while training or recompressing affects nothing else, and is counted and reported.
     #[tokio::test]
     async fn c9_panic_in_compression_is_reported_once_and_disables_training() {
-        let compression = CacheCompression::new(false);
+        let secret = false;
+        let compression = CacheCompression::new(secret);
         let (_writer, reader) = StoreWriter::new([Scope::All]);
         let (commands, _pump) = mpsc::unbounded_channel();
         let status = Arc::new(StatusCell::new(&[Scope::All]));

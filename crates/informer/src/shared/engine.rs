@@ -62,7 +62,7 @@ enum RunState {
     Idle(Box<UnstartedTasks>),
     /// Started; the channel closes when all tasks have ended.
     Running(watch::Receiver<()>),
-    /// Never started, and never will be.
+    /// Stopped before it was started; it cannot be started any more.
     Discarded,
 }
 
@@ -188,7 +188,7 @@ impl Engine {
     pub(super) fn add_listener(
         &self,
         options: ListenerOptions,
-        handler: Option<super::listener::Handler>,
+        handler: Option<super::listener::HandlerFn>,
     ) -> Arc<Listener> {
         let number = self.next_listener.fetch_add(1, Ordering::Relaxed);
         let listener =
@@ -199,7 +199,8 @@ impl Engine {
         drop(listeners);
         if !self.send(Command::AddListener(Arc::clone(&listener))) {
             // The informer has ended: no event will be delivered.
-            listener.close(false);
+            let drain = false;
+            listener.close(drain);
         }
         listener
     }
@@ -207,7 +208,8 @@ impl Engine {
     /// Removes a listener; returns whether there is a task whose end the caller can await.
     pub(super) fn remove_listener(&self, listener: &Arc<Listener>) -> bool {
         self.send(Command::RemoveListener(Arc::clone(listener)));
-        listener.close(false)
+        let drain = false;
+        listener.close(drain)
     }
 
     /// Ends a detached handler whose owner was dropped.
@@ -246,7 +248,7 @@ impl Engine {
 
     /// Stops the engine, waits until pending events are delivered, and drops the rest after `timeout`.
     ///
-    /// An engine that was never started never will be.
+    /// An engine that was never started cannot be started afterwards.
     pub(crate) async fn shutdown(&self, timeout: Duration) -> Result<(), ShutdownError> {
         /// Time for a handler call in progress to return after `timeout`.
         const TASK_END_TIMEOUT: Duration = Duration::from_millis(100);
@@ -266,7 +268,7 @@ impl Engine {
     }
 
     /// Waits for a stop request.
-    pub(crate) async fn stopping(&self) {
+    pub(crate) async fn wait_for_stop_request(&self) {
         // This engine owns the sender, so the channel cannot close.
         let _closed = self.stop.subscribe().wait_for(|stop| *stop).await.is_err();
     }
@@ -276,7 +278,7 @@ impl Engine {
         *self.stop.borrow() || self.status.is_stopped()
     }
 
-    /// Stops an engine that was never started, so that it never will be.
+    /// Stops the engine. If it was never started, it cannot be started afterwards.
     pub(crate) fn cancel_start(&self) {
         self.stop.send_replace(true);
         if self.discard_if_unstarted().is_none() {
@@ -300,8 +302,9 @@ impl Engine {
     }
 
     fn close_listeners(&self) {
+        let drain = false;
         for listener in self.live_listeners() {
-            listener.close(false);
+            listener.close(drain);
         }
     }
 

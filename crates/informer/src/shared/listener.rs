@@ -2,8 +2,7 @@
 //!
 //! The pump fills the outbox and never waits. A task takes events with [`Listener::poll_next`] and calls
 //! the handler, or an event stream polls the same function. A panic of a handler is caught, and the handler
-//! receives the next event (C9). After [`Listener::close`], once the listener has ended, nothing more is
-//! delivered.
+//! receives the next event (C9). Once a closed listener has ended, nothing more is delivered.
 
 use super::outbox::Outbox;
 use super::resync::ResyncSchedule;
@@ -22,7 +21,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-pub(crate) type Handler = Box<dyn FnMut(Delivery<Untyped>) + Send>;
+/// A handler with its filter and the type of its objects erased.
+pub(crate) type HandlerFn = Box<dyn FnMut(Delivery<Untyped>) + Send>;
 
 /// Duration from which a call of an inline handler is reported as slow (C8).
 const SLOW_CALL_THRESHOLD: Duration = Duration::from_millis(100);
@@ -119,7 +119,7 @@ pub(super) struct Listener {
     state: Mutex<ListenerState>,
     /// The handler, until its task takes it. Dropped when the listener is closed before that: a handler may
     /// hold handles of its own informer, and both would keep each other alive.
-    handler: Mutex<Option<Handler>>,
+    handler: Mutex<Option<HandlerFn>>,
     /// Whether events are taken by polling instead of by a task.
     polled: bool,
     wake: AtomicWaker,
@@ -136,7 +136,7 @@ impl Listener {
     pub(super) fn new(
         id: u64,
         options: ListenerOptions,
-        handler: Option<Handler>,
+        handler: Option<HandlerFn>,
         clock: Clock,
         diagnostics: DiagnosticSink,
     ) -> Self {
@@ -162,7 +162,7 @@ impl Listener {
         }
     }
 
-    /// Adds changes to the outbox.
+    /// Adds changes to the outbox; `initial` if they belong to the initial list.
     pub(super) fn enqueue<'a>(&self, changes: impl IntoIterator<Item = &'a Change>, initial: bool) {
         let now = self.clock.now();
         let mut state = self.lock();
@@ -213,7 +213,7 @@ impl Listener {
         let mut state = self.lock();
         let ListenerState { outbox, schedule, .. } = &mut *state;
         let Some(schedule) = schedule else { return };
-        if !schedule.is_due(now) {
+        if !schedule.begin_slice(now) {
             return;
         }
         let due = schedule.take(objects, now);
@@ -227,7 +227,7 @@ impl Listener {
     }
 
     /// Marks the listener as started; returns `false` if it was closed before.
-    pub(super) fn begin(&self) -> bool {
+    pub(super) fn mark_started(&self) -> bool {
         let mut state = self.lock();
         state.started = state.closing == CloseMode::No;
         state.started
@@ -261,12 +261,12 @@ impl Listener {
     }
 
     /// Takes the handler, to run it in a task.
-    pub(super) fn take_handler(&self) -> Option<Handler> {
+    pub(super) fn take_handler(&self) -> Option<HandlerFn> {
         self.handler.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Drops a handler. A panic in its destructor is caught, counted and reported (C9).
-    fn discard(&self, handler: Option<Handler>) {
+    fn discard(&self, handler: Option<HandlerFn>) {
         if catch_unwind(AssertUnwindSafe(|| drop(handler))).is_err() {
             self.counters.panics.fetch_add(1, Ordering::Relaxed);
             let handler = Arc::clone(&self.options.name);
@@ -293,7 +293,7 @@ impl Listener {
 
     /// Delivers events to the handler until the listener is closed. The end is reported even if the future
     /// is dropped before it was polled.
-    pub(super) fn run(self: Arc<Self>, mut handler: Handler) -> impl Future<Output = ()> + Send {
+    pub(super) fn run(self: Arc<Self>, mut handler: HandlerFn) -> impl Future<Output = ()> + Send {
         let end_guard = EndGuard(Arc::clone(&self));
         async move {
             let mut budget = YieldBudget::new(YIELD_BUDGET);
@@ -374,9 +374,9 @@ impl Listener {
     /// the runtime is shutting down.
     async fn call_on_thread(
         self: Arc<Self>,
-        mut handler: Handler,
+        mut handler: HandlerFn,
         delivery: Delivery<Untyped>,
-    ) -> Option<Handler> {
+    ) -> Option<HandlerFn> {
         let calls = move || {
             self.call(&mut handler, delivery);
             while let Next::Deliver(delivery) = self.next() {
@@ -387,10 +387,10 @@ impl Listener {
         tokio::task::spawn_blocking(calls).await.ok()
     }
 
-    fn call(&self, handler: &mut Handler, delivery: Delivery<Untyped>) {
-        let before = CALLING.replace(Some(std::ptr::from_ref(self)));
+    fn call(&self, handler: &mut HandlerFn, delivery: Delivery<Untyped>) {
+        let previous = CALLING.replace(Some(std::ptr::from_ref(self)));
         let outcome = catch_unwind(AssertUnwindSafe(|| handler(delivery)));
-        CALLING.set(before);
+        CALLING.set(previous);
         if outcome.is_err() {
             self.counters.panics.fetch_add(1, Ordering::Relaxed);
             let handler = Arc::clone(&self.options.name);

@@ -23,9 +23,10 @@ use tracing::Instrument as _;
 
 /// Upper bound on the deltas that are applied and published together.
 const MAX_BATCH_DELTAS: usize = 256;
-/// Number of batches and commands after which the pump is rescheduled.
+/// Number of batches, commands and resyncs after which the pump yields to other tasks.
 const YIELD_BUDGET: u32 = 32;
-/// Period at which an idle pump checks whether the memory of retired snapshots can be freed.
+/// Period at which an idle pump checks whether the memory of retired snapshots (replaced ones that readers
+/// may still use) can be freed.
 const RELEASE_PERIOD: Duration = Duration::from_secs(1);
 
 pub(super) struct Pump {
@@ -48,9 +49,10 @@ impl Drop for Pump {
         self.stop.send_replace(true);
         self.queue.close();
         self.commands.close();
+        let drain = false;
         loop {
             match self.commands.try_recv() {
-                Ok(Command::AddListener(listener)) => drop(listener.close(false)),
+                Ok(Command::AddListener(listener)) => drop(listener.close(drain)),
                 Ok(_) => {}
                 // A sender is in the middle of sending.
                 Err(TryRecvError::Empty) => std::thread::yield_now(),
@@ -90,7 +92,7 @@ impl Pump {
     /// pending events. Closing the listeners ends this wait early.
     pub(super) async fn run(mut self) {
         let mut listeners = Listeners::default();
-        let (mut open, mut budget) = (true, YieldBudget::new(YIELD_BUDGET));
+        let (mut commands_open, mut budget) = (true, YieldBudget::new(YIELD_BUDGET));
         // Whether readers still hold retired snapshots. Their memory is then freed later, when the pump is
         // idle.
         let mut has_retired = false;
@@ -98,12 +100,12 @@ impl Pump {
             let resync_at = self.next_resync(&listeners).map(|at| self.clock.instant(at));
             tokio::select! {
                 biased;
-                command = self.commands.recv(), if open => match command {
+                command = self.commands.recv(), if commands_open => match command {
                     Some(command) => {
                         self.handle_command(command, &mut listeners);
                         has_retired = self.writer.release();
                     }
-                    None => open = false,
+                    None => commands_open = false,
                 },
                 () = sleep_until(resync_at) => self.resync(&listeners),
                 batch = self.queue.pop(MAX_BATCH_DELTAS) => match batch {
@@ -123,8 +125,9 @@ impl Pump {
         while let Some(command) = self.commands.recv().await {
             self.handle_command(command, &mut listeners);
         }
+        let drain = true;
         for listener in &listeners.active {
-            listener.close(true);
+            listener.close(drain);
         }
         while listeners.tasks.join_next().await.is_some() {}
     }
@@ -139,8 +142,8 @@ impl Pump {
         let (initial, end) = (batch.initial, batch.end());
         let Some(scope) = self.scopes.get(scope_index) else { return };
         let applied = self.writer.apply(scope, batch.deltas);
-        let cached = self.reader.snapshot();
-        self.status.record_batch(&applied, &cached, self.clock.now());
+        let snapshot = self.reader.snapshot();
+        self.status.record_batch(&applied, &snapshot, self.clock.now());
         if applied.index_panics > 0 {
             self.diagnostics.report(&Diagnostic::IndexPanicked { calls: applied.index_panics });
         }
@@ -151,7 +154,7 @@ impl Pump {
             listener.enqueue(&applied.changes, initial);
         }
         if let Some(compression) = &self.compression {
-            compression.observe_batch(&applied.changes, &cached);
+            compression.observe_batch(&applied.changes, &snapshot);
         }
         if self.queue.applied(scope_index, end) && !listeners.synced {
             listeners.synced = true;
@@ -176,12 +179,13 @@ impl Pump {
     fn handle_command(&mut self, command: Command, listeners: &mut Listeners) {
         match command {
             // The listener was closed before it was added: its handler is never called.
-            Command::AddListener(listener) if !listener.begin() => {}
+            Command::AddListener(listener) if !listener.mark_started() => {}
             Command::AddListener(listener) => {
                 let snapshot = self.reader.snapshot();
-                let mut initial = Vec::with_capacity(snapshot.len());
-                initial.extend(snapshot.list().map(|entry| Change::Added(Arc::clone(entry))));
-                listener.enqueue(&initial, true);
+                let mut initial_list = Vec::with_capacity(snapshot.len());
+                initial_list.extend(snapshot.list().map(|entry| Change::Added(Arc::clone(entry))));
+                let initial = true;
+                listener.enqueue(&initial_list, initial);
                 if listeners.synced {
                     listener.mark_initial_list_complete();
                 }

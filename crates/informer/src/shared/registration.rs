@@ -1,7 +1,7 @@
 //! The registration: an RAII guard that keeps a handler registered.
 
 use super::engine::{DetachedListener, Engine};
-use super::listener::{Handler as ListenerHandler, Listener, ListenerOptions, SyncStage};
+use super::listener::{HandlerFn, Listener, ListenerOptions, SyncStage};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ pub struct Registration {
 
 impl Registration {
     /// Adds a handler to an informer.
-    pub(crate) fn add(engine: Arc<Engine>, options: ListenerOptions, handler: ListenerHandler) -> Self {
+    pub(crate) fn add(engine: Arc<Engine>, options: ListenerOptions, handler: HandlerFn) -> Self {
         let listener = engine.add_listener(options, Some(handler));
         Self { engine, listener: Some(listener) }
     }

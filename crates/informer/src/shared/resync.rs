@@ -2,7 +2,7 @@
 //!
 //! A round visits the keys in order within one period; at any time, the share of objects that is due equals
 //! the elapsed share of the period. An object that exists for a whole round is delivered exactly once in
-//! it. A resync sends no request. Reads no clock: the caller passes the time.
+//! it. A resync sends no request. This file reads no clock: the caller passes the time.
 
 use informer_core::{Entry, Key, Moment, StoreSnapshot};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ struct Round {
     last_slice: Moment,
     /// When the next slice is due.
     next_slice: Moment,
-    /// The last key that was delivered.
+    /// The last key that was taken in this round.
     cursor: Option<Key>,
     /// Approximate number of objects that the round has still to deliver.
     remaining: usize,
@@ -59,8 +59,8 @@ impl ResyncSchedule {
         self.round.as_ref().map(|round| round.next_slice)
     }
 
-    /// Returns whether a slice is due, and if so schedules the next one.
-    pub(super) fn is_due(&mut self, now: Moment) -> bool {
+    /// Begins the slice that is due at `now`, if any, by scheduling the next one; returns whether one is due.
+    pub(super) fn begin_slice(&mut self, now: Moment) -> bool {
         let Some(round) = self.round.as_mut().filter(|round| now >= round.next_slice) else { return false };
         round.next_slice = now + self.period / SLICES_PER_PERIOD;
         true
@@ -77,13 +77,13 @@ impl ResyncSchedule {
             *round = Round { next_slice, ..Round::new(self.period, started) };
             return rest;
         }
-        // Of the remaining objects, as large a share is due as has elapsed of the remaining time. So a
+        // The share of the remaining objects that is due equals the elapsed share of the remaining time, so a
         // growing cache causes no burst.
         round.update_remaining(objects);
         let remaining = round.remaining as u128;
         let elapsed = (now - round.last_slice).as_nanos();
-        let time = (round.ends - round.last_slice).as_nanos().max(1);
-        let due_fraction = round.fraction + FRACTION_UNIT * remaining * elapsed / time;
+        let remaining_time = (round.ends - round.last_slice).as_nanos().max(1);
+        let due_fraction = round.fraction + FRACTION_UNIT * remaining * elapsed / remaining_time;
         let due = usize::try_from(due_fraction / FRACTION_UNIT).unwrap_or(usize::MAX);
         round.fraction = due_fraction % FRACTION_UNIT;
         let slice: Vec<_> = objects.after(round.cursor.as_ref()).take(due).cloned().collect();
@@ -183,7 +183,7 @@ mod tests {
         let (mut delivered, mut now, mut largest) = (BTreeMap::new(), at(0), 0);
         while now < at(200_000) {
             now = schedule.next().unwrap();
-            assert!(schedule.is_due(now) && !schedule.is_due(now));
+            assert!(schedule.begin_slice(now) && !schedule.begin_slice(now));
             let slice = schedule.take(&objects, now);
             largest = largest.max(slice.len());
             for entry in slice {

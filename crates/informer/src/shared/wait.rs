@@ -9,7 +9,7 @@ use informer_core::{ResourceVersion, Scope};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// A handle that reads the status of an informer without keeping it alive.
+/// A handle that reads the status of an informer without keeping the informer alive.
 #[derive(Clone)]
 pub(crate) struct SyncWaiter {
     pub(crate) resource: Arc<str>,
@@ -32,7 +32,7 @@ impl SyncWaiter {
     pub(crate) async fn wait_for_sync(&self, timeout: Duration) -> Result<(), SyncError> {
         let mut status = self.status.subscribe();
         let settled = status.wait_for(|status| is_synced(status) || is_unavailable(&status.state));
-        let (status, expired) = match tokio::time::timeout(timeout, settled).await {
+        let (status, elapsed_timeout) = match tokio::time::timeout(timeout, settled).await {
             Ok(Ok(status)) => (status.clone(), None),
             Ok(Err(_)) => (InformerStatus { state: InformerState::Stopped, ..self.status() }, None),
             Err(_) => (self.status(), Some(timeout)),
@@ -42,7 +42,7 @@ impl SyncWaiter {
         }
         let informer = Arc::clone(&self.resource);
         let sync = InformerSync { informer, synced: false, state: status.state, now: self.clock.now() };
-        Err(SyncError { informers: vec![sync], timeout: expired })
+        Err(SyncError { informers: vec![sync], timeout: elapsed_timeout })
     }
 
     /// Returns the current sync state of the informer.
@@ -69,7 +69,7 @@ impl Engine {
         let mut status = self.status.subscribe();
         let rewinds = status.borrow().cache.rewinds;
         let settled = status.wait_for(|status| outcome(status, namespace, wanted, rewinds).is_some());
-        let reached = match tokio::time::timeout(timeout, settled).await {
+        let result = match tokio::time::timeout(timeout, settled).await {
             Ok(Ok(status)) => {
                 outcome(&status, namespace, wanted, rewinds).unwrap_or(Err(VersionWaitReason::Stopped))
             }
@@ -83,7 +83,7 @@ impl Engine {
             let informer = Arc::clone(&self.resource);
             VersionWaitError { informer, wanted: wanted.clone(), reason }
         };
-        reached.map_err(error)
+        result.map_err(error)
     }
 }
 
@@ -102,6 +102,8 @@ pub(crate) fn is_unavailable(state: &InformerState) -> bool {
 }
 
 /// Returns the result of a wait for a version, or `None` if the wait must continue.
+///
+/// `rewinds` is the number of rewinds (restores of the server from a backup) when the wait began.
 fn outcome(
     status: &InformerStatus,
     namespace: Option<&str>,

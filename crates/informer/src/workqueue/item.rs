@@ -54,6 +54,7 @@ impl<T: Eq + Hash + Clone> WorkItem<T> {
     /// Finishes the item as succeeded and forgets the failures of the key.
     pub fn done(mut self) {
         if let Some(token) = self.token.take() {
+            // Only keys whose durations are sampled for metrics need the time.
             let now = if token.is_sampled() { self.shared.clock.now() } else { Moment::default() };
             // Cannot fail: no other owner of this token exists.
             let _result = self.shared.with_queue_no_timer(|queue| queue.done(now, token));

@@ -99,6 +99,7 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
     /// Queues a key, to be taken before keys of lower priority.
     pub fn add_with_priority(&self, key: T, priority: Priority) {
         self.shared.with_queue_no_timer(|queue| {
+            // Only keys whose durations are sampled for metrics need the time.
             let now = if queue.samples_next_add() { self.shared.clock.now() } else { Moment::default() };
             queue.add(now, key, priority)
         });

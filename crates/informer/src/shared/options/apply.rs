@@ -57,7 +57,7 @@ impl InformerOptions {
     /// Returns the field filter for an informer that requests only metadata. It is needed because a server
     /// that does not support such requests returns complete objects.
     fn metadata_filter(&self) -> Option<FieldFilter> {
-        let paths = match &self.field_filter {
+        let mode = match &self.field_filter {
             None => FieldFilterMode::Keep(vec!["metadata".to_owned()]),
             Some((_, FieldFilterMode::Keep(paths))) => FieldFilterMode::Keep(
                 paths.iter().filter(|path| path.starts_with("metadata")).cloned().collect(),
@@ -66,8 +66,9 @@ impl InformerOptions {
                 paths.iter().cloned().chain(CONTENT_FIELDS.map(ToOwned::to_owned)).collect(),
             ),
         };
-        // The paths were parsed before, so this cannot fail; if it did, only the head would be kept.
-        paths.build().or_else(|_| FieldFilter::keep::<&str>([])).ok()
+        // The paths were parsed before, so this cannot fail; if it did, only the metadata that the
+        // cache itself needs would be kept.
+        mode.build().or_else(|_| FieldFilter::keep::<&str>([])).ok()
     }
 
     /// Returns the query parameters, after calling the hook. Must be called once per informer.
@@ -97,8 +98,8 @@ impl InformerOptions {
             ("label_selector", left.labels != right.labels),
             ("field_selector", left.fields != right.fields),
             ("resync_period", self.effective_resync_period() != other.effective_resync_period()),
-            ("query_parameters", !same(self.parameter_hook.as_ref(), other.parameter_hook.as_ref())),
-            ("source", !same(self.source.as_ref(), other.source.as_ref())),
+            ("query_parameters", !is_same_arc(self.parameter_hook.as_ref(), other.parameter_hook.as_ref())),
+            ("source", !is_same_arc(self.source.as_ref(), other.source.as_ref())),
             ("retention", self.retention_or_default() != other.retention_or_default()),
             ("watch_list", self.watch_list.unwrap_or_default() != other.watch_list.unwrap_or_default()),
             ("page_size", self.page_size != other.page_size),
@@ -106,9 +107,9 @@ impl InformerOptions {
             ("max_object_bytes", self.max_object_bytes != other.max_object_bytes),
             ("response_header_timeout", self.response_header_timeout != other.response_header_timeout),
             ("backoff", self.backoff != other.backoff),
-            ("on_diagnostic", !same(self.on_diagnostic.as_ref(), other.on_diagnostic.as_ref())),
+            ("on_diagnostic", !is_same_arc(self.on_diagnostic.as_ref(), other.on_diagnostic.as_ref())),
             ("drop_fields or keep_fields", self.field_filter != other.field_filter),
-            ("transform", !same(self.transform.as_ref(), other.transform.as_ref())),
+            ("transform", !is_same_arc(self.transform.as_ref(), other.transform.as_ref())),
             ("transform_fallback", self.transform_fallback != other.transform_fallback),
             ("jitter_seed", self.jitter_seed != other.jitter_seed),
             (
@@ -218,8 +219,8 @@ impl InformerOptions {
         Some(Arc::new(source))
     }
 
-    /// Returns whether protobuf is requested: its message must be known, and there must be no transform,
-    /// which needs JSON.
+    /// Returns whether protobuf is requested: the protobuf message of the kind must be known, and there must
+    /// be no transform, which needs JSON.
     fn reads_protobuf(&self, resource: &ResourceType) -> bool {
         self.prefer_protobuf.unwrap_or(true)
             && self.transform_of(resource).is_none()
@@ -261,7 +262,8 @@ impl InformerOptions {
     }
 }
 
-fn same<T: ?Sized>(left: Option<&Arc<T>>, right: Option<&Arc<T>>) -> bool {
+/// Returns whether both are the same `Arc`, or both are `None`.
+fn is_same_arc<T: ?Sized>(left: Option<&Arc<T>>, right: Option<&Arc<T>>) -> bool {
     match (left, right) {
         (Some(left), Some(right)) => Arc::ptr_eq(left, right),
         (None, None) => true,

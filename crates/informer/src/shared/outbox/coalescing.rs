@@ -2,9 +2,9 @@
 //!
 //! For a handler that lags, the changes of a key are coalesced into one event that leads from the state the
 //! handler saw last to the current state. An object that appeared and disappeared in between is not
-//! delivered. A deletion and a re-creation after it remain two events, each with its queue position, so that
-//! the deletions of a relist stay in front; a key never has more. Performs no I/O and reads no clock: the
-//! caller passes the time.
+//! delivered, unless the handler requested transient deletes. A deletion and a re-creation after it remain
+//! two events, each with its queue position, so that the deletions of a relist stay in front; a key never has
+//! more. Performs no I/O and reads no clock: the caller passes the time.
 
 use crate::event::{Event, Untyped, UpdateCause};
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -56,9 +56,9 @@ struct Pending {
 /// The pending events of one key, in the order of delivery.
 #[derive(Debug, Default)]
 struct PendingKey {
-    /// Deletes the object that the handler knows.
+    /// The deletion of the object that the handler saw last, or of one whose addition was coalesced away.
     delete: Option<PendingDelete>,
-    /// Adds or updates the object.
+    /// The addition or update of the object that exists now.
     upsert: Option<PendingUpsert>,
 }
 
@@ -94,7 +94,10 @@ impl CoalescingOutbox {
     pub(super) fn add(&mut self, change: &Change, initial: bool, now: Moment) {
         match change {
             Change::Added(entry) => self.add_upsert(None, entry, initial, UpdateCause::Change, now),
-            Change::Updated { old, new } => self.add_upsert(Some(old), new, false, UpdateCause::Change, now),
+            Change::Updated { old, new } => {
+                let initial = false;
+                self.add_upsert(Some(old), new, initial, UpdateCause::Change, now);
+            }
             Change::Deleted { last, observed } => self.add_delete(last, *observed, now),
         }
     }
@@ -103,7 +106,8 @@ impl CoalescingOutbox {
     /// or a newer one.
     pub(super) fn add_resync(&mut self, entry: &Arc<Entry>, now: Moment) {
         if self.pending.find(entry.key()).is_none() {
-            self.add_upsert(Some(entry), entry, false, UpdateCause::Resync, now);
+            let initial = false;
+            self.add_upsert(Some(entry), entry, initial, UpdateCause::Resync, now);
         }
     }
 
@@ -128,14 +132,14 @@ impl CoalescingOutbox {
 
     /// Returns whether the initial list is complete and none of its events is pending.
     pub(super) fn initial_list_delivered(&mut self) -> bool {
-        self.clear_front();
+        self.remove_obsolete_front();
         let oldest = self.order.front().map(|position| position.sequence);
         self.initial_end.is_some_and(|end| oldest.is_none_or(|oldest| oldest > end))
     }
 
     /// Returns when the oldest pending event was added.
     pub(super) fn oldest_added_at(&mut self) -> Option<Moment> {
-        self.clear_front();
+        self.remove_obsolete_front();
         self.order.front().map(|position| position.at)
     }
 
@@ -249,7 +253,7 @@ impl CoalescingOutbox {
     }
 
     /// Removes obsolete positions from the front.
-    fn clear_front(&mut self) {
+    fn remove_obsolete_front(&mut self) {
         while self.order.front().is_some_and(|position| !self.pending.contains(position)) {
             self.order.pop_front();
         }

@@ -1,8 +1,8 @@
 //! The outbox that keeps every event up to a capacity, and coalesces the events beyond it.
 //!
-//! Invariants: every event in the queue is older than every event in the overflow; every change is
-//! delivered, pending, or counted as skipped. A resync is dropped if there is no capacity, because it
-//! carries no new state.
+//! The overflow is a coalescing outbox. Invariants: every event in the queue is older than every event in the
+//! overflow; every change is delivered, pending, or counted as skipped. A resync is dropped if there is no
+//! capacity, because it carries no new state.
 
 use super::coalescing::CoalescingOutbox;
 use crate::event::{Delivery, Event, Untyped, UpdateCause};
@@ -69,7 +69,8 @@ impl UncoalescedOutbox {
             Change::Deleted { last, observed } => Event::Deleted { last: object(last), observed: *observed },
         };
         if self.has_capacity() || (initial && self.overflow.is_empty()) {
-            return self.push(event, !initial, now);
+            let counted = !initial;
+            return self.push(event, counted, now);
         }
         self.overflowed += 1;
         self.overflow.add(change, initial, now);
@@ -79,7 +80,8 @@ impl UncoalescedOutbox {
     pub(super) fn add_resync(&mut self, entry: &Arc<Entry>, now: Moment) {
         if self.has_capacity() {
             let (old, new) = (Object::new(Arc::clone(entry)), Object::new(Arc::clone(entry)));
-            self.push(Event::Updated { old, new, cause: UpdateCause::Resync }, true, now);
+            let counted = true;
+            self.push(Event::Updated { old, new, cause: UpdateCause::Resync }, counted, now);
         }
     }
 
