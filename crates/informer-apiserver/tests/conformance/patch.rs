@@ -107,29 +107,29 @@ async fn a_merge_patch_adds_changes_and_removes(target: &Target) {
 }
 
 async fn a_merge_patch_replaces_lists(target: &Target) {
-    let path = deploy(target).await;
+    let deployment = deploy(target).await;
     let patch = json!({"spec": {"template": {"spec": {"containers": [{
         "name": "app", "image": "registry.example/app:2", "env": [{"name": "C", "value": "3"}],
     }]}}}});
-    assert_eq!(env(&target.merge(&path, &patch).await.expect(200).body), ["C=3"]);
+    assert_eq!(env(&target.merge(&deployment, &patch).await.expect(200).body), ["C=3"]);
 }
 
 async fn a_strategic_patch_merges_lists_by_their_key(target: &Target) {
-    let path = deploy(target).await;
+    let deployment = deploy(target).await;
     let patch = with_env(&json!([{"name": "B", "value": "9"}, {"name": "C", "value": "3"}]));
-    assert_eq!(env(&target.strategic(&path, &patch).await.expect(200).body), ["A=1", "B=9", "C=3"]);
+    assert_eq!(env(&target.strategic(&deployment, &patch).await.expect(200).body), ["A=1", "B=9", "C=3"]);
 }
 
 async fn a_strategic_patch_removes_entries(target: &Target) {
-    let path = deploy(target).await;
+    let deployment = deploy(target).await;
     let patch = with_env(&json!([{"name": "A", "$patch": "delete"}]));
-    assert_eq!(env(&target.strategic(&path, &patch).await.expect(200).body), ["B=2"]);
+    assert_eq!(env(&target.strategic(&deployment, &patch).await.expect(200).body), ["B=2"]);
 }
 
 async fn a_strategic_patch_replaces_with_a_directive(target: &Target) {
-    let path = deploy(target).await;
+    let deployment = deploy(target).await;
     let patch = with_env(&json!([{"$patch": "replace"}, {"name": "C", "value": "3"}]));
-    assert_eq!(env(&target.strategic(&path, &patch).await.expect(200).body), ["C=3"]);
+    assert_eq!(env(&target.strategic(&deployment, &patch).await.expect(200).body), ["C=3"]);
 }
 
 async fn a_patch_that_changes_nothing_keeps_the_version(target: &Target) {
