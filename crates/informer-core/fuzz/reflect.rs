@@ -1,5 +1,6 @@
-//! A reflector that receives an input as a response, possibly with wrong headers: its actions do not depend
-//! on how the input is split.
+//! A reflector that receives an input as a response, possibly with wrong headers: neither its deltas nor its
+//! actions depend on how the input is split. Only the order between the two does, because the deltas of a
+//! chunk are taken before its actions.
 
 use crate::check::{Case, pieces};
 use crate::seeds::{BodyKind, list_of};
@@ -13,13 +14,20 @@ pub(crate) fn check(case: &Case) -> Result<(), String> {
     if split == whole {
         Ok(())
     } else {
-        Err(format!("the reflector's actions are {split:?} in pieces and {whole:?} for the whole body"))
+        Err(format!("the reflector's output is {split:?} in pieces and {whole:?} for the whole body"))
     }
 }
 
-/// Returns the actions of a reflector that receives an input: as a list, as a watch after a valid list, or as
+/// The deltas and the actions of a reflector, each in order.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Output {
+    deltas: Vec<String>,
+    actions: Vec<String>,
+}
+
+/// Returns the output of a reflector that receives an input: as a list, as a watch after a valid list, or as
 /// an error response.
-fn run_reflector(case: &Case, pieces: &[&[u8]]) -> Vec<String> {
+fn run_reflector(case: &Case, pieces: &[&[u8]]) -> Output {
     let mut config = Config::new(case.type_meta.clone(), Scope::All);
     (config.limits, config.field_filter) = (case.limits, case.field_filter.clone());
     // A third of the watches are watch-lists.
@@ -28,38 +36,38 @@ fn run_reflector(case: &Case, pieces: &[&[u8]]) -> Vec<String> {
     let now = Moment::at(Duration::from_secs(1));
     let mut reflector = Reflector::new(config, case.split_seed, None);
     reflector.start(now);
-    let mut actions = Vec::new();
+    let mut output = Output::default();
     if case.kind == BodyKind::Watch && !uses_watch_list {
-        let Some(id) = drain_actions(&mut reflector, &mut actions) else { return actions };
+        let Some(id) = drain(&mut reflector, &mut output) else { return output };
         reflector.handle_response(now, id, ResponseHead::new(200));
         reflector.handle_bytes(now, id, &list_of(&case.type_meta, b""));
         reflector.handle_end(now, id);
     }
-    let Some(id) = drain_actions(&mut reflector, &mut actions) else { return actions };
+    let Some(id) = drain(&mut reflector, &mut output) else { return output };
     let mut head = ResponseHead::new(if case.kind == BodyKind::Status { 410 } else { 200 });
     head.content_type = case.content_type.map(Into::into);
     reflector.handle_response(now, id, head);
     for piece in pieces {
         reflector.handle_bytes(now, id, piece);
-        drain_actions(&mut reflector, &mut actions);
+        drain(&mut reflector, &mut output);
         reflector.check_invariants();
     }
     reflector.handle_end(now, id);
-    drain_actions(&mut reflector, &mut actions);
+    drain(&mut reflector, &mut output);
     reflector.check_invariants();
-    actions.push(format!("{:?} at {:?}", reflector.state(), reflector.position()));
-    actions
+    output.actions.push(format!("{:?} at {:?}", reflector.state(), reflector.position()));
+    output
 }
 
-/// Appends the pending actions to `actions`; returns the id of the last request among them.
-fn drain_actions(reflector: &mut Reflector, actions: &mut Vec<String>) -> Option<StreamId> {
+/// Appends the pending deltas and actions to `output`; returns the id of the last request among them.
+fn drain(reflector: &mut Reflector, output: &mut Output) -> Option<StreamId> {
     let mut request = None;
-    actions.extend(reflector.deltas().drain(..).map(|delta| format!("{delta:?}")));
+    output.deltas.extend(reflector.deltas().drain(..).map(|delta| format!("{delta:?}")));
     while let Some(action) = reflector.poll_action() {
         if let Action::List(id, _) | Action::Watch(id, _) = &action {
             request = Some(*id);
         }
-        actions.push(format!("{action:?}"));
+        output.actions.push(format!("{action:?}"));
     }
     request
 }
