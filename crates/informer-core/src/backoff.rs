@@ -60,17 +60,9 @@ impl Backoff {
 
 /// Returns a delay doubled this many times, or the longest possible one.
 pub(crate) fn doubled(delay: Duration, times: u32) -> Duration {
-    const NANOS_PER_SECOND: u128 = 1_000_000_000;
-    let nanos = delay.as_nanos();
-    let grown = match nanos {
-        0 => 0,
-        nanos if times < nanos.leading_zeros() => nanos << times,
-        _ => u128::MAX,
-    };
-    match u64::try_from(grown / NANOS_PER_SECOND) {
-        Ok(seconds) => Duration::new(seconds, u32::try_from(grown % NANOS_PER_SECOND).unwrap_or_default()),
-        Err(_) => Duration::MAX,
-    }
+    /// Doublings after which a nanosecond is the longest possible duration.
+    const MAX_DOUBLINGS: u32 = 94;
+    (0..times.min(MAX_DOUBLINGS)).fold(delay, |delay, _| delay.saturating_mul(2))
 }
 
 #[cfg(test)]
@@ -91,6 +83,7 @@ mod tests {
     fn doubling_never_overflows() {
         assert_eq!(doubled(Duration::from_millis(5), 3), Duration::from_millis(40));
         assert_eq!(doubled(Duration::from_nanos(1), 62), Duration::from_nanos(1 << 62));
+        assert_eq!(doubled(Duration::from_nanos(1), 94), Duration::MAX);
         assert_eq!(doubled(Duration::from_secs(1), 500), Duration::MAX);
         assert_eq!(doubled(Duration::MAX, 1), Duration::MAX);
         assert_eq!(doubled(Duration::ZERO, 500), Duration::ZERO);
