@@ -5,6 +5,7 @@ use super::outcome::Outcome;
 use super::pending_writes::Write;
 use super::plan::BoxError;
 use super::shared::{ReconcileRequest, Shared};
+use crate::source::error_chain;
 use crate::workqueue::{WorkItem, WorkQueue};
 use futures::future::{FutureExt as _, join_all};
 use informer_core::Key;
@@ -121,7 +122,7 @@ impl ReconcileRunner {
                 tracing::error!(error = %reason, "reconcile failed and will not be retried before the next change");
                 item.done();
             }
-            ReconcileEnd::Failed(error) => retry(item, &ErrorChain(&*error)),
+            ReconcileEnd::Failed(error) => retry(item, &error_chain(&*error)),
             ReconcileEnd::Panicked(panic) => {
                 retry(item, &format_args!("panicked: {}", panic_message(&*panic)));
             }
@@ -136,27 +137,6 @@ impl ReconcileRunner {
 fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("(the panic value is not a string)")
-}
-
-/// Displays an error and its chain of sources.
-struct ErrorChain<'a>(&'a (dyn std::error::Error + 'static));
-
-impl fmt::Display for ErrorChain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut previous = self.0.to_string();
-        f.write_str(&previous)?;
-        let mut error = self.0.source();
-        while let Some(source) = error {
-            let text = source.to_string();
-            // The messages of many errors already contain that of their source.
-            if !previous.contains(&text) {
-                write!(f, ": {text}")?;
-                previous = text;
-            }
-            error = source.source();
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
