@@ -149,9 +149,9 @@ async fn timeout_error_contains_the_version_of_the_cache() {
     );
     pods.start();
     pods.wait_for_sync(TIMEOUT).await.unwrap();
-    let begun = tokio::time::Instant::now();
+    let before = tokio::time::Instant::now();
     let error = pods.wait_for_resource_version(&version(9_999), seconds(5)).await.unwrap_err();
-    assert_eq!(begun.elapsed(), seconds(5));
+    assert_eq!(before.elapsed(), seconds(5));
     let at = server.resource_version();
     assert_eq!(
         error.to_string(),
@@ -198,11 +198,11 @@ async fn contact_age_grows_while_a_watch_is_stalled_and_staleness_after_it_is_ca
     let stalled = inject_from_first_frame(&server, faults::stall_watch()).await;
     until(|| stalled.hits() == 1).await;
     let _stalled = server.inject(faults::stall_request());
-    let begun = pods.status().contact_age().unwrap();
+    let before = pods.status().contact_age().unwrap();
     advance_time(seconds(60)).await;
     let status = pods.status();
     assert_eq!((&status.state, status.staleness()), (&InformerState::Live, Some(Duration::ZERO)));
-    assert_eq!(status.contact_age().unwrap(), begun + seconds(60));
+    assert_eq!(status.contact_age().unwrap(), before + seconds(60));
     // Three bookmarks are missing: the watch is cancelled (C11).
     until(|| pods.status().reflector.silence_timeouts == 1).await;
     advance_time(seconds(1)).await;
