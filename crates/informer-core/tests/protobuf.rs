@@ -12,6 +12,8 @@ mod bytes;
 mod disorder;
 #[path = "protobuf/encode.rs"]
 mod encode;
+#[path = "protobuf/filtered.rs"]
+mod filtered;
 #[path = "protobuf/generated.rs"]
 mod generated;
 #[path = "protobuf/generator.rs"]
@@ -22,8 +24,6 @@ mod kinds;
 mod malformed;
 #[path = "protobuf/model.rs"]
 mod model;
-#[path = "protobuf/projected.rs"]
-mod projected;
 #[path = "protobuf/readers.rs"]
 mod readers;
 #[path = "protobuf/recorded.rs"]

@@ -93,12 +93,12 @@ fn type_of(value: &Value) -> TypeMeta {
 /// Reads a list whole and in pieces; all items must be readable.
 #[track_caller]
 fn read_list(types: &TypeMeta, body: &str) -> (ListMeta, Vec<ScannedObject>) {
-    read_projected(types, None, body)
+    read_filtered(types, None, body)
 }
 
-/// Reads a list with a projection.
+/// Reads a list with a field filter.
 #[track_caller]
-fn read_projected(types: &TypeMeta, by: Option<&FieldFilter>, body: &str) -> (ListMeta, Vec<ScannedObject>) {
+fn read_filtered(types: &TypeMeta, by: Option<&FieldFilter>, body: &str) -> (ListMeta, Vec<ScannedObject>) {
     let read = |size: usize| {
         let reader = ListReader::new(types.clone(), Limits::default());
         let (mut reader, mut items) = (reader.with_field_filter(by.cloned()), Vec::new());
@@ -262,7 +262,7 @@ fn every_recorded_list_reads_as_its_json() {
 }
 
 #[test]
-fn every_recorded_list_reads_when_projected() {
+fn every_recorded_list_reads_when_filtered() {
     let env = "spec.template.spec.containers[*].env";
     let dropped = FieldFilter::drop(["status", "metadata.annotations", env]).unwrap();
     let kept_fields = FieldFilter::keep(["spec.nodeName", "data"]).unwrap();
@@ -272,16 +272,16 @@ fn every_recorded_list_reads_when_projected() {
         let Ok(parsed) = serde_json::from_str::<Value>(&json) else { continue }; // a watch
         if parsed["items"].is_array() {
             lists += 1;
-            items += check_projected(&json, &type_of(&parsed), &dropped, &kept_fields);
+            items += check_filtered(&json, &type_of(&parsed), &dropped, &kept_fields);
         }
     }
     assert_eq!((lists, items), (110, 335));
 }
 
-/// Checks that projected items are the items without the dropped fields. Returns their number.
+/// Checks that filtered items are the items without the dropped fields. Returns their number.
 #[track_caller]
-fn check_projected(json: &str, types: &TypeMeta, dropped: &FieldFilter, kept_fields: &FieldFilter) -> usize {
-    let read = |by| read_projected(types, by, &compact(json)).1;
+fn check_filtered(json: &str, types: &TypeMeta, dropped: &FieldFilter, kept_fields: &FieldFilter) -> usize {
+    let read = |by| read_filtered(types, by, &compact(json)).1;
     let (all, dropped, kept_fields) = (read(None), read(Some(dropped)), read(Some(kept_fields)));
     assert_eq!((dropped.len(), kept_fields.len()), (all.len(), all.len()));
     for ((object, dropped), kept_fields) in all.iter().zip(dropped).zip(kept_fields) {

@@ -359,7 +359,7 @@ fn check_any(body: &[u8], limit: usize, cuts: &[Index]) -> Result<(), TestCaseEr
             .map(|error| error.to_string())
             .filter(|text| text.contains("not JSON") || text.contains("too early"))
     };
-    // A projection does not change where a body is malformed.
+    // A field filter does not change where a body is malformed.
     let paths = ["a", "name.items", "items[*].kind", "metadata.annotations.items"];
     for by in [FieldFilter::drop(paths).unwrap(), FieldFilter::keep(paths).unwrap()] {
         let (_, end) = read_in_all_splits(body, cuts, |pieces| read_list_by(Some(&by), limit, pieces));

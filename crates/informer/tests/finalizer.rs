@@ -168,10 +168,10 @@ async fn written_object_is_returned_only_if_it_still_exists() {
 
 /// Regression: a cache that kept only `data` had dropped the finalizers. For an object that was being deleted
 /// and had our finalizer, the step was `Gone`, and it was never deleted. All tests used a cache of full
-/// objects. Now no projection drops fields that controllers need, and a transform that removes them is an
+/// objects. Now no field filter drops fields that controllers need, and a transform that removes them is an
 /// error.
 #[tokio::test(start_paused = true)]
-async fn projected_cache_keeps_finalizers() {
+async fn filtered_cache_keeps_finalizers() {
     let stripping = InformerOptions::default().transform(|map: &mut ConfigMap| {
         map.metadata.finalizers = None;
         Ok(())

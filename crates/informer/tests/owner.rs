@@ -135,7 +135,7 @@ fn owner_without_uid_is_rejected() {
 /// controller that `owns` the kind received no events. Heads keep the owners, whatever is dropped from the
 /// rest.
 #[tokio::test(start_paused = true)]
-async fn owners_are_kept_in_a_projected_cache() {
+async fn owners_are_kept_in_a_filtered_cache() {
     assert!(InformerOptions::default().drop_fields(["metadata.ownerReferences"]).is_err());
     let server = ApiServer::new();
     let mut child: ConfigMap = typed(config_map("shop", "child", "1"));

@@ -1,4 +1,4 @@
-//! Tests of field filters on small objects, independent of chunk boundaries. `tests/projections.rs`
+//! Tests of field filters on small objects, independent of chunk boundaries. `tests/field_filters.rs`
 //! compares random ones with a reference model.
 
 use super::*;

@@ -1,4 +1,4 @@
-//! Projections against a reference model: parse the object, decide for every position whether a path names it
+//! Field filters against a reference model: parse the object, decide for every position whether a path names it
 //! or leads through it, and rebuild the object. Any object, any paths, any pieces.
 //!
 //! A failing case is printed shrunk. Small cases with order and formatting are in
@@ -213,8 +213,8 @@ fn cut<'a>(body: &'a str, cuts: &[Index]) -> Vec<&'a [u8]> {
     ends.windows(2).map(|ends| &body.as_bytes()[ends[0]..ends[1]]).collect()
 }
 
-fn read_list(projection: &FieldFilter, body: &str, cuts: &[Index]) -> ScannedObject {
-    let mut reader = ListReader::new(types(), Limits::default()).with_field_filter(Some(projection.clone()));
+fn read_list(filter: &FieldFilter, body: &str, cuts: &[Index]) -> ScannedObject {
+    let mut reader = ListReader::new(types(), Limits::default()).with_field_filter(Some(filter.clone()));
     let mut found = Vec::new();
     for piece in cut(body, cuts) {
         reader.read(piece, |item| found.push(item)).unwrap();
@@ -226,8 +226,8 @@ fn read_list(projection: &FieldFilter, body: &str, cuts: &[Index]) -> ScannedObj
     }
 }
 
-fn read_watch(projection: &FieldFilter, body: &str, cuts: &[Index]) -> ScannedObject {
-    let mut reader = WatchReader::new(types(), Limits::default()).with_field_filter(Some(projection.clone()));
+fn read_watch(filter: &FieldFilter, body: &str, cuts: &[Index]) -> ScannedObject {
+    let mut reader = WatchReader::new(types(), Limits::default()).with_field_filter(Some(filter.clone()));
     let mut found = Vec::new();
     for piece in cut(body, cuts) {
         reader.read(piece, |frame| found.push(frame)).unwrap();
@@ -243,7 +243,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn projection_matches_the_model(
+    fn field_filter_matches_the_model(
         object in object(),
         paths in prop::collection::vec(path(), 0..4),
         keep in any::<bool>(),
@@ -252,10 +252,10 @@ proptest! {
         cuts in prop::collection::vec(any::<Index>(), 0..6),
     ) {
         let texts: Vec<String> = paths.iter().map(|path| written(path)).collect();
-        let projection = if keep { FieldFilter::keep(&texts) } else { FieldFilter::drop(&texts) }.unwrap();
+        let filter = if keep { FieldFilter::keep(&texts) } else { FieldFilter::drop(&texts) }.unwrap();
         let json = json_of(&object, space, escaped, false);
         let list = format!(r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{json}]}}"#);
-        let read = read_list(&projection, &list, &cuts);
+        let read = read_list(&filter, &list, &cuts);
 
         prop_assert_eq!(serde_json::from_slice::<Value>(&read.bytes).unwrap(), project(keep, &paths, &object));
         let labels = project(keep, &paths, &object)["metadata"]["labels"].as_object().cloned().unwrap_or_default();
@@ -263,14 +263,14 @@ proptest! {
         prop_assert_eq!(head, labels);
         prop_assert_eq!(&*read.head.uid, "u");
 
-        prop_assert_eq!(&read_list(&projection, &list, &[]), &read, "whole");
+        prop_assert_eq!(&read_list(&filter, &list, &[]), &read, "whole");
         let typed_first = format!(r#"{{"type":"DELETED","object":{json}}}"#);
-        prop_assert_eq!(&read_watch(&projection, &typed_first, &cuts), &read, "in a frame");
+        prop_assert_eq!(&read_watch(&filter, &typed_first, &cuts), &read, "in a frame");
         let typed_last = format!(r#"{{"object":{json},"type":"DELETED"}}"#);
-        prop_assert_eq!(&read_watch(&projection, &typed_last, &cuts), &read, "in a frame with the type last");
-        // A second projection changes nothing.
+        prop_assert_eq!(&read_watch(&filter, &typed_last, &cuts), &read, "in a frame with the type last");
+        // A second pass of the filter changes nothing.
         let left = std::str::from_utf8(&read.bytes).unwrap();
         let again = format!(r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{left}]}}"#);
-        prop_assert_eq!(&read_list(&projection, &again, &[]), &read, "again");
+        prop_assert_eq!(&read_list(&filter, &again, &[]), &read, "again");
     }
 }

@@ -1,4 +1,4 @@
-//! Projections drop the same fields from protobuf as from JSON.
+//! Field filters drop the same fields from protobuf as from JSON.
 //!
 //! Protobuf has no empty lists and maps, and required fields are `null` in JSON when dropped; both are equal
 //! to missing. The type of a claim template is not part of the protobuf bytes and cannot be dropped.
@@ -81,7 +81,7 @@ fn paths(value: &Value, at: &str, found: &mut Vec<String>) {
 }
 
 #[test]
-fn projection_is_equal_for_json_and_protobuf() {
+fn field_filter_is_equal_for_json_and_protobuf() {
     let mut count = 0;
     for recording in recordings().iter().filter(|recording| recording.is_object()) {
         let (value, types) = (recording.value(), type_of(&recording.value()));
