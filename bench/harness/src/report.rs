@@ -132,8 +132,9 @@ impl Rows {
     pub(super) fn summary(&self, machine: &str) -> String {
         let introduction = format!(
             "Medians of interleaved runs on {machine}; × is how many times better informer is, **bold** where it is \
-             worse. The\nserver replays recorded responses unless the row names kube-apiserver. JSON unless the row says protobuf; \
-             the compressed\nrow holds protobuf and is compared with the encoding in which each peer needs least memory.\n\n"
+             worse. The\nserver replays recorded responses unless the row names kube-apiserver. Rows use JSON unless they say \
+             protobuf; in the\ncompressed row, informer and client-go use protobuf. \"get\" reads the cache; informer does not decode \
+             the object then.\n\n"
         );
         let rows = SUMMARY.iter().filter_map(|name| self.0.iter().find(|row| row.name == *name));
         introduction + &markdown(rows, &[Client::Informer, Client::Go, Client::KubeRs])

@@ -30,8 +30,8 @@
 //!
 //! # Where to start
 //!
-//! - **Watch objects.** A [`SharedInformerFactory`] creates one [`SharedInformer`] per kind and selection and
-//!   shares it. [`SharedInformer::on_event`] adds a closure, [`SharedInformer::add_handler`] a [`Handler`],
+//! - **Watch objects.** A [`SharedInformerFactory`] creates and shares one [`SharedInformer`] per kind and
+//!   [`Selection`] (namespaces and selectors). [`SharedInformer::on_event`] adds a closure, [`SharedInformer::add_handler`] a [`Handler`],
 //!   and [`SharedInformer::event_stream`] returns an [`EventStream`]. [`InformerOptions`] sets namespaces,
 //!   selectors, transforms and how objects are stored ([`cache::Retention`]). [`SharedInformer::handler`] returns a
 //!   builder for handlers with options: a filter, a resync period, or delivery of every state up to a capacity.
@@ -65,10 +65,11 @@
 //! - **C6 Late handlers.** A handler added at any time receives the current objects, marked as initial, then
 //!   every later change or a newer one of the same object.
 //! - **C7 Waiting ends.** An informer is always in a named [state](status::InformerState); `wait_for_sync`
-//!   returns an error with the reason: immediately if waiting cannot succeed, otherwise at its timeout.
+//!   returns when the cache is complete, or an error with the reason: immediately if waiting cannot succeed,
+//!   otherwise at its timeout.
 //! - **C8 Bounded.** Pending changes of an object are coalesced into one event, or two if it was deleted and
-//!   re-created, so the queue of a slow handler is bounded; a handler without coalescing queues single
-//!   events up to its capacity and coalesces beyond it. No handler delays another.
+//!   re-created, so the queue of a slow handler is bounded. A handler with `uncoalesced` queues every
+//!   change up to its capacity; only changes beyond it are coalesced. No handler delays another.
 //! - **C9 Isolated failures.** An unreadable object, a panicking handler, a forbidden kind or a panicking
 //!   index function affects nothing else; it is counted and reported.
 //! - **C10 Shutdown.** Shutdown delivers pending events until its timeout, ends every task, and calls no
