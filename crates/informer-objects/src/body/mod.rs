@@ -1,7 +1,8 @@
 //! Decoding of request bodies: JSON, YAML or protobuf in, an object and strict decoding errors out.
 //!
-//! Error texts are those of kube-apiserver, including its summaries of the bytes. Whether the object is valid
-//! for its kind is checked later.
+//! Strict decoding errors are duplicate and unknown fields; `fieldValidation` decides whether they reject the
+//! request. Error texts are those of kube-apiserver, including the quoted beginning of the body. Whether the
+//! object is valid for its kind is checked later.
 
 use serde_json::Value;
 
@@ -17,7 +18,7 @@ pub(crate) const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
 pub struct Body {
     /// The object; `null` if the body is `null`, which built-in kinds treat as an empty object.
     pub object: Value,
-    /// The paths of duplicate fields, in the order in which Go reports them.
+    /// The paths of duplicate fields of a JSON body, in the order of the text; empty for YAML and protobuf.
     pub(crate) duplicates: Vec<String>,
     /// Whether the object is of a custom kind, so that the types of its fields are unknown.
     custom: bool,
@@ -27,13 +28,15 @@ pub struct Body {
 /// The part of the encoded body that is needed to report strict decoding errors.
 #[derive(Debug, Clone)]
 enum Source {
-    /// The bytes, because errors are reported in the order of the fields.
+    /// The JSON text: kube-apiserver reports errors in the order of its fields.
     Json(Vec<u8>),
-    /// The error text about duplicate keys, if there are any. Also `None` for protobuf.
-    Yaml(Option<String>),
+    /// The error text about duplicate keys of YAML; `None` if there are none, and for protobuf.
+    YamlOrProtobuf(Option<String>),
 }
 
-/// Decodes the body of a create or an update of a kind.
+/// Decodes a body that contains an object of a kind.
+///
+/// `custom` is true if a definition defines the kind.
 pub fn read(
     content_type: Option<&str>,
     bytes: &[u8],
@@ -45,28 +48,29 @@ pub fn read(
     if let Format::Protobuf = format {
         return read_protobuf(bytes, (api_version, kind));
     }
-    let unrecognized = |what: &str| {
+    let unrecognized = |why: &str| {
         Status::bad_request(format!(
-            "the object provided is unrecognized (must be of type {kind}): {what} ({})",
+            "the object provided is unrecognized (must be of type {kind}): {why} ({})",
             summary(bytes)
         ))
     };
     let (mut object, duplicates, source) = match format {
         Format::Json => {
+            // Go decodes custom objects into maps and built-in ones into structs.
             let treatment = if custom { Duplicates::Replace } else { Duplicates::Merge };
-            let read = text::read(bytes, treatment).map_err(|what| {
-                unrecognized(&format!("couldn't get version/kind; json parse error: {what}"))
+            let read = text::read(bytes, treatment).map_err(|why| {
+                unrecognized(&format!("couldn't get version/kind; json parse error: {why}"))
             })?;
             (read.value, read.duplicates, Source::Json(bytes.to_vec()))
         }
         // Protobuf has been handled above.
         Format::Yaml | Format::Protobuf => {
             let YamlRead { value, duplicates } = text::read_yaml(bytes)
-                .map_err(|what| unrecognized(&format!("error converting YAML to JSON: {what}")))?;
-            (value, Vec::new(), Source::Yaml(duplicates))
+                .map_err(|why| unrecognized(&format!("error converting YAML to JSON: {why}")))?;
+            (value, Vec::new(), Source::YamlOrProtobuf(duplicates))
         }
     };
-    check_type_meta(&object).map_err(|what| unrecognized(&what))?;
+    check_type_meta(&object).map_err(|why| unrecognized(&why))?;
     if custom {
         text::as_untyped(&mut object);
         if object.get("kind").and_then(Value::as_str).unwrap_or_default().is_empty() {
@@ -77,7 +81,7 @@ pub fn read(
     Ok(Body { object, duplicates, custom, source })
 }
 
-/// Decodes a protobuf body, which cannot contain duplicate or unknown fields.
+/// Decodes a protobuf body, for which kube-apiserver reports no duplicate or unknown fields.
 fn read_protobuf(bytes: &[u8], expected: (&str, &str)) -> Result<Body, Status> {
     let kind = expected.1;
     let decoded = protobuf::decode(bytes, expected).map_err(|error| match error.type_meta {
@@ -86,22 +90,23 @@ fn read_protobuf(bytes: &[u8], expected: (&str, &str)) -> Result<Body, Status> {
             error.message,
             summary(bytes)
         )),
-        Some((api_version, of)) => {
+        Some((api_version, decoded_kind)) => {
             let version = api_version.rsplit('/').next().unwrap_or_default();
             Status::bad_request(format!(
-                "{of} in version \"{version}\" cannot be handled as a {kind}: {}",
+                "{decoded_kind} in version \"{version}\" cannot be handled as a {kind}: {}",
                 error.message
             ))
         }
     })?;
-    Ok(Body { object: decoded.object, duplicates: Vec::new(), custom: false, source: Source::Yaml(None) })
+    let source = Source::YamlOrProtobuf(None);
+    Ok(Body { object: decoded.object, duplicates: Vec::new(), custom: false, source })
 }
 
-/// Decodes the options of a deletion.
+/// Decodes the `DeleteOptions` of a deletion.
 pub fn read_options(content_type: &str, bytes: &[u8]) -> Result<Value, Status> {
     check_size(bytes.len())?;
     let unreadable =
-        |what: String| Status::bad_request(format!("couldn't get version/kind; json parse error: {what}"));
+        |why: String| Status::bad_request(format!("couldn't get version/kind; json parse error: {why}"));
     let options = match format_of(Some(content_type), false)? {
         Format::Protobuf => {
             let decoded = protobuf::decode(bytes, ("v1", "DeleteOptions"));
@@ -114,7 +119,7 @@ pub fn read_options(content_type: &str, bytes: &[u8]) -> Result<Value, Status> {
     Ok(options)
 }
 
-/// Returns 413 if a body is too large, whatever its contents.
+/// Returns an error with status 413 if a body of this length is too large.
 pub fn check_size(length: usize) -> Result<(), Status> {
     if length <= MAX_BODY_BYTES {
         return Ok(());
@@ -124,21 +129,23 @@ pub fn check_size(length: usize) -> Result<(), Status> {
 }
 
 impl Body {
-    /// Returns the strict decoding errors in the order of kube-apiserver: duplicate fields, and the unknown
-    /// fields whose paths the caller gives.
+    /// Returns the strict decoding errors; `unknown` contains the paths of the unknown fields.
+    ///
+    /// In the order of kube-apiserver: that of the text for a built-in object in JSON, else duplicate fields
+    /// before unknown ones.
     pub fn problems(&self, unknown: &[String]) -> Vec<String> {
-        let message = |what: &str, path: &String| format!("{what} field {}", text::quoted(path));
-        let message_about = |what: &'static str| move |path: &String| message(what, path);
+        let message = |problem: &str, path: &String| format!("{problem} field {}", text::quoted(path));
+        let message_about = |problem: &'static str| move |path: &String| message(problem, path);
         match &self.source {
-            Source::Yaml(duplicates) => {
-                let duplicates =
-                    duplicates.iter().map(|what| format!("error converting YAML to JSON: {what}"));
+            Source::YamlOrProtobuf(duplicates) => {
+                let duplicates = duplicates.iter().map(|why| format!("error converting YAML to JSON: {why}"));
                 duplicates.chain(unknown.iter().map(message_about("unknown"))).collect()
             }
             Source::Json(_) if self.custom => {
                 let duplicates = self.duplicates.iter().map(message_about("duplicate"));
                 duplicates.chain(unknown.iter().map(message_about("unknown"))).collect()
             }
+            // The text is read again only if there are several errors to put in order.
             Source::Json(_) if unknown.len() + self.duplicates.len() < 2 => {
                 let duplicates = self.duplicates.iter().map(message_about("duplicate"));
                 duplicates.chain(unknown.iter().map(message_about("unknown"))).collect()
@@ -152,15 +159,15 @@ impl Body {
     }
 }
 
-/// Returns whether a path is inside one of these fields. Go's decoder skips unknown fields and does not look
-/// for duplicates in them.
-fn is_inside(path: &str, fields: &[String]) -> bool {
-    fields
+/// Returns whether a path is inside one of the unknown fields, which Go's decoder skips without looking for
+/// duplicates.
+fn is_inside(path: &str, unknown: &[String]) -> bool {
+    unknown
         .iter()
         .any(|field| path.strip_prefix(field.as_str()).is_some_and(|rest| rest.starts_with(['.', '['])))
 }
 
-/// `fieldValidation`: the treatment of unknown and duplicate fields.
+/// The query parameter `fieldValidation`: the treatment of unknown and duplicate fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldValidation {
     /// Strict decoding errors are ignored.
@@ -173,7 +180,8 @@ pub enum FieldValidation {
 
 /// Applies field validation to the strict decoding errors of a body or patch.
 ///
-/// Returns the warnings, or the text of the error, which patches embed differently.
+/// Returns the warnings. The error is a text: the caller embeds it in a [`Status`], for a patch in another
+/// one than for a body.
 pub fn enforce_field_validation(mode: FieldValidation, errors: &[String]) -> Result<Vec<String>, String> {
     match mode {
         FieldValidation::Strict if !errors.is_empty() => {
@@ -187,15 +195,15 @@ pub fn enforce_field_validation(mode: FieldValidation, errors: &[String]) -> Res
 /// The number of characters of all warnings of a response above which the warnings are truncated.
 const MAX_TOTAL_WARNING_CHARS: usize = 4096;
 
-/// The number of characters to which each warning is truncated if all of them exceed
+/// The number of characters to which each warning is truncated if all warnings together exceed
 /// [`MAX_TOTAL_WARNING_CHARS`].
 const TRUNCATED_WARNING_CHARS: usize = 256;
 
 /// Returns the values of the `Warning` headers for these texts.
 ///
-/// Empty and duplicate texts, and texts with control characters, which a header cannot contain, are omitted.
-/// If all texts together have more than 4096 characters, each is truncated to 256, and the texts after the
-/// first 4096 characters are omitted.
+/// As in kube-apiserver, empty and duplicate texts are omitted. If the remaining texts together have more
+/// than 4096 characters, each is truncated to 256, and no header follows once 4096 characters are written.
+/// Texts with control characters are omitted, because a header cannot contain them.
 pub fn warning_headers(texts: &[String]) -> Vec<String> {
     let mut unique: Vec<&String> = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
@@ -242,15 +250,17 @@ fn format_of(content_type: Option<&str>, custom: bool) -> Result<Format, Status>
     }
 }
 
-/// Checks that `apiVersion` and `kind`, if present, are strings and that the former has at most one slash.
+/// Checks that a value is an object or `null`, that `apiVersion` and `kind`, if present, are strings or
+/// `null`, and that `apiVersion` has at most one slash.
 pub fn check_type_meta(object: &Value) -> Result<(), String> {
-    const FIELDS: &str = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; \
-                          Kind string \"json:\\\"kind,omitempty\\\"\" }";
-    let parse_error = |what: String| {
-        Err(format!("couldn't get version/kind; json parse error: json: cannot unmarshal {what}"))
+    // The type into which kube-apiserver decodes these two fields.
+    const GO_TYPE: &str = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; \
+                           Kind string \"json:\\\"kind,omitempty\\\"\" }";
+    let parse_error = |mismatch: String| {
+        Err(format!("couldn't get version/kind; json parse error: json: cannot unmarshal {mismatch}"))
     };
     if !object.is_object() && !object.is_null() {
-        return parse_error(format!("{} into Go value of type {FIELDS}", text::kind_of(object)));
+        return parse_error(format!("{} into Go value of type {GO_TYPE}", text::kind_of(object)));
     }
     for name in ["apiVersion", "kind"] {
         if let Some(value) = object.get(name).filter(|value| !value.is_string() && !value.is_null()) {
@@ -267,17 +277,18 @@ pub fn check_type_meta(object: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the first 30 bytes of a body: unchanged if it looks like a JSON object, else in hexadecimal.
+/// Returns the first 30 bytes of a body as kube-apiserver quotes them: unchanged if the body looks like a
+/// JSON object, else in hexadecimal.
 fn summary(bytes: &[u8]) -> String {
     const MAX_SUMMARY_BYTES: usize = 30;
     let start = bytes.get(..MAX_SUMMARY_BYTES).unwrap_or(bytes);
-    let rest = if bytes.len() > MAX_SUMMARY_BYTES { " ..." } else { "" };
+    let ellipsis = if bytes.len() > MAX_SUMMARY_BYTES { " ..." } else { "" };
     match bytes.first() {
         None => "<empty>".to_owned(),
-        Some(b'{') => format!("{}{rest}", String::from_utf8_lossy(start)),
+        Some(b'{') => format!("{}{ellipsis}", String::from_utf8_lossy(start)),
         Some(_) => {
             let digits: Vec<String> = start.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("{}{rest}", digits.concat())
+            format!("{}{ellipsis}", digits.concat())
         }
     }
 }

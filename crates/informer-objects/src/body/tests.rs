@@ -4,12 +4,12 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::text::to_yaml;
 
 /// Decodes a body of a kind of version `v1`.
 fn read(content_type: Option<&str>, bytes: &[u8], kind: &str, custom: bool) -> Result<Body, Status> {
     super::read(content_type, bytes, ("v1", kind), custom)
 }
-use crate::text::to_yaml;
 
 fn steps(file: &str) -> Vec<Value> {
     let path = format!("{}/../../testdata/recordings/{file}.json", env!("CARGO_MANIFEST_DIR"));
@@ -20,9 +20,10 @@ fn step(file: &str, name: &str) -> Value {
     steps(file).into_iter().find(|step| step["name"] == name).unwrap()
 }
 
-/// The bytes that a step sent.
+/// Returns the body of a step.
 ///
-/// The recorder sends objects as Python writes them, with a blank after commas and colons.
+/// Objects are written without blanks. The recorder sent them with a blank after commas and colons, so a test
+/// whose error quotes an object must not use this function.
 fn sent(step: &Value) -> Vec<u8> {
     match (step["request"].get("body"), step["request"]["body_text"].as_str()) {
         (_, Some(text)) => text.as_bytes().to_vec(),
@@ -103,7 +104,7 @@ fn numbers_of_custom_objects_are_normalized() {
     assert_eq!(body.object["big"].to_string(), expected["big"].to_string());
     assert_eq!(body.object["e"].to_string(), "1000");
     assert_eq!(body.object["ratio"].to_string(), "1.5");
-    // Where types are known, the decoder needs the number as it was written.
+    // Built-in kinds are decoded by type later, which needs the number as it was written.
     let body = read(None, text.as_bytes(), "Pod", false).unwrap();
     assert_eq!(body.object["n"].to_string(), "1.0");
 }
