@@ -69,9 +69,11 @@ impl<'a> SchemaPosition<'a> {
                 let atomic = self.owned.map_or(atomic, |owned| owned == MapType::Atomic);
                 if atomic { SchemaShape::AtomicMap } else { SchemaShape::Map }
             }
-            Form::List { of: Entries::Atomic, items } => SchemaShape::AtomicList(SchemaPosition::at(items)),
-            Form::List { of: Entries::Set, items } => SchemaShape::List(None, SchemaPosition::at(items)),
-            Form::List { of: Entries::Map(keys), items } => {
+            Form::List { entries: Entries::Atomic, items } => {
+                SchemaShape::AtomicList(SchemaPosition::at(items))
+            }
+            Form::List { entries: Entries::Set, items } => SchemaShape::List(None, SchemaPosition::at(items)),
+            Form::List { entries: Entries::Map(keys), items } => {
                 SchemaShape::List(Some(keys), SchemaPosition::at(items))
             }
             Form::Unknown => match value {

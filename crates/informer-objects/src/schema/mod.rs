@@ -1,7 +1,8 @@
-//! The fields of objects as the server knows them: one view of the built-in tables and of the schemas of
-//! definitions.
+//! The fields of objects as the server knows them: one view of the generated schemas of built-in kinds
+//! (`informer_schema`) and of the schemas of custom resource definitions.
 //!
 //! Pure: nothing here knows objects, storage or HTTP. Code that walks an object walks a [`Node`] in parallel.
+//! A value is *atomic* if it is owned and replaced as a whole, and *granular* if its parts are.
 
 mod structural;
 
@@ -13,15 +14,15 @@ pub(crate) use structural::{MAX_DEPTH as STRUCTURAL_DEPTH, Rule, StructuralType}
 /// A position in a schema.
 #[derive(Debug, Clone, Copy)]
 pub enum Node<'a> {
-    /// A position in a built-in object.
+    /// A position in a built-in type, for example in the metadata of any object.
     BuiltIn(Shape),
-    /// A position in a custom object.
+    /// A position in the schema of a definition.
     Custom(&'a Structural),
-    /// A position without a schema: fields are granular, lists atomic.
+    /// A position without a schema: objects are granular, lists atomic.
     Unknown,
 }
 
-/// The shape of the value at a position, as far as ownership and merging need it.
+/// The structure of the value at a position, as far as ownership and merging need it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Form<'a> {
     /// A scalar, or a value whose contents are never examined.
@@ -31,12 +32,12 @@ pub(crate) enum Form<'a> {
     /// An object with arbitrary keys.
     Map { atomic: bool },
     /// A list.
-    List { of: Entries<'a>, items: Node<'a> },
-    /// An unknown shape: the value decides.
+    List { entries: Entries<'a>, items: Node<'a> },
+    /// No schema: the structure is that of the value.
     Unknown,
 }
 
-/// The identity of an entry of a list.
+/// The way in which the entries of a list are identified.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Entries<'a> {
     /// Entries have no identity: the list is owned as a whole.
@@ -80,12 +81,12 @@ impl<'a> Node<'a> {
                 Shape::Object(id) => Form::Object { atomic: id.get().atomic },
                 Shape::Map(_, kind) => Form::Map { atomic: kind == MapType::Atomic },
                 Shape::List(items, kind) => {
-                    let of = match kind {
+                    let entries = match kind {
                         ListType::Atomic => Entries::Atomic,
                         ListType::Set => Entries::Set,
                         ListType::Map(keys) => Entries::Map(Keys::BuiltIn(keys)),
                     };
-                    Form::List { of, items: Node::BuiltIn(*items) }
+                    Form::List { entries, items: Node::BuiltIn(*items) }
                 }
                 _ => Form::Leaf,
             },

@@ -407,7 +407,7 @@ fn rule_fields(at: SchemaLevel<'_>, rule: &Value, path: &str) -> Vec<StatusCause
     if has_line_break(field) {
         causes.push(invalid(&field_path_place, &json!(field), "must not contain line breaks"));
     }
-    if field_path(field, &Structural::part(&at.value()), true).is_err() {
+    if field_path(field, &Structural::read_part(&at.value()), true).is_err() {
         causes.push(invalid(&field_path_place, &json!(field), "must be a valid path"));
     }
     causes

@@ -1,9 +1,8 @@
-//! The schema of a definition, read once when the definition is stored.
+//! The schema of a definition: the `openAPIV3Schema` of one version as a tree.
 //!
-//! It is the `openAPIV3Schema` of one version as a tree. `metadata`, `apiVersion` and `kind` at the root and
-//! in embedded resources follow the rules common to all objects, whatever the schema contains for them.
-//! Reading never fails: whether a schema is allowed is decided where definitions are checked. Levels below
-//! [`MAX_DEPTH`] are unknown.
+//! `metadata`, `apiVersion` and `kind` at the root and in embedded resources follow the rules common to all
+//! objects, whatever the schema contains for them. Reading never fails: `definition::check` decides whether a
+//! schema is allowed. Below [`MAX_DEPTH`] levels, the tree allows any value.
 
 mod read;
 
@@ -42,6 +41,7 @@ pub struct Structural {
     pub(crate) resource: bool,
     /// `x-kubernetes-list-type`: `atomic`, `set` or `map`.
     pub(crate) list_type: Option<String>,
+    /// `x-kubernetes-list-map-keys`.
     pub(crate) list_keys: Vec<String>,
     /// `x-kubernetes-map-type: atomic`.
     pub(crate) atomic_map: bool,
@@ -113,7 +113,7 @@ pub(crate) struct Rule {
 }
 
 impl StructuralType {
-    /// Returns the keyword in a schema; empty if there is none.
+    /// Returns the value of `type` in a schema; empty if the schema has none.
     pub(crate) fn name(self) -> &'static str {
         match self {
             StructuralType::Object => "object",
@@ -153,12 +153,12 @@ impl Structural {
             }
             StructuralType::Object => Form::Object { atomic: self.atomic_map },
             StructuralType::Array => {
-                let of = match self.list_type.as_deref() {
+                let entries = match self.list_type.as_deref() {
                     Some("set") => Entries::Set,
                     Some("map") => Entries::Map(Keys::Custom(&self.list_keys)),
                     _ => Entries::Atomic,
                 };
-                Form::List { of, items: self.items.as_deref().map_or(Node::Unknown, Node::Custom) }
+                Form::List { entries, items: self.items.as_deref().map_or(Node::Unknown, Node::Custom) }
             }
             StructuralType::Any if self.preserve => Form::Unknown,
             _ => Form::Leaf,

@@ -1,7 +1,8 @@
 //! Reading of a schema from its JSON.
 //!
-//! Keywords of the wrong type are ignored: a definition is decoded before it is read here. Formats that are
-//! not checked for a type are dropped, so that the code that checks values need not know them.
+//! Keywords of the wrong JSON type are ignored: decoding a definition rejects them before it is read here.
+//! Formats that are not checked for a type are dropped, so that the code that checks values need not know
+//! them.
 
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -11,23 +12,24 @@ use super::{Checks, MAX_DEPTH, Pattern, Rule, Structural, StructuralType};
 impl Structural {
     /// Reads the schema of a version from its `openAPIV3Schema`.
     pub fn read(schema: &Value) -> Structural {
-        let mut root = Structural::part(schema);
+        let mut root = Structural::read_part(schema);
         root.resource = true;
         root
     }
 
     /// Reads a part of a schema that is not its root.
-    pub fn part(schema: &Value) -> Structural {
+    pub fn read_part(schema: &Value) -> Structural {
         level(schema, MAX_DEPTH)
     }
 }
 
+/// Reads at most `depth` levels. A deeper level, and one that is not an object, allows any value.
 fn level(schema: &Value, depth: usize) -> Structural {
     let (Some(keywords), Some(depth)) = (schema.as_object(), depth.checked_sub(1)) else {
         return Structural { preserve: true, ..Structural::default() };
     };
     let flag = |name: &str| keywords.get(name).and_then(Value::as_bool).unwrap_or_default();
-    let below = |name: &str| keywords.get(name).filter(|part| part.is_object());
+    let subschema = |name: &str| keywords.get(name).filter(|schema| schema.is_object());
     let kind = if flag("x-kubernetes-int-or-string") {
         StructuralType::IntOrString
     } else {
@@ -41,9 +43,9 @@ fn level(schema: &Value, depth: usize) -> Structural {
             .flatten()
             .map(|(name, schema)| (name.clone(), level(schema, depth)))
             .collect(),
-        additional: below("additionalProperties").map(|schema| Box::new(level(schema, depth))),
+        additional: subschema("additionalProperties").map(|schema| Box::new(level(schema, depth))),
         open: keywords.get("additionalProperties").and_then(Value::as_bool),
-        items: below("items").map(|schema| Box::new(level(schema, depth))),
+        items: subschema("items").map(|schema| Box::new(level(schema, depth))),
         nullable: flag("nullable"),
         default: keywords.get("default").filter(|default| !default.is_null()).cloned(),
         preserve: flag("x-kubernetes-preserve-unknown-fields"),
@@ -128,7 +130,7 @@ pub(crate) fn is_checked_format(kind: StructuralType, format: &str) -> bool {
     }
 }
 
-/// The formats of strings without dashes, as they are compared.
+/// The formats of strings that are checked, without their dashes: `datetime` for `date-time`.
 const FORMATS: &[&str] = &[
     "bsonobjectid",
     "uri",
