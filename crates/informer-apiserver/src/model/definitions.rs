@@ -42,7 +42,7 @@ impl Model {
         let all: Vec<Value> =
             live.into_iter().flat_map(Objects::values).map(|state| state.decode()).collect();
         let mut state = stored;
-        if definition::accept_names(&mut definition, &Taken::by(&group, &all), now) {
+        if definition::accept_names(&mut definition, &Taken::in_group(&group, &all), now) {
             state = self.overwrite(&context, gvr, WriteTarget::Status, state, definition.clone())?;
         }
         if definition::establish(&mut definition, now) {

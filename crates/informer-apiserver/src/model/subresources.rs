@@ -147,7 +147,7 @@ impl Model {
         let api_version = resource.api_version(gvr.version);
         let owners = field_management::owners_after_scale(&object, scale, &api_version, path);
         match paths {
-            Some(paths) => definition::with_scale(paths, &mut object, scale)?,
+            Some(paths) => definition::write_scale(paths, &mut object, scale)?,
             None => json_edit::set(&mut object, &["spec", "replicas"], json!(replicas)),
         }
         json_edit::set(&mut object, &["metadata", "managedFields"], owners.unwrap_or_default());

@@ -16,6 +16,7 @@ pub(crate) struct Column {
     pub(crate) format: String,
     pub(crate) description: String,
     pub(crate) priority: i64,
+    /// The parsed `jsonPath`; `None` if it cannot be parsed, then all cells are null.
     path: Option<Path>,
 }
 
@@ -55,7 +56,7 @@ impl Column {
             name: "Age".to_owned(),
             kind: "date".to_owned(),
             format: String::new(),
-            description: AGE.to_owned(),
+            description: AGE_DESCRIPTION.to_owned(),
             priority: 0,
             path: Path::parse(&json_path),
         }
@@ -89,8 +90,8 @@ fn text_of(value: &Value) -> String {
     }
 }
 
-/// Returns the age of a time; `<unknown>` if the text is empty or `null`, `<invalid>` if it is otherwise not
-/// a time.
+/// Returns the age of a time: `<unknown>` for an empty text and for `null`, `<invalid>` for any other text
+/// that is not a time.
 fn age_of(text: &str, now: Timestamp) -> String {
     if text.is_empty() || text == "null" {
         return "<unknown>".to_owned();
@@ -106,7 +107,7 @@ fn truncate(float: f64) -> i64 {
     float as i64
 }
 
-const AGE: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not \
+const AGE_DESCRIPTION: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not \
                    guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It \
                    is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More \
                    info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";

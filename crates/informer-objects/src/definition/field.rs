@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::status::StatusCause;
 pub(super) use crate::text::quoted as quote;
 
-/// The name of a root without a path.
+/// The field that kube-apiserver reports for an empty path.
 const ROOT_NAME: &str = "<nil>";
 
 /// Returns `path.name`.
@@ -31,20 +31,20 @@ pub(super) fn invalid(path: &str, value: &Value, why: &str) -> StatusCause {
     invalid_shown(path, &show(value), why)
 }
 
-/// Returns the cause for an invalid value given as text.
+/// Returns the cause for an invalid value; `shown` is the value as it is printed.
 pub(super) fn invalid_shown(path: &str, shown: &str, why: &str) -> StatusCause {
     cause("FieldValueInvalid", path, &format!("Invalid value: {shown}"), why)
 }
 
-/// Returns the cause for an invalid value that is too large to be printed.
+/// Returns the cause for an invalid value that is not printed.
 pub(super) fn invalid_omitted(path: &str, why: &str) -> StatusCause {
     cause("FieldValueInvalid", path, "Invalid value", why)
 }
 
-/// Returns the cause for a value of the wrong type; `found` is its type, or the text that does not have the
-/// format.
-pub(super) fn wrong_type(path: &str, found: &str, why: &str) -> StatusCause {
-    cause("FieldValueTypeInvalid", path, &format!("Invalid value: {}", quote(found)), why)
+/// Returns the cause for a value of the wrong type or format; `actual` is the type of the value, or the text
+/// that does not have the format.
+pub(super) fn wrong_type(path: &str, actual: &str, why: &str) -> StatusCause {
+    cause("FieldValueTypeInvalid", path, &format!("Invalid value: {}", quote(actual)), why)
 }
 
 pub(super) fn required(path: &str, why: &str) -> StatusCause {
@@ -59,6 +59,7 @@ pub(super) fn duplicate(path: &str, value: &Value) -> StatusCause {
     cause("FieldValueDuplicate", path, &format!("Duplicate value: {}", show(value)), "")
 }
 
+/// Returns the cause for a duplicate value that is not printed.
 pub(super) fn duplicate_omitted(path: &str) -> StatusCause {
     cause("FieldValueDuplicate", path, "Duplicate value", "")
 }
@@ -102,7 +103,7 @@ pub(super) fn json(value: &Value) -> String {
     out
 }
 
-/// Returns a number as Go's `%v` prints it: integers without a fraction.
+/// Returns a number as text: integers without a fraction, and never with an exponent.
 pub(super) fn number(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e21 { format!("{value:.0}") } else { value.to_string() }
 }
@@ -112,7 +113,7 @@ fn escape(out: &mut String, character: char) {
     out.extend(format!("\\u{:04x}", u32::from(character)).chars());
 }
 
-fn cause(reason: &str, path: &str, what: &str, why: &str) -> StatusCause {
-    let message = if why.is_empty() { what.to_owned() } else { format!("{what}: {why}") };
+fn cause(reason: &str, path: &str, summary: &str, why: &str) -> StatusCause {
+    let message = if why.is_empty() { summary.to_owned() } else { format!("{summary}: {why}") };
     StatusCause::new(reason, if path.is_empty() { ROOT_NAME } else { path }, message)
 }

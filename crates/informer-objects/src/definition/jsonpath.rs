@@ -1,6 +1,7 @@
-//! `JSONPath` as used by columns: names, list indexes, wildcards, slices, and filters that compare.
+//! `JSONPath` as used by columns: names, list indexes, wildcards, slices, names at any depth, and filters
+//! that compare values or test whether a path matches.
 //!
-//! A path that matches nothing yields no value; neither does one that cannot be parsed.
+//! A path that matches nothing yields no value.
 
 use serde_json::Value;
 
@@ -18,7 +19,7 @@ enum Step {
     /// `..name`: a field at any depth.
     Deep(String),
     Filter(Operand, Comparison, Operand),
-    /// A filter without a comparison: whether the path matches.
+    /// A filter without a comparison: selects the entries in which the path matches.
     Exists(Path),
 }
 
@@ -38,10 +39,11 @@ enum Comparison {
     GreaterOrEqual,
 }
 
-/// The maximum number of values found by a path.
+/// The maximum number of values selected by each step of a path.
 const MAX_VALUES: usize = 10_000;
 
 impl Path {
+    /// Parses a path; `None` if it is malformed.
     pub(crate) fn parse(text: &str) -> Option<Path> {
         let mut steps = Vec::new();
         let mut rest = text.trim();
@@ -59,16 +61,17 @@ impl Path {
     }
 
     fn all<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
-        let mut found = vec![value];
+        let mut values = vec![value];
         for step in &self.0 {
-            found = found.into_iter().flat_map(|value| step.from(value)).take(MAX_VALUES).collect();
+            values = values.into_iter().flat_map(|value| step.select(value)).take(MAX_VALUES).collect();
         }
-        found
+        values
     }
 }
 
 impl Step {
-    fn from<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
+    /// Returns the values that the step selects from a value.
+    fn select<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
         match (self, value) {
             (Step::Field(name), Value::Object(fields)) => fields.get(name).into_iter().collect(),
             (Step::Index(at), Value::Array(items)) => {
@@ -88,9 +91,10 @@ impl Step {
                 deep(name, value, &mut found);
                 found
             }
-            (Step::Filter(left, comparison, right), Value::Array(items)) => {
-                items.iter().filter(|item| comparison.matches(left.of(item), right.of(item))).collect()
-            }
+            (Step::Filter(left, comparison, right), Value::Array(items)) => items
+                .iter()
+                .filter(|item| comparison.matches(left.resolve(item), right.resolve(item)))
+                .collect(),
             (Step::Exists(path), Value::Array(items)) => {
                 items.iter().filter(|item| path.first(item).is_some()).collect()
             }
@@ -100,7 +104,8 @@ impl Step {
 }
 
 impl Operand {
-    fn of<'a>(&'a self, item: &'a Value) -> Option<&'a Value> {
+    /// Returns the value of the operand for one entry of the filtered list.
+    fn resolve<'a>(&'a self, item: &'a Value) -> Option<&'a Value> {
         match self {
             Operand::Path(path) => path.first(item),
             Operand::Literal(value) => Some(value),
@@ -146,7 +151,7 @@ fn deep<'a>(name: &str, value: &'a Value, found: &mut Vec<&'a Value>) {
     }
 }
 
-/// Parses the first step of a path and returns the rest.
+/// Parses the first step of a path and returns the rest. `@`, `$` and a dot before a bracket are no steps.
 fn step(text: &str) -> Option<(Option<Step>, &str)> {
     if let Some(rest) = text.strip_prefix("..") {
         let (name, tail) = name(rest);
@@ -171,7 +176,7 @@ fn step(text: &str) -> Option<(Option<Step>, &str)> {
     Some((None, rest))
 }
 
-/// Parses a name up to the next dot or bracket; a backslash escapes the next character.
+/// Parses a name up to the next dot, bracket, blank or comparison; a backslash escapes the next character.
 fn name(text: &str) -> (String, &str) {
     let mut out = String::new();
     let mut letters = text.char_indices();
@@ -187,7 +192,7 @@ fn name(text: &str) -> (String, &str) {
     (out, "")
 }
 
-/// Returns the end of a bracket that was opened before the text.
+/// Returns the offset of the `]` that closes a bracket opened before the text.
 fn bracket_end(text: &str) -> Option<usize> {
     let (mut open, mut quote) = (0, None);
     for (at, letter) in text.char_indices() {

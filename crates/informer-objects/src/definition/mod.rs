@@ -1,6 +1,9 @@
 //! Custom resource definitions: their validation, and the decoding, defaulting, validation and display of
 //! their objects.
 //!
+//! A *definition* is a `CustomResourceDefinition`, a *custom object* is an object of the kind it defines. A
+//! *cause* ([`StatusCause`](crate::StatusCause)) describes one invalid field.
+//!
 //! Pure: the input is a definition and objects, the output is causes and changed objects. The reference is
 //! apiextensions of Kubernetes 1.36, including the exact texts. The caller knows which definitions exist,
 //! what is stored and what is served.
@@ -30,6 +33,6 @@ pub use names::{
 };
 pub use object::numbers::normalize;
 pub use object::{decode, decode_embedded, default, prune};
-pub use scale::{scale, scale_to_change, with_scale};
+pub use scale::{scale, scale_to_change, write_scale};
 pub use validate::{Subject, validate};
 pub use version::{Storage, Version};

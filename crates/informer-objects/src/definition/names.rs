@@ -1,7 +1,9 @@
-//! Names of definitions: their format, their defaults, and conflicts between two definitions.
+//! Names of definitions: their format, their defaults, conflicts between definitions, and the conditions that
+//! result.
 //!
-//! A definition is served once its names are accepted. Until then, and if another definition of its group has
-//! one of them, its conditions show it. The caller knows which definitions exist.
+//! A name conflicts if it is accepted for another definition of the group. Without conflicts, the condition
+//! `NamesAccepted` becomes true, then `Established`; the server serves an established definition. The caller
+//! knows which definitions exist.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -10,7 +12,8 @@ use super::field::{child, index, invalid, quote};
 use crate::status::StatusCause;
 use crate::text::{formats::dns_label_1035, times};
 
-/// Sets the defaults of a definition: names, and a conversion that does nothing.
+/// Sets the defaults of a definition: names, the conversion `None`, `served` and `storage` of each version,
+/// and the port of a conversion webhook.
 pub fn complete(definition: &mut Value) {
     let Some(spec) = definition.get_mut("spec").and_then(Value::as_object_mut) else { return };
     if let Some(names) = spec.get_mut("names").and_then(Value::as_object_mut) {
@@ -39,7 +42,8 @@ pub fn complete(definition: &mut Value) {
     }
 }
 
-/// Returns the status of a new definition: no names are accepted yet, and one version is stored.
+/// Returns the status of a new definition: no accepted names, and the storage version as the only stored
+/// version.
 pub fn new_status(definition: &Value) -> Value {
     json!({
         "conditions": null,
@@ -60,7 +64,7 @@ pub fn note_storage_version(definition: &mut Value) {
     }
 }
 
-/// The names accepted for other definitions of a group.
+/// The names that are accepted for the definitions of a group.
 #[derive(Debug, Default)]
 pub struct Taken {
     resources: Vec<String>,
@@ -70,8 +74,9 @@ pub struct Taken {
 impl Taken {
     /// Collects the accepted names of a group.
     ///
-    /// The definition itself may be included: it keeps the names accepted for it.
-    pub fn by<'a>(group: &str, definitions: impl IntoIterator<Item = &'a Value>) -> Taken {
+    /// `definitions` may include the definition whose names are to be accepted: names that are already
+    /// accepted for it do not conflict.
+    pub fn in_group<'a>(group: &str, definitions: impl IntoIterator<Item = &'a Value>) -> Taken {
         let mut taken = Taken::default();
         for definition in definitions {
             let of_group = definition.pointer("/spec/group").and_then(Value::as_str) == Some(group);
@@ -88,10 +93,10 @@ impl Taken {
     }
 }
 
-/// Accepts or rejects the names of a definition, the first status change after it was stored; `false` if
-/// nothing changes.
+/// Accepts or rejects the names of a definition in its status; returns whether the status changed.
 ///
-/// If all names are accepted, `Established` is still false (`Installing`); [`establish`] makes the second
+/// This is the first of two status changes after a definition is stored. Even if all names are accepted, the
+/// condition `Established` of a new definition is false (`Installing`) until [`establish`] makes the second
 /// change.
 pub fn accept_names(definition: &mut Value, taken: &Taken, now: Timestamp) -> bool {
     let wanted = definition.pointer("/spec/names").and_then(Value::as_object).cloned().unwrap_or_default();
@@ -109,10 +114,10 @@ pub fn accept_names(definition: &mut Value, taken: &Taken, now: Timestamp) -> bo
     let same = |condition: &Value| {
         condition["status"] == status && condition["reason"] == reason && condition["message"] == message
     };
-    if names == accepted_names && find(definition, "NamesAccepted").is_some_and(same) {
+    if names == accepted_names && find_condition(definition, "NamesAccepted").is_some_and(same) {
         return false;
     }
-    let established = find(definition, "Established").cloned();
+    let established = find_condition(definition, "Established").cloned();
     definition["status"]["acceptedNames"] = Value::Object(names);
     set_condition(definition, now, "NamesAccepted", status, reason, &message);
     if established.as_ref().is_none_or(|old| old["status"] != "True") {
@@ -127,8 +132,7 @@ pub fn accept_names(definition: &mut Value, taken: &Taken, now: Timestamp) -> bo
     true
 }
 
-/// Marks a definition as established, the last status change after its names were accepted; `false` if
-/// nothing changes.
+/// Marks a definition as established if its names are accepted; returns whether the status changed.
 pub fn establish(definition: &mut Value, now: Timestamp) -> bool {
     if !is_true(definition, "NamesAccepted") || is_true(definition, "Established") {
         return false;
@@ -148,7 +152,7 @@ pub fn set_condition(
     message: &str,
 ) {
     let mut time = json!(times::written(now));
-    if let Some(old) = find(definition, kind).filter(|old| old["status"] == status) {
+    if let Some(old) = find_condition(definition, kind).filter(|old| old["status"] == status) {
         time = old["lastTransitionTime"].clone();
     }
     let new = json!({
@@ -168,15 +172,16 @@ pub fn set_condition(
 
 /// Returns whether a condition of a definition is true.
 pub fn is_true(definition: &Value, kind: &str) -> bool {
-    find(definition, kind).is_some_and(|condition| condition["status"] == "True")
+    find_condition(definition, kind).is_some_and(|condition| condition["status"] == "True")
 }
 
-fn find<'a>(definition: &'a Value, kind: &str) -> Option<&'a Value> {
+fn find_condition<'a>(definition: &'a Value, kind: &str) -> Option<&'a Value> {
     let conditions = definition.pointer("/status/conditions").and_then(Value::as_array)?;
     conditions.iter().find(|condition| condition["type"] == kind)
 }
 
-/// Returns the names accepted now, and the last conflict.
+/// Adds the names without a conflict to the names accepted so far, `names`; also returns the reason and the
+/// message of the last conflict.
 fn decide(
     wanted: &Map<String, Value>,
     mut names: Map<String, Value>,
@@ -212,6 +217,7 @@ fn decide(
     accept("kind", &taken.kinds, "KindConflict", &mut names);
     accept("listKind", &taken.kinds, "ListKindConflict", &mut names);
     replace(&mut names, wanted, "categories");
+    // kube-apiserver reports the last conflict: short names come after plural and singular, and before kind.
     let conflict = match (conflict, short) {
         (Some((reason @ ("KindConflict" | "ListKindConflict"), message)), _) => Some((reason, message)),
         (_, Some(message)) => Some(("ShortNamesConflict", message)),
@@ -224,6 +230,7 @@ fn in_use(name: &str) -> String {
     format!("{} is already in use", quote(name))
 }
 
+/// Makes a field of the accepted names equal to the wanted one, also if it is absent.
 fn replace(names: &mut Map<String, Value>, wanted: &Map<String, Value>, field: &str) {
     match wanted.get(field) {
         Some(value) => names.insert(field.to_owned(), value.clone()),

@@ -1,17 +1,24 @@
-//! Paths into objects as written in definitions: `.spec.color`, `.spec['color']`.
+//! Paths of selectable fields and of `fieldPath` in rules: `.spec.color`, `.spec['color']`.
 //!
-//! Only paths along a schema. Paths of columns have more features and are in `jsonpath`.
+//! Such a path is resolved along a schema, without an object. Paths of columns have more features and are in
+//! `jsonpath`.
 
 use super::field;
 use crate::schema::Structural;
 
-/// Resolves a path along a schema and returns the field path and its schema.
-///
-/// Without `brackets`, bracket notation is an error.
+/// Whether a path may contain `['name']`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BracketNotation {
+    Allowed,
+    Forbidden,
+}
+
+/// Resolves a path along a schema. Returns the field path as messages contain it, and the schema of the
+/// field.
 pub(crate) fn field_path<'a>(
     path: &str,
     schema: &'a Structural,
-    brackets: bool,
+    brackets: BracketNotation,
 ) -> Result<(String, &'a Structural), String> {
     let mut tokens = tokens(path).into_iter();
     let (mut resolved, mut schema) = (String::new(), schema);
@@ -19,12 +26,15 @@ pub(crate) fn field_path<'a>(
     while let Some(token) = tokens.next() {
         let name = match token {
             "." => tokens.next().ok_or_else(end)?.to_owned(),
-            "[" if !brackets => return Err("array notation is not allowed".to_owned()),
+            "[" if brackets == BracketNotation::Forbidden => {
+                return Err("array notation is not allowed".to_owned());
+            }
             "[" => unquote(tokens.next().ok_or_else(end)?)?,
             other => return Err(format!("expected [ or . but got: {other}")),
         };
         let not_found = || "does not refer to a valid field".to_owned();
         if schema.properties.is_empty() {
+            // A map: the name is one of its keys.
             resolved = field::key(&resolved, &name);
             schema = schema.additional.as_deref().ok_or_else(not_found)?;
         } else {
@@ -59,12 +69,12 @@ fn tokens(path: &str) -> Vec<&str> {
 }
 
 fn quoted_length(text: &str) -> usize {
-    let mut before = '\'';
+    let mut previous = '\'';
     for (at, character) in text.char_indices().skip(1) {
-        if character == '\'' && before != '\\' {
+        if character == '\'' && previous != '\\' {
             return at + 1;
         }
-        before = character;
+        previous = character;
     }
     text.len()
 }

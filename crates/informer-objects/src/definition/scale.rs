@@ -14,7 +14,7 @@ pub struct ScalePaths {
 }
 
 impl ScalePaths {
-    /// Returns the dotted path of the desired replicas.
+    /// Returns the path of the desired replicas without its leading dot, `spec.replicas`.
     pub fn replicas(&self) -> &str {
         self.spec.trim_start_matches('.')
     }
@@ -31,21 +31,22 @@ impl ScalePaths {
     }
 }
 
-/// The value of replicas that are not set, while a `Scale` is being changed.
+/// Stands for replicas that are not set while a `Scale` is being changed, as in kube-apiserver.
 const NOT_SET: i64 = -2_147_483_648;
 
-/// Returns the `Scale` of an object; an error results in 400.
+/// Returns the `Scale` of an object. An error is the message of a response with status 400.
 pub fn scale(paths: &ScalePaths, object: &Value) -> Result<Value, String> {
     make(paths, object, 0)
 }
 
-/// Returns the `Scale` of an object for patching; replicas that are not set remain distinguishable.
+/// Returns the `Scale` of an object for patching. If the object has no replicas, [`write_scale`] rejects a
+/// patch that does not set them.
 pub fn scale_to_change(paths: &ScalePaths, object: &Value) -> Result<Value, String> {
     make(paths, object, NOT_SET)
 }
 
 /// Writes the replicas of a changed `Scale` into its object, and the resource version if the `Scale` has one.
-pub fn with_scale(paths: &ScalePaths, object: &mut Value, scale: &Value) -> Result<(), Status> {
+pub fn write_scale(paths: &ScalePaths, object: &mut Value, scale: &Value) -> Result<(), Status> {
     let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or_default();
     if replicas == NOT_SET {
         let path = field::quote(&paths.spec);
@@ -69,10 +70,10 @@ pub fn with_scale(paths: &ScalePaths, object: &mut Value, scale: &Value) -> Resu
     Ok(())
 }
 
-/// Checks the replicas of an object; those of the spec only if they may have changed.
-pub(super) fn check(paths: &ScalePaths, object: &Value, with_spec: bool) -> Vec<StatusCause> {
+/// Checks the replicas and the selector of an object; the replicas of the spec only with `includes_spec`.
+pub(super) fn check(paths: &ScalePaths, object: &Value, includes_spec: bool) -> Vec<StatusCause> {
     let mut causes = Vec::new();
-    let counts = with_spec.then_some(&paths.spec).into_iter().chain([&paths.status]);
+    let counts = includes_spec.then_some(&paths.spec).into_iter().chain([&paths.status]);
     for path in counts {
         match number(object, path) {
             Err(why) => causes.push(field::invalid(path, &json!(0), &why)),
@@ -94,8 +95,9 @@ pub(super) fn check(paths: &ScalePaths, object: &Value, with_spec: bool) -> Vec<
     causes
 }
 
-fn make(paths: &ScalePaths, object: &Value, missing: i64) -> Result<Value, String> {
-    let replicas = number(object, &paths.spec)?.unwrap_or(missing);
+/// Builds a `Scale`; `unset_replicas` is used if the object has no replicas in its spec.
+fn make(paths: &ScalePaths, object: &Value, unset_replicas: i64) -> Result<Value, String> {
+    let replicas = number(object, &paths.spec)?.unwrap_or(unset_replicas);
     let observed = number(object, &paths.status)?.unwrap_or_default();
     let selector = paths.selector.as_deref().filter(|path| !path.is_empty());
     let selector = selector.map_or(Ok(None), |path| text(object, path))?.unwrap_or_default();

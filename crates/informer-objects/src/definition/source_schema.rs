@@ -1,13 +1,14 @@
-//! A definition as the client wrote it, in the form in which the server checks and prints it.
+//! A definition in the form in which kube-apiserver checks it and prints it in messages.
 //!
-//! Parts that all versions have in common are moved to the top level before anything is checked, which the
-//! paths in messages show. Whole versions and rules are printed with the Go names of their fields.
+//! kube-apiserver converts a definition to an internal type first. There, parts that are equal in all
+//! versions are at the top level, so that a message contains `spec.validation` instead of
+//! `spec.versions[0].schema`. Versions, schemas and rules are printed with the Go names of their fields.
 
 use serde_json::{Map, Value, json};
 
 use super::field::{json, quote};
 
-/// A level of a schema in its JSON form.
+/// A level of a schema as JSON. A keyword is a field of the level, for example `type` or `items`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SchemaLevel<'a>(&'a Map<String, Value>);
 
@@ -16,7 +17,9 @@ impl<'a> SchemaLevel<'a> {
         schema.as_object().map(SchemaLevel)
     }
 
-    /// Returns the value of a keyword, unless it is empty or false.
+    /// Returns the value of a keyword, unless it is `null`, empty or false.
+    ///
+    /// `{}` is not empty in `items` and `additionalProperties`, where it is a schema.
     pub(super) fn keyword(self, name: &str) -> Option<&'a Value> {
         self.0.get(name).filter(|value| match value {
             Value::Null => false,
@@ -28,7 +31,7 @@ impl<'a> SchemaLevel<'a> {
         })
     }
 
-    /// Returns the value of a keyword that is present, even if it is empty or false.
+    /// Returns the value of a keyword, even if it is empty or false; `None` if it is absent or `null`.
     pub(super) fn present(self, name: &str) -> Option<&'a Value> {
         self.0.get(name).filter(|value| !value.is_null())
     }
@@ -70,7 +73,7 @@ impl<'a> SchemaLevel<'a> {
         Value::Object(self.0.clone())
     }
 
-    /// Whether a predicate is true for this level or any level below.
+    /// Whether a predicate is true for this level or any of the `depth` − 1 levels below.
     pub(super) fn any(self, depth: usize, predicate: &dyn Fn(SchemaLevel<'a>) -> bool) -> bool {
         let Some(depth) = depth.checked_sub(1) else { return false };
         predicate(self)
@@ -91,11 +94,13 @@ impl<'a> SchemaLevel<'a> {
 pub(super) struct Spec<'a> {
     /// The unchanged spec.
     pub(super) whole: &'a Value,
+    /// The parts that are equal in all versions.
     pub(super) shared: Part<'a>,
+    /// Each version as written, and its parts that are not shared.
     pub(super) versions: Vec<(&'a Value, Part<'a>)>,
 }
 
-/// The parts that a version may define for itself.
+/// The parts of a version that versions may share.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Part<'a> {
     pub(super) schema: Option<&'a Value>,
@@ -139,6 +144,7 @@ impl<'a> Spec<'a> {
         Spec { whole: spec, shared, versions }
     }
 
+    /// Returns the text at a JSON pointer that starts at the spec; empty if it is absent.
     pub(super) fn text(&self, pointer: &str) -> &'a str {
         self.whole.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
@@ -175,13 +181,14 @@ impl<'a> Part<'a> {
     }
 
     pub(super) fn has_status(&self) -> bool {
-        self.subresources.is_some_and(|parts| parts.get("status").is_some_and(Value::is_object))
+        let status = self.subresources.and_then(|subresources| subresources.get("status"));
+        status.is_some_and(Value::is_object)
     }
 }
 
 /// Returns a rule as printed in messages.
 pub(super) fn show_rule(rule: &Value) -> String {
-    let text = |name: &str| quoted(rule.get(name).and_then(Value::as_str).unwrap_or_default());
+    let text = |name: &str| json_text(rule.get(name).and_then(Value::as_str).unwrap_or_default());
     let pointer = |name: &str| rule.get(name).map_or("null".to_owned(), json);
     format!(
         r#"{{"Rule":{},"Message":{},"MessageExpression":{},"Reason":{},"FieldPath":{},"OptionalOldSelf":{}}}"#,
@@ -213,22 +220,33 @@ pub(super) fn show_items(level: SchemaLevel<'_>) -> String {
     show_keyword(level, "items", Form::Items)
 }
 
-/// The printed form of a keyword, in particular of an absent one.
+/// The form in which Go prints a keyword.
 #[derive(Debug, Clone, Copy)]
 enum Form {
+    /// A string; `""` if absent.
     Text,
+    /// A boolean; `false` if absent.
     Flag,
+    /// Any JSON; `null` if absent, as in all following forms.
     Pointer,
     Number,
+    /// `x-kubernetes-validations`.
     Rules,
+    /// `items`: a schema, or a list of schemas.
     Items,
+    /// A schema or a boolean.
     Additional,
+    /// A list of schemas.
     Levels,
+    /// A schema.
     Level,
+    /// Schemas by name.
     Named,
+    /// `externalDocs`.
     Docs,
 }
 
+/// The keywords of a schema in the order in which Go prints them: Go name, JSON name and form.
 const FIELDS: &[(&str, &str, Form)] = &[
     ("ID", "id", Form::Text),
     ("Schema", "$schema", Form::Text),
@@ -280,7 +298,7 @@ fn show_keyword(level: SchemaLevel<'_>, name: &str, form: Form) -> String {
     let null = || "null".to_owned();
     let value = level.present(name);
     match form {
-        Form::Text => quoted(level.text(name)),
+        Form::Text => json_text(level.text(name)),
         Form::Flag => level.flag(name).to_string(),
         Form::Pointer => value.map_or_else(null, json),
         Form::Number => value.and_then(Value::as_f64).map_or_else(null, super::field::number),
@@ -304,12 +322,12 @@ fn show_keyword(level: SchemaLevel<'_>, name: &str, form: Form) -> String {
         Form::Named => value.and_then(Value::as_object).map_or_else(null, |fields| {
             let fields: Vec<String> = fields
                 .iter()
-                .map(|(name, schema)| format!("{}:{}", quoted(name), show_schema(schema)))
+                .map(|(name, schema)| format!("{}:{}", json_text(name), show_schema(schema)))
                 .collect();
             format!("{{{}}}", fields.join(","))
         }),
         Form::Docs => value.map_or_else(null, |docs| {
-            let text = |name: &str| quoted(docs.get(name).and_then(Value::as_str).unwrap_or_default());
+            let text = |name: &str| json_text(docs.get(name).and_then(Value::as_str).unwrap_or_default());
             format!(r#"{{"Description":{},"URL":{}}}"#, text("description"), text("url"))
         }),
     }
@@ -325,7 +343,7 @@ fn show_schema(schema: &Value) -> String {
 
 fn show_version(version: &Value, part: &Part<'_>) -> String {
     let text =
-        |value: &Value, name: &str| quoted(value.get(name).and_then(Value::as_str).unwrap_or_default());
+        |value: &Value, name: &str| json_text(value.get(name).and_then(Value::as_str).unwrap_or_default());
     let flag = |name: &str| version.get(name).and_then(Value::as_bool).unwrap_or_default();
     let pointer =
         |value: &Value, name: &str| value.get(name).filter(|v| !v.is_null()).map_or("null".to_owned(), json);
@@ -335,16 +353,17 @@ fn show_version(version: &Value, part: &Part<'_>) -> String {
             schema.get("openAPIV3Schema").map_or("null".to_owned(), show_schema)
         )
     });
-    let subresources = part.subresources.map_or("null".to_owned(), |parts| {
-        let scale = parts.get("scale").filter(|scale| scale.is_object()).map_or("null".to_owned(), |scale| {
-            format!(
-                r#"{{"SpecReplicasPath":{},"StatusReplicasPath":{},"LabelSelectorPath":{}}}"#,
-                text(scale, "specReplicasPath"),
-                text(scale, "statusReplicasPath"),
-                pointer(scale, "labelSelectorPath"),
-            )
-        });
-        format!(r#"{{"Status":{},"Scale":{scale}}}"#, pointer(parts, "status"))
+    let subresources = part.subresources.map_or("null".to_owned(), |subresources| {
+        let scale =
+            subresources.get("scale").filter(|scale| scale.is_object()).map_or("null".to_owned(), |scale| {
+                format!(
+                    r#"{{"SpecReplicasPath":{},"StatusReplicasPath":{},"LabelSelectorPath":{}}}"#,
+                    text(scale, "specReplicasPath"),
+                    text(scale, "statusReplicasPath"),
+                    pointer(scale, "labelSelectorPath"),
+                )
+            });
+        format!(r#"{{"Status":{},"Scale":{scale}}}"#, pointer(subresources, "status"))
     });
     let columns = show_list(part.columns, |column| {
         format!(
@@ -377,6 +396,6 @@ fn show_list(items: &[Value], show: impl Fn(&Value) -> String) -> String {
 }
 
 /// Returns text as JSON.
-fn quoted(text: &str) -> String {
+fn json_text(text: &str) -> String {
     json(&json!(text))
 }

@@ -205,7 +205,7 @@ fn names_of_other_definitions_are_rejected() {
     let first = &steps["get-established"]["response"]["body"];
     let mut second = steps["create"]["response"]["body"].clone();
     second["spec"]["names"] = json!({"plural": "others", "singular": "other", "kind": "Widget", "listKind": "OtherList", "shortNames": ["wd", "ot"]});
-    let taken = Taken::by("rec.example.com", [first]);
+    let taken = Taken::in_group("rec.example.com", [first]);
     assert!(accept_names(&mut second, &taken, now));
     let status = &second["status"];
     assert_eq!(status["conditions"][0]["reason"], "KindConflict");
@@ -226,11 +226,11 @@ fn scale_is_read_and_written_back() {
     let mut changed = object.clone();
     let mut wanted = scale_to_change(&paths, object).unwrap();
     wanted["spec"]["replicas"] = json!(5);
-    with_scale(&paths, &mut changed, &wanted).unwrap();
+    write_scale(&paths, &mut changed, &wanted).unwrap();
     assert_eq!(changed["spec"]["replicas"], 5);
     let mut bare = json!({"metadata": {"name": "x"}});
     let none = scale_to_change(&paths, &bare).unwrap();
-    let error = with_scale(&paths, &mut bare, &none).unwrap_err();
+    let error = write_scale(&paths, &mut bare, &none).unwrap_err();
     assert_eq!(error.message, "the spec replicas field \".spec.replicas\" cannot be empty");
 }
 
@@ -277,7 +277,7 @@ fn expected_causes(case: &Value) -> Vec<String> {
     recorded_causes(&json!({"response": {"body": {"details": {"causes": case["causes"]}}}}))
 }
 
-/// Compares one case and returns the difference as text.
+/// Compares one case with its recorded result; the error describes the difference.
 fn compare(case: &Value) -> Result<(), String> {
     let compare_values = |what: &str, actual: &Value, expected: &Value| {
         if actual == expected {
@@ -394,14 +394,14 @@ fn hostile_rules_are_aborted() {
         "Strange{a: 1} == 1".to_owned(),
     ];
     for rule in deep {
-        // Some are valid and some are not; none may crash the server.
+        // Some of these rules are valid and some are not; none may crash the server.
         let version = Version::read(&json!({}), &schema(rule));
         assert!(!validate(&version, subject, &object, None, Vec::new()).is_empty());
     }
 }
 
-/// All rules of a definition used to be parsed before the response was sent, which took a minute for a few
-/// megabytes.
+/// The length of all rules together was not limited. They are parsed before the response is sent, which took
+/// a minute for a few megabytes.
 #[test]
 fn rules_of_a_definition_are_limited() {
     let definition = |rules: Vec<Value>| {

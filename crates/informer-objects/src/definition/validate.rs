@@ -1,7 +1,7 @@
-//! Validation of custom objects: type, values, lists, then rules.
+//! Validation of custom objects: type, values, scale, embedded resources, lists, then rules.
 //!
-//! Causes have the order of kube-apiserver. The parts are checked elsewhere; nothing here knows storage or
-//! requests.
+//! This module only decides which checks run, and in which order; the order is that of kube-apiserver.
+//! Nothing here knows storage or requests.
 
 use serde_json::Value;
 
@@ -11,21 +11,23 @@ use super::version::Version;
 use super::{field, rules, scale};
 use crate::status::StatusCause;
 
-/// The expectations an object is validated against.
+/// The type that an object must have, and the extent of its validation.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     /// The required kind.
     pub kind: &'a str,
     /// The required group and version.
     pub api_version: &'a str,
-    /// Whether only the status may have changed.
+    /// Whether the object is written through the status subresource, which changes nothing but the status.
     pub status_only: bool,
 }
 
 /// Validates an object.
 ///
-/// `old` is the object it replaces: errors that existed before in unchanged values are tolerated. `metadata`
-/// contains the causes found in its metadata by the rules common to all kinds.
+/// `old` is the object that it replaces. Errors in unchanged values are tolerated where kube-apiserver
+/// tolerates them: in values, in rules that do not use the old value, and for duplicates in lists.
+/// `metadata` contains the causes found in the metadata by the checks common to all kinds; the result
+/// includes them if the type is right.
 pub fn validate(
     version: &Version,
     subject: Subject<'_>,
@@ -34,14 +36,14 @@ pub fn validate(
     metadata: Vec<StatusCause>,
 ) -> Vec<StatusCause> {
     let schema = &version.schema;
-    let mut causes = wrong_type(subject, object);
+    let mut causes = check_type_meta(subject, object);
     if causes.is_empty() {
         causes = metadata;
         let pair = old.map(|old| Pair::new(object, old, schema));
         if subject.status_only {
-            if let (Some(status), Some(of)) = (object.get("status"), schema.child("status")) {
+            if let (Some(status), Some(status_schema)) = (object.get("status"), schema.child("status")) {
                 let pair = pair.and_then(|pair| pair.field("status"));
-                causes.extend(check_values(of, status, pair, "status"));
+                causes.extend(check_values(status_schema, status, pair, "status"));
             }
         } else {
             causes.extend(check_values(schema, object, pair, ""));
@@ -53,6 +55,7 @@ pub fn validate(
     if !subject.status_only {
         causes.extend(check_embedded(schema, object, "", true));
     }
+    // If the old object has duplicates, duplicates anywhere in the new one are tolerated.
     if old.is_none_or(|old| check_lists(schema, old).is_empty()) {
         causes.extend(check_lists(schema, object));
     }
@@ -68,7 +71,7 @@ pub fn validate(
     causes
 }
 
-/// Whether a cause prevents rules from being run: they rely on types and sizes.
+/// Whether a cause prevents rules from being run, because rules rely on types and sizes.
 fn prevents_rules(cause: &StatusCause) -> bool {
     matches!(
         cause.reason.as_str(),
@@ -80,7 +83,7 @@ fn prevents_rules(cause: &StatusCause) -> bool {
     )
 }
 
-fn wrong_type(subject: Subject<'_>, object: &Value) -> Vec<StatusCause> {
+fn check_type_meta(subject: Subject<'_>, object: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     for (name, wanted) in [("kind", subject.kind), ("apiVersion", subject.api_version)] {
         let given = object.get(name).and_then(Value::as_str).unwrap_or_default();

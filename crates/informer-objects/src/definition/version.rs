@@ -1,4 +1,4 @@
-//! One version of a definition, read once for processing its objects.
+//! Versions of a definition, read once for processing objects, and conversion between versions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,34 +13,35 @@ use super::scale::ScalePaths;
 use crate::schema::Structural;
 use crate::text::versions::priority;
 
-/// The storage of the objects of a definition: the schemas of all versions, served or not, and the storage
-/// version.
+/// The conversion of custom objects to and from their stored form.
 #[derive(Debug)]
 pub struct Storage {
     /// The storage version.
     pub version: String,
-    /// The schema of each version by name.
+    /// The schema of each version, served or not, by the name of the version.
     pub schemas: BTreeMap<String, Arc<Structural>>,
 }
 
-/// The rules of a version of a definition for its objects.
+/// A version of a definition, in the form needed to process objects.
 #[derive(Debug)]
 pub struct Version {
-    /// The schema of its objects.
+    /// The schema of the objects.
     pub schema: Arc<Structural>,
+    /// The CEL rules of the schema.
     pub(crate) programs: Programs,
+    /// The table columns, except Name.
     pub(crate) columns: Vec<Column>,
-    /// The paths of the scale subresource; `None` if its objects cannot be scaled.
+    /// The paths of the scale subresource; `None` if the version has no such subresource.
     pub scale: Option<ScalePaths>,
     /// Whether the status is a subresource.
     pub status: bool,
-    /// The warning sent with every response of a deprecated version; `None` otherwise.
+    /// The warning sent with every response if the version is deprecated.
     pub warning: Option<String>,
 }
 
 impl Storage {
-    /// Returns an object in the form in which it is stored: without fields that the storage version does not
-    /// know.
+    /// Returns an object in the form in which it is stored: without the fields that the storage version does
+    /// not know and without the nulls that it does not allow.
     pub fn written(&self, object: &Value) -> Value {
         let mut object = object.clone();
         if let Some(schema) = self.schemas.get(&self.version) {
@@ -49,7 +50,10 @@ impl Storage {
         object
     }
 
-    /// Converts an object stored under a version when it is read, by the current schema of that version.
+    /// Converts an object that was stored as `version` after it is read.
+    ///
+    /// The definition may have changed since the object was stored: fields that the schema of the version no
+    /// longer knows are removed, and defaults are set.
     pub fn read(&self, version: &str, object: &mut Value) {
         if let Some(schema) = self.schemas.get(version) {
             convert(schema, object);
@@ -58,7 +62,8 @@ impl Storage {
         }
     }
 
-    /// Returns an object stored under `from` as another version shows it; `None` if it is equal.
+    /// Returns an object of version `from` as version `to` shows it; `None` if both show the same, or if `to`
+    /// does not exist.
     pub fn converted(&self, from: &str, to: &str, object: &Value) -> Option<Value> {
         let schema = self.schemas.get(to)?;
         if self.schemas.get(from).is_some_and(|from| Arc::ptr_eq(from, schema)) {
@@ -89,8 +94,11 @@ impl Version {
     }
 }
 
-/// Returns the warning of a deprecated version: its own, or one that recommends a better version if there is
-/// one.
+/// Returns the warning of a deprecated version: its `deprecationWarning`, or the default text of
+/// kube-apiserver.
+///
+/// The default text recommends the version of the highest priority that is served and not deprecated, unless
+/// its priority is lower than that of the deprecated version.
 fn warning(definition: &Value, version: &Value) -> Option<String> {
     if version.get("deprecated").and_then(Value::as_bool) != Some(true) {
         return None;

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::super::field::{child, index, invalid, invalid_shown, key, not_supported, required};
-use super::super::paths::field_path;
+use super::super::paths::{BracketNotation, field_path};
 use super::super::rules::check_rules;
 use super::super::source_schema::{SchemaLevel, keyword_names, show_items, show_level, show_rule};
 use super::{defaults, no, structure};
@@ -407,7 +407,7 @@ fn rule_fields(at: SchemaLevel<'_>, rule: &Value, path: &str) -> Vec<StatusCause
     if has_line_break(field) {
         causes.push(invalid(&field_path_place, &json!(field), "must not contain line breaks"));
     }
-    if field_path(field, &Structural::read_part(&at.value()), true).is_err() {
+    if field_path(field, &Structural::read_part(&at.value()), BracketNotation::Allowed).is_err() {
         causes.push(invalid(&field_path_place, &json!(field), "must be a valid path"));
     }
     causes

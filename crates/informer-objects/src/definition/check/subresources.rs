@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::field::{child, duplicate, forbidden, index, invalid, required, too_many};
 use super::super::names::name_cause;
-use super::super::paths::field_path;
+use super::super::paths::{BracketNotation, field_path};
 use super::super::source_schema::Part;
 use super::one_of;
 use crate::schema::{Structural, StructuralType};
@@ -93,7 +93,7 @@ pub(super) fn check_selectable(part: &Part<'_>, path: &str) -> Vec<StatusCause> 
             causes.push(required(&field, ""));
             continue;
         }
-        let (found, of) = match field_path(text, &schema, false) {
+        let (found, of) = match field_path(text, &schema, BracketNotation::Forbidden) {
             Ok(found) => found,
             Err(why) => {
                 causes.push(invalid(&field, &json!(text), &format!("is an invalid path: {why}")));

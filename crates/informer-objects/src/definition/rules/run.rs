@@ -11,8 +11,9 @@ use kube_cel::cel::common::ast::IdedExpr;
 use kube_cel::cel::{Context, ExecutionError, Value as Cel};
 use serde_json::Value;
 
+use super::super::field;
 use super::super::object::pair::Pair;
-use super::super::{field, paths};
+use super::super::paths::{self, BracketNotation};
 use super::Programs;
 use super::budget::{EXCEEDED, EvalAbort, EvalResult, MAX_COST_PER_CALL, MAX_COST_PER_OBJECT};
 use super::compile::Compiled;
@@ -329,7 +330,7 @@ fn rule_cause(
 
 /// Returns the path that a rule reports.
 fn reported_path(schema: &Structural, rule: &Rule, path: &str) -> String {
-    match paths::field_path(&rule.field_path, schema, true) {
+    match paths::field_path(&rule.field_path, schema, BracketNotation::Allowed) {
         Ok((field_path, _)) if !rule.field_path.is_empty() => field::child(path, &field_path),
         _ => path.to_owned(),
     }
