@@ -164,9 +164,10 @@ fn is_mac(text: &str) -> bool {
         && parts.iter().all(|part| part.len() == digits && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// Whether a text has 32 digits, without dashes or with dashes at the usual positions; version and variant
-/// are optional.
-fn is_uuid(text: &str, version: Option<char>, variant: bool) -> bool {
+/// Whether a text has 32 digits, without dashes or with dashes at the usual positions.
+///
+/// `version` is the required version, if any. `checks_variant` requires the variant of RFC 4122.
+fn is_uuid(text: &str, version: Option<char>, checks_variant: bool) -> bool {
     let digits: Vec<char> = text.chars().filter(|c| *c != '-').collect();
     let mut dashes = 0;
     for (index, character) in text.chars().enumerate() {
@@ -181,10 +182,10 @@ fn is_uuid(text: &str, version: Option<char>, variant: bool) -> bool {
     digits.len() == 32
         && digits.iter().all(char::is_ascii_hexdigit)
         && version.is_none_or(|version| digits.get(12) == Some(&version))
-        && (!variant || digits.get(16).is_some_and(|c| "89abAB".contains(*c)))
+        && (!checks_variant || digits.get(16).is_some_and(|c| "89abAB".contains(*c)))
 }
 
-/// Returns the digits of a number without ignored separators.
+/// Returns the digits of a number without blanks and dashes; `None` if it contains another character.
 fn digits(text: &str) -> Option<Vec<u32>> {
     text.chars().filter(|c| !c.is_whitespace() && *c != '-').map(|c| c.to_digit(10)).collect()
 }
@@ -233,12 +234,14 @@ fn is_date_time(text: &str) -> bool {
     let mut parts = lower.split('t');
     let (Some(date), Some(time)) = (parts.next(), parts.next()) else { return false };
     let found = TIME.as_ref().and_then(|regex| regex.captures(time));
+    // `99` for an absent part exceeds every limit, so the time is rejected.
     let part = |at: usize| found.as_ref().and_then(|found| found.get(at)).map_or("99", |part| part.as_str());
     is_date(date) && part(1) <= "23" && part(2) <= "59" && part(3) <= "59"
 }
 
 /// Whether a text is a duration in Go's form, or contains a number with a unit.
 fn is_duration(text: &str) -> bool {
+    // The last name of each unit may be continued: `sec` also stands for `seconds`.
     const UNITS: &[&[&str]] = &[
         &["ns", "nano"],
         &["us", "µs", "micro"],
@@ -262,12 +265,13 @@ fn is_duration(text: &str) -> bool {
     let Some(regex) = LOOSE_DURATION.as_ref() else { return false };
     let loose =
         regex.captures_iter(text).any(|found| found.get(2).is_some_and(|unit| is_known(unit.as_str())));
-    loose || is_fraction(plain)
+    loose || has_empty_fraction(plain)
 }
 
-/// Whether a text is a number with a decimal point and no fraction, `1.s`, which only Go's own parser
-/// accepts.
-fn is_fraction(text: &str) -> bool {
+/// Whether a text is a number with a decimal point but no fraction, and a unit: `1.s`.
+///
+/// It is the only form of Go's durations that does not contain a number directly before a unit.
+fn has_empty_fraction(text: &str) -> bool {
     let Some((number, unit)) = text.split_once('.') else { return false };
     !number.is_empty()
         && number.bytes().all(|byte| byte.is_ascii_digit())

@@ -1,4 +1,5 @@
-//! Lists with unique entries: sets by their values, maps by their keys.
+//! Checks that entries of lists are unique: those of list type `set` by their values, those of list type
+//! `map` by their keys.
 //!
 //! The second occurrence of an entry is reported, further ones are not.
 
@@ -21,11 +22,11 @@ fn walk(schema: &Structural, value: &Value, path: &str, causes: &mut Vec<StatusC
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
-                if let Some(of) = &schema.additional {
-                    walk(of, value, &field::key(path, name), causes);
+                if let Some(child_schema) = &schema.additional {
+                    walk(child_schema, value, &field::key(path, name), causes);
                 }
-                if let Some(of) = schema.properties.get(name) {
-                    walk(of, value, &field::child(path, name), causes);
+                if let Some(child_schema) = schema.properties.get(name) {
+                    walk(child_schema, value, &field::child(path, name), causes);
                 }
             }
         }
@@ -37,12 +38,12 @@ fn walk(schema: &Structural, value: &Value, path: &str, causes: &mut Vec<StatusC
                         causes.push(field::duplicate(&field::index(path, at), item));
                     }
                 }
-                Some("map") => by_key(schema, items, path, causes),
+                Some("map") => check_map_list(schema, items, path, causes),
                 _ => {}
             }
-            if let Some(of) = &schema.items {
+            if let Some(child_schema) = &schema.items {
                 for (at, item) in items.iter().enumerate() {
-                    walk(of, item, &field::index(path, at), causes);
+                    walk(child_schema, item, &field::index(path, at), causes);
                 }
             }
         }
@@ -50,7 +51,8 @@ fn walk(schema: &Structural, value: &Value, path: &str, causes: &mut Vec<StatusC
     }
 }
 
-fn by_key(schema: &Structural, items: &[Value], path: &str, causes: &mut Vec<StatusCause>) {
+/// Checks a list of list type `map`.
+fn check_map_list(schema: &Structural, items: &[Value], path: &str, causes: &mut Vec<StatusCause>) {
     let not_object = items.iter().position(|item| !item.is_object() && !item.is_null());
     if let Some(at) = not_object {
         let why = "must be an object for an array of list-type map";
@@ -65,22 +67,23 @@ fn by_key(schema: &Structural, items: &[Value], path: &str, causes: &mut Vec<Sta
     }
 }
 
-/// Returns the key fields of an entry with their values.
+/// Returns an object with the key fields of an entry; absent ones are omitted.
 pub(super) fn key_of(item: &Value, keys: &[String]) -> Value {
-    let mut found = Map::new();
+    let mut key_fields = Map::new();
     for key in keys {
         if let Some(value) = item.get(key) {
-            found.insert(key.clone(), value.clone());
+            key_fields.insert(key.clone(), value.clone());
         }
     }
-    json!(found)
+    json!(key_fields)
 }
 
-/// Returns the index of the first duplicate entry.
+/// Returns the index of the first entry that occurred before.
 pub(super) fn first_duplicate<'a>(items: impl Iterator<Item = &'a Value>) -> Option<usize> {
     duplicates(items).first().copied()
 }
 
+/// Returns the indexes of second occurrences.
 fn duplicates<'a>(items: impl Iterator<Item = &'a Value>) -> Vec<usize> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut indexes = Vec::new();

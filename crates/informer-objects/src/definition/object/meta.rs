@@ -1,8 +1,8 @@
 //! Metadata of custom objects and of resources embedded in them: decoding and type checks.
 //!
 //! Custom objects are arbitrary JSON except for their metadata, which is decoded like that of any object,
-//! with the errors of Go's decoder. The contents of names, labels and other fields are checked elsewhere for
-//! all kinds.
+//! with the errors of Go's decoder. Whether names, labels and other metadata are valid is checked elsewhere
+//! for all kinds.
 
 use serde_json::{Map, Value, json};
 
@@ -13,8 +13,8 @@ use crate::status::StatusCause;
 use crate::text::formats::dns_label_1035;
 use crate::text::times;
 
-/// Decodes the metadata of an object: removes and returns unknown fields (`metadata.strange`), and removes
-/// empty ones.
+/// Decodes the metadata of an object: removes unknown and empty fields, and converts times to UTC. Returns
+/// the paths of the unknown fields (`metadata.strange`).
 ///
 /// The error is that of the decoder: `json: cannot unmarshal number into Go struct field ObjectMeta.labels of
 /// type string`.
@@ -24,15 +24,18 @@ pub fn decode(object: &mut Value) -> Result<Vec<String>, String> {
     Ok(unknown)
 }
 
-/// Decodes the metadata of embedded resources.
+/// Decodes the metadata of the resources embedded in an object. Returns the paths of the unknown fields,
+/// sorted.
 pub fn decode_embedded(schema: &Structural, object: &mut Value) -> Result<Vec<String>, StatusCause> {
     let mut unknown = Vec::new();
-    embedded(schema, object, "", true, &mut unknown)?;
+    decode_resources(schema, object, "", true, &mut unknown)?;
     unknown.sort();
     Ok(unknown)
 }
 
-/// Checks embedded resources.
+/// Checks type and metadata of embedded resources in a value at the path `at`.
+///
+/// `is_root` is true for a whole object, whose own type and metadata are checked elsewhere.
 pub(crate) fn check_embedded(
     schema: &Structural,
     object: &Value,
@@ -40,11 +43,11 @@ pub(crate) fn check_embedded(
     is_root: bool,
 ) -> Vec<StatusCause> {
     let mut causes = Vec::new();
-    walk(schema, object, at, is_root, &mut causes);
+    check_resources(schema, object, at, is_root, &mut causes);
     causes
 }
 
-fn embedded(
+fn decode_resources(
     schema: &Structural,
     value: &mut Value,
     path: &str,
@@ -65,17 +68,17 @@ fn embedded(
     match value {
         Value::Object(fields) => {
             for (name, value) in fields.iter_mut() {
-                if let Some(of) = schema.properties.get(name) {
-                    embedded(of, value, &field::child(path, name), false, unknown)?;
-                } else if let Some(of) = schema.additional.as_deref() {
-                    embedded(of, value, &field::key(path, name), false, unknown)?;
+                if let Some(child_schema) = schema.properties.get(name) {
+                    decode_resources(child_schema, value, &field::child(path, name), false, unknown)?;
+                } else if let Some(child_schema) = schema.additional.as_deref() {
+                    decode_resources(child_schema, value, &field::key(path, name), false, unknown)?;
                 }
             }
         }
         Value::Array(items) => {
-            if let Some(of) = schema.items.as_deref() {
+            if let Some(child_schema) = schema.items.as_deref() {
                 for (at, item) in items.iter_mut().enumerate() {
-                    embedded(of, item, &field::index(path, at), false, unknown)?;
+                    decode_resources(child_schema, item, &field::index(path, at), false, unknown)?;
                 }
             }
         }
@@ -84,24 +87,30 @@ fn embedded(
     Ok(())
 }
 
-fn walk(schema: &Structural, value: &Value, path: &str, is_root: bool, causes: &mut Vec<StatusCause>) {
+fn check_resources(
+    schema: &Structural,
+    value: &Value,
+    path: &str,
+    is_root: bool,
+    causes: &mut Vec<StatusCause>,
+) {
     match value {
         Value::Object(fields) => {
             if schema.embedded && !is_root {
                 check_resource(fields, path, causes);
             }
             for (name, value) in fields {
-                if let Some(of) = schema.properties.get(name) {
-                    walk(of, value, &field::child(path, name), false, causes);
-                } else if let Some(of) = schema.additional.as_deref() {
-                    walk(of, value, &field::key(path, name), false, causes);
+                if let Some(child_schema) = schema.properties.get(name) {
+                    check_resources(child_schema, value, &field::child(path, name), false, causes);
+                } else if let Some(child_schema) = schema.additional.as_deref() {
+                    check_resources(child_schema, value, &field::key(path, name), false, causes);
                 }
             }
         }
         Value::Array(items) => {
-            if let Some(of) = schema.items.as_deref() {
+            if let Some(child_schema) = schema.items.as_deref() {
                 for (at, item) in items.iter().enumerate() {
-                    walk(of, item, &field::index(path, at), false, causes);
+                    check_resources(child_schema, item, &field::index(path, at), false, causes);
                 }
             }
         }
@@ -136,7 +145,7 @@ fn check_resource(fields: &Map<String, Value>, path: &str, causes: &mut Vec<Stat
     }
 }
 
-/// The type of a metadata field.
+/// The Go type of a metadata field.
 #[derive(Debug, Clone, Copy)]
 enum Type {
     Text,
@@ -146,6 +155,7 @@ enum Type {
     Texts,
     TextMap,
     Any,
+    /// The Go type of the entries, and their fields.
     List(&'static str, &'static [(&'static str, Type)]),
 }
 
@@ -199,11 +209,12 @@ fn decode_at(object: &mut Value, path: &str, unknown: &mut Vec<String>) -> Resul
     for (name, value) in fields.iter_mut() {
         canonical(name, value);
     }
+    // Of the numbers, Go omits only a zero `generation`; the others are pointers.
     fields.retain(|name, value| !(is_empty(value) || name == "generation" && *value == json!(0)));
     Ok(())
 }
 
-/// Converts times to UTC and whole seconds, and null labels to empty ones.
+/// Converts times to UTC and whole seconds, and null values of labels and annotations to empty strings.
 fn canonical(name: &str, value: &mut Value) {
     match (name, &mut *value) {
         ("labels" | "annotations", Value::Object(entries)) => {
@@ -257,28 +268,31 @@ fn drop_unknown(
 fn check_fields(
     value: &Value,
     table: &'static [(&'static str, Type)],
-    of: &str,
+    go_type: &str,
     path: &str,
 ) -> Result<(), String> {
     let fields = match value {
         Value::Null => return Ok(()),
         Value::Object(fields) => fields,
         other if path.is_empty() => {
-            return Err(format!("json: cannot unmarshal {} into Go value of type v1.{of}", json_type(other)));
+            return Err(format!(
+                "json: cannot unmarshal {} into Go value of type v1.{go_type}",
+                json_type(other)
+            ));
         }
-        other => return Err(mismatch(other, "ObjectMeta", path, &format!("v1.{of}"))),
+        other => return Err(mismatch(other, "ObjectMeta", path, &format!("v1.{go_type}"))),
     };
     for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
         let Some((_, kind)) = table.iter().find(|(field, _)| field == name) else { continue };
-        check_field(value, *kind, of, &field::child(path, name))?;
+        check_field(value, *kind, go_type, &field::child(path, name))?;
     }
     Ok(())
 }
 
-fn check_field(value: &Value, kind: Type, of: &str, path: &str) -> Result<(), String> {
+fn check_field(value: &Value, kind: Type, go_type: &str, path: &str) -> Result<(), String> {
     let all = |values: Vec<&Value>| {
         let mismatching = values.into_iter().find(|value| !value.is_string() && !value.is_null());
-        mismatching.map_or(Ok(()), |value| Err(mismatch(value, of, path, "string")))
+        mismatching.map_or(Ok(()), |value| Err(mismatch(value, go_type, path, "string")))
     };
     match (kind, value) {
         (Type::Any, _) | (Type::Text | Type::Time, Value::String(_)) | (Type::Flag, Value::Bool(_)) => {
@@ -286,22 +300,23 @@ fn check_field(value: &Value, kind: Type, of: &str, path: &str) -> Result<(), St
         }
         (Type::Integer, Value::Number(number)) if number.is_i64() => Ok(()),
         (Type::Integer, Value::Number(number)) => Err(format!(
-            "json: cannot unmarshal number {number} into Go struct field {of}.{path} of type int64"
+            "json: cannot unmarshal number {number} into Go struct field {go_type}.{path} of type int64"
         )),
         (Type::Texts, Value::Array(items)) => all(items.iter().collect()),
         (Type::TextMap, Value::Object(fields)) => all(fields.values().collect()),
         (Type::List(name, table), Value::Array(items)) => {
             items.iter().try_for_each(|item| check_fields(item, table, name, path))
         }
-        (Type::Text | Type::Time, other) => Err(mismatch(other, of, path, text_type(path))),
-        (Type::Flag, other) => Err(mismatch(other, of, path, "bool")),
-        (Type::Integer, other) => Err(mismatch(other, of, path, "int64")),
-        (Type::Texts, other) => Err(mismatch(other, of, path, "[]string")),
-        (Type::TextMap, other) => Err(mismatch(other, of, path, "map[string]string")),
-        (Type::List(name, _), other) => Err(mismatch(other, of, path, &format!("[]v1.{name}"))),
+        (Type::Text | Type::Time, other) => Err(mismatch(other, go_type, path, text_type(path))),
+        (Type::Flag, other) => Err(mismatch(other, go_type, path, "bool")),
+        (Type::Integer, other) => Err(mismatch(other, go_type, path, "int64")),
+        (Type::Texts, other) => Err(mismatch(other, go_type, path, "[]string")),
+        (Type::TextMap, other) => Err(mismatch(other, go_type, path, "map[string]string")),
+        (Type::List(name, _), other) => Err(mismatch(other, go_type, path, &format!("[]v1.{name}"))),
     }
 }
 
+/// Checks the text of a time; fields of other types are valid.
 fn check_time(kind: Type, value: &Value) -> Result<(), String> {
     let text = value.as_str().unwrap_or_default();
     if !matches!(kind, Type::Time) || text.parse::<jiff::Timestamp>().is_ok() {
@@ -312,6 +327,7 @@ fn check_time(kind: Type, value: &Value) -> Result<(), String> {
     Err(format!("parsing time {shown} as {layout}: cannot parse {shown} as \"2006\""))
 }
 
+/// Returns the Go type of a string field.
 fn text_type(path: &str) -> &'static str {
     match path.rsplit('.').next() {
         Some("uid") => "types.UID",
@@ -320,8 +336,11 @@ fn text_type(path: &str) -> &'static str {
     }
 }
 
-fn mismatch(value: &Value, of: &str, path: &str, wanted: &str) -> String {
-    format!("json: cannot unmarshal {} into Go struct field {of}.{path} of type {wanted}", json_type(value))
+fn mismatch(value: &Value, go_type: &str, path: &str, wanted: &str) -> String {
+    format!(
+        "json: cannot unmarshal {} into Go struct field {go_type}.{path} of type {wanted}",
+        json_type(value)
+    )
 }
 
 fn json_type(value: &Value) -> &'static str {

@@ -1,7 +1,8 @@
 //! Processing of custom objects by the schema of their definition.
 //!
 //! In order: metadata is decoded ([`meta`]), unknown fields are removed ([`prune`]), defaults are set
-//! ([`default`]), and the parts are validated. Nothing here knows storage or requests.
+//! ([`default`]), and values ([`values`]), embedded resources ([`meta`]) and lists ([`lists`]) are validated.
+//! Nothing here knows storage or requests.
 
 mod formats;
 mod lists;

@@ -6,13 +6,13 @@
 use serde_json::{Number, Value};
 
 use super::super::field;
-use super::outcome::{Fault, Kind, Outcome};
+use super::outcome::{Kind, Outcome, ValueError};
 use crate::schema::{Structural, StructuralType};
 
-/// Converts the numbers of an object to the form in which the server returns them: integral floats become
-/// integers.
+/// Converts the numbers of an object to the form in which kube-apiserver returns them.
 ///
-/// Numbers beyond 64 bits have lost digits before; beyond [`u64::MAX`] they remain floats.
+/// Floats without a fraction become integers up to 2⁵³ − 1, and remain floats above. Integers that do not fit
+/// into [`i64`] lose digits.
 pub fn normalize(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
@@ -27,7 +27,8 @@ pub fn normalize(value: &mut Value) {
             }
         }
         Value::Number(number) if !number.is_i64() => {
-            // Too large for a signed integer, so Go decoded it as a float, which has only the first digits.
+            // Go decodes an integer that is too large for `i64` as a float, which keeps only the first
+            // digits.
             #[allow(clippy::cast_precision_loss, reason = "Go loses the same digits")]
             let float = number.as_u64().unwrap_or_default() as f64;
             if let Some(integer) = shortest_digits(float) {
@@ -40,7 +41,7 @@ pub fn normalize(value: &mut Value) {
     }
 }
 
-/// Returns the integer represented by the shortest text of a float.
+/// Returns the shortest decimal digits that identify a float, as Go prints it, padded with zeros.
 fn shortest_digits(float: f64) -> Option<u64> {
     let text = format!("{float:e}");
     let (digits, exponent) = text.split_once('e')?;
@@ -61,7 +62,8 @@ pub(super) fn is_whole(float: f64) -> bool {
     difference == 0.0 || difference < f64::EPSILON * float.abs().max(whole.abs()).min(f64::MAX)
 }
 
-/// Whether a value equals an allowed one; numbers are converted to the type of the allowed number.
+/// Whether a value equals one of the values of `enum`. Numbers are converted to the type of the allowed
+/// number as in kube-openapi, so `1.5` equals `1`; `null` equals nothing.
 pub(super) fn is_equal(value: &Value, allowed: &Value) -> bool {
     match (value, allowed) {
         (Value::Null, _) => false,
@@ -79,20 +81,21 @@ pub(super) fn is_text_format(format: &str) -> bool {
     !matches!(format, "int32" | "int64" | "float" | "double")
 }
 
-/// Checks limits and ranges of a number.
+/// Checks that a number, and the limits of its schema, are in the range of the type, and that the number is
+/// within the limits.
 pub(super) fn check(schema: &Structural, number: &Number, path: &str) -> Outcome {
     let mut outcome = Outcome::default();
     let checks = &schema.checks;
     let range = Range { kind: schema.kind, format: checks.format.as_deref().unwrap_or_default(), path };
     let value = NumberValue::of(number);
-    add_plain_fault(&mut outcome, range.range_error(value, "Checked"));
+    add_error_without_path(&mut outcome, range.range_error(value, "Checked"));
     let mut check_limit =
-        |limit: Option<f64>, what: &str, check: &dyn Fn(NumberValue, f64) -> Option<String>| {
+        |limit: Option<f64>, label: &str, check: &dyn Fn(NumberValue, f64) -> Option<String>| {
             let Some(limit) = limit else { return };
-            add_plain_fault(&mut outcome, range.range_error(NumberValue::Float(limit), what));
+            add_error_without_path(&mut outcome, range.range_error(NumberValue::Float(limit), label));
             if let Some(text) = check(value, limit) {
-                let shown = Kind::Other(value.show());
-                outcome.fault(Fault { path: Some(path.to_owned()), text, kind: shown });
+                let shown = Kind::Invalid(value.show());
+                outcome.add(ValueError { path: Some(path.to_owned()), text, kind: shown });
             }
         };
     check_limit(checks.multiple_of, "MultipleOf", &|value, factor| multiple(value, factor, path));
@@ -106,9 +109,9 @@ pub(super) fn check(schema: &Structural, number: &Number, path: &str) -> Outcome
     outcome
 }
 
-fn add_plain_fault(outcome: &mut Outcome, text: Option<String>) {
+fn add_error_without_path(outcome: &mut Outcome, text: Option<String>) {
     if let Some(text) = text {
-        outcome.fault(Fault { path: None, text, kind: Kind::Other("\"\"".to_owned()) });
+        outcome.add(ValueError { path: None, text, kind: Kind::Invalid("\"\"".to_owned()) });
     }
 }
 
@@ -144,7 +147,8 @@ struct Range<'a> {
 }
 
 impl Range<'_> {
-    fn range_error(self, value: NumberValue, what: &str) -> Option<String> {
+    /// Returns the error about a number outside the range; `label` is the name of the number in the text.
+    fn range_error(self, value: NumberValue, label: &str) -> Option<String> {
         let (name, fits) = match (self.kind, self.format) {
             (StructuralType::Integer, "int32") => ("integer", value.show().parse::<i32>().is_ok()),
             (StructuralType::Integer, _) => ("integer", value.show().parse::<i64>().is_ok()),
@@ -158,32 +162,32 @@ impl Range<'_> {
             format => format!("with format {format}"),
         };
         let path = self.path;
-        (!fits).then(|| format!("{what} value must be of type {name} {format} in {path}"))
+        (!fits).then(|| format!("{label} value must be of type {name} {format} in {path}"))
     }
 }
 
 fn maximum(value: NumberValue, limit: f64, exclusive: bool, path: &str) -> Option<String> {
     let comparison = if exclusive { "less than" } else { "less than or equal to" };
-    let (exceeded, shown) = match value {
+    let (violated, shown) = match value {
         NumberValue::Integer(value) => {
             let limit = to_whole(limit);
             (value > limit || (exclusive && value == limit), limit.to_string())
         }
         NumberValue::Float(value) => (value > limit || (exclusive && value >= limit), field::number(limit)),
     };
-    exceeded.then(|| format!("{path} in body should be {comparison} {shown}"))
+    violated.then(|| format!("{path} in body should be {comparison} {shown}"))
 }
 
 fn minimum(value: NumberValue, limit: f64, exclusive: bool, path: &str) -> Option<String> {
     let comparison = if exclusive { "greater than" } else { "greater than or equal to" };
-    let (exceeded, shown) = match value {
+    let (violated, shown) = match value {
         NumberValue::Integer(value) => {
             let limit = to_whole(limit);
             (value < limit || (exclusive && value == limit), limit.to_string())
         }
         NumberValue::Float(value) => (value < limit || (exclusive && value <= limit), field::number(limit)),
     };
-    exceeded.then(|| format!("{path} in body should be {comparison} {shown}"))
+    violated.then(|| format!("{path} in body should be {comparison} {shown}"))
 }
 
 fn multiple(value: NumberValue, factor: f64, path: &str) -> Option<String> {

@@ -1,6 +1,6 @@
-//! The result of checking a value against its schema: faults, and the number of matching parts.
+//! The result of checking a value against its schema: errors, and the number of matches.
 //!
-//! An outcome contains each fault once. Nothing here knows which schemas exist.
+//! An outcome contains each error once. Nothing here knows which schemas exist.
 
 use serde_json::Value;
 
@@ -9,39 +9,47 @@ use crate::status::StatusCause;
 
 /// The result of checking a value.
 ///
-/// The number of matching parts determines which of several alternatives was probably intended.
+/// The number of matches grows with each check, and is that of kube-openapi. Of several schemas that do not
+/// match, the errors of the one with most matches are reported, because it was probably intended.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    pub(super) faults: Vec<Fault>,
+    pub(super) errors: Vec<ValueError>,
     pub(super) matches: usize,
 }
 
-/// One error.
+/// One error of a value.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(super) struct ValueError {
     /// The field; errors of combined schemas have none.
     pub(super) path: Option<String>,
     pub(super) text: String,
     pub(super) kind: Kind,
 }
 
-/// The cause that an error becomes.
+/// The kind of cause that an error becomes.
 #[derive(Debug)]
 pub(super) enum Kind {
     Required,
+    /// The actual type, or the text that does not have the format.
     Type(String),
-    Values(Value, Vec<String>),
+    /// The value and the supported values.
+    NotSupported(Value, Vec<String>),
+    /// The maximum length.
     TooLong(i64),
+    /// The number of entries and its maximum.
     TooMany(usize, i64),
-    Other(String),
+    /// The value as it is printed.
+    Invalid(String),
 }
 
-impl Fault {
-    pub(super) fn plain(text: String) -> Self {
-        Fault { path: None, text, kind: Kind::Other("\"\"".to_owned()) }
+impl ValueError {
+    /// Creates an error without a field; kube-apiserver prints its value as `""`.
+    pub(super) fn without_path(text: String) -> Self {
+        ValueError { path: None, text, kind: Kind::Invalid("\"\"".to_owned()) }
     }
 
-    pub(super) fn cause(self, at: &str) -> StatusCause {
+    /// Returns the cause; `at` is the path of the checked value.
+    pub(super) fn into_cause(self, at: &str) -> StatusCause {
         let path = self.path.as_deref().unwrap_or_default();
         let path = match path.strip_prefix('.').unwrap_or(path) {
             "" => at.to_owned(),
@@ -50,36 +58,36 @@ impl Fault {
         match self.kind {
             Kind::Required => field::required(&path, ""),
             Kind::Type(found) => field::wrong_type(&path, &found, &self.text),
-            Kind::Values(value, values) => field::not_supported(&path, &value, &values),
+            Kind::NotSupported(value, values) => field::not_supported(&path, &value, &values),
             Kind::TooLong(max) => field::too_long(&path, max),
             Kind::TooMany(count, max) => field::too_many(&path, count, max),
-            Kind::Other(shown) => field::invalid_shown(&path, &shown, &self.text),
+            Kind::Invalid(shown) => field::invalid_shown(&path, &shown, &self.text),
         }
     }
 }
 
 impl Outcome {
     pub(super) fn is_good(&self) -> bool {
-        self.faults.is_empty()
+        self.errors.is_empty()
     }
 
-    pub(super) fn fault(&mut self, fault: Fault) {
-        if !self.faults.iter().any(|known| known.text == fault.text) {
-            self.faults.push(fault);
+    pub(super) fn add(&mut self, error: ValueError) {
+        if !self.errors.iter().any(|known| known.text == error.text) {
+            self.errors.push(error);
         }
     }
 
     pub(super) fn merge(&mut self, other: Outcome) {
         self.matches += other.matches;
-        other.faults.into_iter().for_each(|fault| self.fault(fault));
+        other.errors.into_iter().for_each(|error| self.add(error));
     }
 
     pub(super) fn add_match(&mut self) {
         self.matches += 1;
     }
 
-    /// Merges the result of one of the checks of a value, which counts as a match.
-    pub(super) fn step(&mut self, other: Outcome) {
+    /// Merges the result of one of the checks of a value. The check counts as a match, even if it has errors.
+    pub(super) fn add_check(&mut self, other: Outcome) {
         self.merge(other);
         self.matches += 1;
     }

@@ -1,7 +1,7 @@
-//! A value together with the one it replaces, as far as a schema identifies it.
+//! A value together with the value that it replaces in an update.
 //!
-//! Fields are paired by name, entries of a list by their keys if the list has keys. A value without a
-//! counterpart counts as new.
+//! Fields are paired by name, entries of a list by their keys if the list has keys; kube-apiserver calls such
+//! values correlatable. A value without a counterpart counts as new.
 
 use std::collections::BTreeMap;
 
@@ -36,12 +36,13 @@ impl<'a> Pair<'a> {
         self.old
     }
 
+    /// Returns the pair of a field; `None` if the schema, the value or the previous value lacks it.
     pub(crate) fn field(self, name: &str) -> Option<Pair<'a>> {
         let schema = self.schema.child(name)?;
         Some(Pair { new: self.new.as_object()?.get(name)?, old: self.old.as_object()?.get(name)?, schema })
     }
 
-    /// Returns the old entries; they can be looked up only if they have keys.
+    /// Returns the old entries of a list; empty if the list has no keys.
     pub(crate) fn items(self) -> OldItems<'a> {
         let keys = self.schema.list_keys.as_slice();
         let mut by_key = BTreeMap::new();
@@ -55,7 +56,8 @@ impl<'a> Pair<'a> {
         OldItems { by_key, schema: self.schema.items.as_deref(), keys }
     }
 
-    /// Whether nothing changed; a field that the schema does not know counts as a change.
+    /// Whether nothing changed. A field that the schema does not know counts as a change, even if it is
+    /// equal.
     pub(crate) fn is_same(self) -> bool {
         match (self.new, self.old) {
             (Value::Array(new), Value::Array(old)) => {
@@ -77,6 +79,7 @@ impl<'a> Pair<'a> {
 }
 
 impl<'a> OldItems<'a> {
+    /// Pairs a new entry with the old entry that has the same keys.
     pub(crate) fn get(&self, new: &'a Value) -> Option<Pair<'a>> {
         let schema = self.schema?;
         let old = self.by_key.get(&whole_key(new, self.keys)?)?;
@@ -84,7 +87,7 @@ impl<'a> OldItems<'a> {
     }
 }
 
-/// Returns the keys of an entry as one text; `None` unless it has all of them.
+/// Returns the keys of an entry as one text; `None` if a key is absent, a list or an object.
 fn whole_key(item: &Value, keys: &[String]) -> Option<String> {
     let scalar = |key: &String| item.get(key).is_some_and(|value| !value.is_object() && !value.is_array());
     keys.iter().all(scalar).then(|| key_of(item, keys).to_string())

@@ -1,6 +1,6 @@
 //! Pruning of unknown fields and defaulting.
 //!
-//! Metadata is never changed here. Both walks follow the schema, so they end where it ends.
+//! Pruning keeps `apiVersion`, `kind` and `metadata` of an object and of embedded resources.
 
 use serde_json::{Map, Value};
 
@@ -16,23 +16,25 @@ pub fn prune(schema: &Structural, object: &mut Value) -> Vec<String> {
     unknown
 }
 
-/// Removes fields of a stored object that a version does not know, without reporting them and without
-/// defaults.
+/// Converts a stored object to a version: removes the fields that its schema does not know and the nulls that
+/// it does not allow. Sets no defaults.
 pub(crate) fn convert(schema: &Structural, object: &mut Value) {
     prune(schema, object);
     drop_nulls(Some(schema), object);
-    // Invalid metadata of an embedded resource remains.
+    // An error is ignored: invalid metadata of an embedded resource remains.
     let _ = decode_embedded(schema, object);
 }
 
 /// Sets defaults.
 ///
-/// A `null` where the schema does not allow it becomes the default, or is removed if there is none.
+/// A `null` that the schema does not allow becomes the default. Without a default, a field is removed, and an
+/// entry of a list remains `null`.
 pub fn default(schema: &Structural, object: &mut Value) {
     drop_nulls(Some(schema), object);
     fill(schema, object);
 }
 
+/// Removes unknown fields; without a schema, all fields of objects are unknown.
 fn prune_known(schema: Option<&Structural>, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
     if let Some(schema) = schema.filter(|schema| schema.preserve) {
         return prune_preserved(schema, value, path, unknown);
@@ -47,11 +49,12 @@ fn prune_known(schema: Option<&Structural>, value: &mut Value, path: &str, unkno
             if schema.resource && is_meta(name) {
                 return true;
             }
-            if let Some(of) = schema.properties.get(name) {
-                prune_known(Some(of), value, &field_path, unknown);
+            if let Some(child_schema) = schema.properties.get(name) {
+                prune_known(Some(child_schema), value, &field_path, unknown);
             } else if schema.has_additional() {
                 prune_known(schema.additional.as_deref(), value, &field_path, unknown);
             } else {
+                // At the root of a value, kube-apiserver removes type and metadata without a report.
                 if !is_meta(name) || !path.is_empty() {
                     unknown.push(field_path);
                 }
@@ -60,16 +63,16 @@ fn prune_known(schema: Option<&Structural>, value: &mut Value, path: &str, unkno
             true
         }),
         Value::Array(items) => {
-            let of = schema.and_then(|schema| schema.items.as_deref());
+            let child_schema = schema.and_then(|schema| schema.items.as_deref());
             for (at, item) in items.iter_mut().enumerate() {
-                prune_known(of, item, &field::index(path, at), unknown);
+                prune_known(child_schema, item, &field::index(path, at), unknown);
             }
         }
         _ => {}
     }
 }
 
-/// Keeps unknown fields, but prunes known ones.
+/// Keeps unknown fields, but removes unknown fields inside known ones.
 fn prune_preserved(schema: &Structural, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
@@ -78,17 +81,17 @@ fn prune_preserved(schema: &Structural, value: &mut Value, path: &str, unknown: 
                     continue;
                 }
                 let field_path = field::child(path, name);
-                if let Some(of) = schema.properties.get(name) {
-                    prune_known(Some(of), value, &field_path, unknown);
+                if let Some(child_schema) = schema.properties.get(name) {
+                    prune_known(Some(child_schema), value, &field_path, unknown);
                 } else if schema.has_additional() {
                     prune_known(schema.additional.as_deref(), value, &field_path, unknown);
                 }
             }
         }
         Value::Array(items) => {
-            if let Some(of) = schema.items.as_deref() {
+            if let Some(child_schema) = schema.items.as_deref() {
                 for (at, item) in items.iter_mut().enumerate() {
-                    prune_preserved(of, item, &field::index(path, at), unknown);
+                    prune_preserved(child_schema, item, &field::index(path, at), unknown);
                 }
             }
         }
@@ -96,16 +99,18 @@ fn prune_preserved(schema: &Structural, value: &mut Value, path: &str, unknown: 
     }
 }
 
+/// Removes fields that are `null` although the schema does not allow it and has no default for them.
 fn drop_nulls(schema: Option<&Structural>, value: &mut Value) {
-    // Nothing is removed below unknown fields.
+    // Nothing is removed inside unknown fields.
     let Some(schema) = schema else { return };
     match value {
         Value::Object(fields) => fields.retain(|name, value| {
-            let of = schema.child(name);
-            if value.is_null() && of.is_some_and(|of| !of.nullable && of.default.is_none()) {
+            let child_schema = schema.child(name);
+            let keeps_null = |schema: &Structural| schema.nullable || schema.default.is_some();
+            if value.is_null() && child_schema.is_some_and(|schema| !keeps_null(schema)) {
                 return false;
             }
-            drop_nulls(of, value);
+            drop_nulls(child_schema, value);
             true
         }),
         Value::Array(items) => {
@@ -117,30 +122,31 @@ fn drop_nulls(schema: Option<&Structural>, value: &mut Value) {
     }
 }
 
+/// Sets defaults of absent fields, and in place of nulls that the schema does not allow.
 fn fill(schema: &Structural, value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            for (name, of) in &schema.properties {
-                if let Some(default) = &of.default
-                    && is_missing(of, fields, name)
+            for (name, child_schema) in &schema.properties {
+                if let Some(default) = &child_schema.default
+                    && is_missing(child_schema, fields, name)
                 {
                     fields.insert(name.clone(), default.clone());
                 }
             }
             for (name, value) in fields.iter_mut() {
-                if let Some(of) = schema.properties.get(name) {
-                    fill(of, value);
-                } else if let Some(of) = schema.additional.as_deref() {
-                    replace_null(of, value);
-                    fill(of, value);
+                if let Some(child_schema) = schema.properties.get(name) {
+                    fill(child_schema, value);
+                } else if let Some(child_schema) = schema.additional.as_deref() {
+                    replace_null(child_schema, value);
+                    fill(child_schema, value);
                 }
             }
         }
         Value::Array(items) => {
-            if let Some(of) = schema.items.as_deref() {
+            if let Some(child_schema) = schema.items.as_deref() {
                 for item in items {
-                    replace_null(of, item);
-                    fill(of, item);
+                    replace_null(child_schema, item);
+                    fill(child_schema, item);
                 }
             }
         }
