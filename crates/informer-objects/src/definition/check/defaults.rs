@@ -8,7 +8,10 @@ use super::super::rules::{self, Programs};
 use crate::schema::Structural;
 use crate::status::StatusCause;
 
-/// Checks the defaults of a schema; inside the metadata of resources only types are checked.
+/// Checks the defaults of a schema.
+///
+/// A default inside the metadata of an embedded resource is checked like any other; kube-apiserver also
+/// checks the metadata that results from it.
 pub(super) fn check(schema: &Structural, path: &str) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     walk(schema, &Programs::of(schema), path, &mut causes);
@@ -45,6 +48,7 @@ fn check_default(schema: &Structural, programs: &Programs, default: &Value, path
             return causes;
         }
     }
+    // As in kube-apiserver, rules must accept the default as an unchanged value and as a new one.
     let found = rules::check(schema, programs, default, Some(default), path);
     let found = if found.is_empty() { rules::check(schema, programs, default, None, path) } else { found };
     causes.extend(found);

@@ -1,8 +1,8 @@
 //! Validation of definitions: names, versions, subresources, columns, conversion.
 //!
 //! Schemas are checked in [`structure`] (whether a schema is structural), [`defaults`] and [`keywords`] (the
-//! keywords of each level). Definitions are passed with defaults ([`super::complete`]) and with the status
-//! they are stored with.
+//! keywords of each level). The caller passes a definition with its defaults ([`super::complete`]) and with
+//! the status that is stored with it.
 
 mod defaults;
 mod keywords;
@@ -20,9 +20,9 @@ use crate::schema::STRUCTURAL_DEPTH;
 use crate::status::StatusCause;
 use crate::text::formats::{dns_label_1035, dns_subdomain};
 
-/// The maximum length of all rules of a definition together.
+/// The maximum length of all rules of a definition together. kube-apiserver has no such limit.
 const MAX_RULES_BYTES: usize = 128 << 10;
-/// The minimum length that a rule counts as.
+/// The length that a shorter rule counts as.
 const MIN_RULE_BYTES: usize = 32;
 
 /// Checks a new definition.
@@ -42,7 +42,7 @@ pub fn check(definition: &Value) -> Vec<StatusCause> {
     causes
 }
 
-/// Checks a changed definition: immutable fields and stored versions must not change.
+/// Checks a changed definition: immutable fields must be the same, and stored versions must still exist.
 pub fn check_update(old: &Value, new: &Value) -> Vec<StatusCause> {
     let spec = Spec::read(new);
     let mut causes = check_spec(&spec);
@@ -93,6 +93,7 @@ fn check_spec(spec: &Spec<'_>) -> Vec<StatusCause> {
         causes.extend(check_part(part, &path, "schema", has_status));
     }
     causes.extend(check_versions(spec));
+    // The internal type of kube-apiserver repeats the first version as `spec.version`.
     if let Some((first, _)) = spec.versions.first() {
         let name = first.get("name").and_then(Value::as_str).unwrap_or_default();
         causes
@@ -109,8 +110,10 @@ fn check_spec(spec: &Spec<'_>) -> Vec<StatusCause> {
     causes
 }
 
-/// Whether the rules exceed their limit: they are parsed while the client waits, and short ones have a cost
-/// too.
+/// Whether the rules exceed [`MAX_RULES_BYTES`].
+///
+/// The limit exists because rules are parsed while the client waits. Short rules have a cost too, so a rule
+/// counts as at least [`MIN_RULE_BYTES`].
 fn has_too_many_rules(spec: &Spec<'_>) -> bool {
     let total = Cell::new(0);
     let exceeds_limit = |level: SchemaLevel<'_>| {
@@ -142,11 +145,16 @@ fn check_group_and_scope(spec: &Spec<'_>) -> Vec<StatusCause> {
     causes
 }
 
-/// Checks the parts of one version, or those shared by all versions.
-fn check_part(part: &Part<'_>, path: &str, schema: &str, has_status: bool) -> Vec<StatusCause> {
+/// Checks the parts of one version, or those shared by all versions; `schema_field` is the name of the field
+/// that contains the schema.
+fn check_part(part: &Part<'_>, path: &str, schema_field: &str, has_status: bool) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     if let Some(level) = part.openapi() {
-        causes.extend(keywords::check(level, has_status, &child(&child(path, schema), "openAPIV3Schema")));
+        causes.extend(keywords::check(
+            level,
+            has_status,
+            &child(&child(path, schema_field), "openAPIV3Schema"),
+        ));
     }
     if let Some(subresources) = part.subresources {
         causes.extend(subresources::check_subresources(subresources, &child(path, "subresources")));
@@ -192,7 +200,7 @@ fn check_all_names(spec: &Spec<'_>) -> Vec<StatusCause> {
     causes
 }
 
-/// Checks that versions in which objects may be stored still exist.
+/// Checks that the stored versions include the storage version, and that all of them exist.
 fn check_stored(definition: &Value, spec: &Spec<'_>) -> Vec<StatusCause> {
     let path = "status.storedVersions";
     let stored = definition.pointer("/status/storedVersions").and_then(Value::as_array);
@@ -223,7 +231,8 @@ fn check_stored(definition: &Value, spec: &Spec<'_>) -> Vec<StatusCause> {
 
 const APPROVED: &str = "api-approved.kubernetes.io";
 
-/// Checks the approval that groups of the Kubernetes community require.
+/// Checks the annotation that kube-apiserver requires for groups of the Kubernetes community, unless its
+/// state is the same in the old definition.
 fn check_approval(definition: &Value, old: Option<&Value>) -> Option<StatusCause> {
     let group = definition.pointer("/spec/group").and_then(Value::as_str).unwrap_or_default();
     let protected = ["k8s.io", "kubernetes.io"]
@@ -264,14 +273,15 @@ enum Approval {
 }
 
 fn approval(text: &str) -> Approval {
-    let address = text.split_once("://").is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty());
+    let is_url = text.split_once("://").is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty());
     match text {
         "" => Approval::Missing,
-        _ if address || text.starts_with("unapproved") => Approval::Given,
+        _ if is_url || text.starts_with("unapproved") => Approval::Given,
         _ => Approval::Invalid,
     }
 }
 
+/// Checks that `preserveUnknownFields` is not true, unless it is true in the old definition.
 fn check_preserving(definition: &Value, old: Option<&Value>) -> Option<StatusCause> {
     let preserves = |definition: &Value| {
         definition.pointer("/spec/preserveUnknownFields").and_then(Value::as_bool).unwrap_or_default()
@@ -283,7 +293,7 @@ fn check_preserving(definition: &Value, old: Option<&Value>) -> Option<StatusCau
     Some(invalid("spec.preserveUnknownFields", &json!(true), why))
 }
 
-/// Checks a value that must be one of a few.
+/// Checks a required value that must be one of `accepted`.
 fn one_of(path: &str, value: &str, accepted: &[&str]) -> Option<StatusCause> {
     match value {
         "" => Some(required(path, "")),
@@ -293,6 +303,6 @@ fn one_of(path: &str, value: &str, accepted: &[&str]) -> Option<StatusCause> {
 }
 
 /// Returns the cause for a keyword that is not allowed.
-fn no(path: &str, name: &str, why: &str) -> StatusCause {
+fn forbidden_keyword(path: &str, name: &str, why: &str) -> StatusCause {
     forbidden(&child(path, name), why)
 }

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 
 use super::super::field::{child, index, invalid, key, required};
 use super::super::source_schema::SchemaLevel;
-use super::no;
+use super::forbidden_keyword;
 use crate::schema::STRUCTURAL_DEPTH;
 use crate::status::StatusCause;
 
-/// Returns the error about a keyword that no structural schema may have.
+/// Returns the error about a keyword that no structural schema may have, at this level or below.
 pub(super) fn structural_error(level: SchemaLevel<'_>, depth: usize) -> Option<String> {
     let depth = depth.checked_sub(1)?;
     for (name, shown) in [
@@ -40,12 +40,13 @@ pub(super) fn structural_error(level: SchemaLevel<'_>, depth: usize) -> Option<S
 /// Returns the causes that prevent a schema from being structural, sorted.
 pub(super) fn check(root: SchemaLevel<'_>, path: &str) -> Vec<StatusCause> {
     let mut causes = Vec::new();
-    invariants(root, Position::Root, path, STRUCTURAL_DEPTH, &mut causes);
-    complete(root, Some(root), path, path, STRUCTURAL_DEPTH, &mut causes);
+    check_invariants(root, Position::Root, path, STRUCTURAL_DEPTH, &mut causes);
+    check_complete(root, Some(root), path, path, STRUCTURAL_DEPTH, &mut causes);
     causes.sort_by_key(|cause| format!("{}: {}", cause.field, cause.message));
     causes
 }
 
+/// The position of a level in its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Position {
     Root,
@@ -53,7 +54,8 @@ enum Position {
     Field,
 }
 
-fn invariants(
+/// Checks a level outside `anyOf`, `allOf`, `oneOf` and `not`, and the levels below it.
+fn check_invariants(
     level: SchemaLevel<'_>,
     position: Position,
     path: &str,
@@ -66,17 +68,17 @@ fn invariants(
         causes.push(required(&child(path, "items"), "must be specified"));
     }
     if let Some(items) = level.level("items") {
-        invariants(items, Position::Item, &child(path, "items"), depth, causes);
+        check_invariants(items, Position::Item, &child(path, "items"), depth, causes);
     }
     for (name, property) in level.properties() {
-        invariants(property, Position::Field, &key(&child(path, "properties"), name), depth, causes);
+        check_invariants(property, Position::Field, &key(&child(path, "properties"), name), depth, causes);
     }
     let additional = level.present("additionalProperties");
     if additional.is_some() && position == Position::Root {
-        causes.push(no(path, "additionalProperties", "must not be used at the root"));
+        causes.push(forbidden_keyword(path, "additionalProperties", "must not be used at the root"));
     }
     if let Some(additional) = additional.and_then(SchemaLevel::of) {
-        invariants(additional, Position::Field, &child(path, "additionalProperties"), depth, causes);
+        check_invariants(additional, Position::Field, &child(path, "additionalProperties"), depth, causes);
     }
     let embedded = level.flag("x-kubernetes-embedded-resource");
     let int_or_string = level.flag("x-kubernetes-int-or-string");
@@ -89,13 +91,20 @@ fn invariants(
             causes.push(invalid(&child(path, name), &json!(true), why));
         }
     }
-    combined(level, is_int_or_string(level), is_int_or_string_in_all(level), path, depth, causes);
-    types(level, position, path, causes);
+    check_combinations(
+        level,
+        is_int_or_string(level),
+        is_int_or_string_in_first_all(level),
+        path,
+        depth,
+        causes,
+    );
+    check_type(level, position, path, causes);
     if embedded && additional.is_some() {
         let why = "must not be used if x-kubernetes-embedded-resource is set";
-        causes.push(no(path, "additionalProperties", why));
+        causes.push(forbidden_keyword(path, "additionalProperties", why));
     }
-    metadata(level, position, path, causes);
+    check_metadata(level, position, path, causes);
     if embedded && !preserve && level.properties().next().is_none() {
         let why = "must not be empty if x-kubernetes-embedded-resource is true without \
                    x-kubernetes-preserve-unknown-fields";
@@ -103,7 +112,7 @@ fn invariants(
     }
 }
 
-fn types(level: SchemaLevel<'_>, position: Position, path: &str, causes: &mut Vec<StatusCause>) {
+fn check_type(level: SchemaLevel<'_>, position: Position, path: &str, causes: &mut Vec<StatusCause>) {
     let (kind, path) = (level.kind(), child(path, "type"));
     let free = level.flag("x-kubernetes-int-or-string") || level.flag("x-kubernetes-preserve-unknown-fields");
     if level.flag("x-kubernetes-embedded-resource") && kind != "object" {
@@ -122,24 +131,26 @@ fn types(level: SchemaLevel<'_>, position: Position, path: &str, causes: &mut Ve
     }
 }
 
-/// Checks type and metadata, which the server defines.
-fn metadata(level: SchemaLevel<'_>, position: Position, path: &str, causes: &mut Vec<StatusCause>) {
+/// Checks the schemas of `kind`, `apiVersion` and `metadata`, whose contents kube-apiserver defines.
+fn check_metadata(level: SchemaLevel<'_>, position: Position, path: &str, causes: &mut Vec<StatusCause>) {
     let is_resource = position == Position::Root || level.flag("x-kubernetes-embedded-resource");
     let at = |name: &str| key(&child(path, "properties"), name);
     for name in ["kind", "apiVersion"] {
-        if let Some(of) = level.property(name).filter(|of| is_resource && of.kind() != "string") {
-            causes.push(invalid(&child(&at(name), "type"), &json!(of.kind()), "must be string"));
+        if let Some(property) =
+            level.property(name).filter(|property| is_resource && property.kind() != "string")
+        {
+            causes.push(invalid(&child(&at(name), "type"), &json!(property.kind()), "must be string"));
         }
     }
-    let Some(of) = level.property("metadata") else { return };
-    if is_resource && of.kind() != "object" {
-        causes.push(invalid(&child(&at("metadata"), "type"), &json!(of.kind()), "must be object"));
+    let Some(property) = level.property("metadata") else { return };
+    if is_resource && property.kind() != "object" {
+        causes.push(invalid(&child(&at("metadata"), "type"), &json!(property.kind()), "must be object"));
     }
     if position != Position::Root {
         return;
     }
-    let names_only = of.properties().all(|(name, _)| matches!(name.as_str(), "name" | "generateName"));
-    let mut bare = of.value();
+    let names_only = property.properties().all(|(name, _)| matches!(name.as_str(), "name" | "generateName"));
+    let mut bare = property.value();
     if let Some(keywords) = bare.as_object_mut() {
         keywords.remove("type");
         keywords.remove("default");
@@ -154,8 +165,11 @@ fn metadata(level: SchemaLevel<'_>, position: Position, path: &str, causes: &mut
     }
 }
 
-/// Checks the schemas that restrict another one.
-fn combined(
+/// Checks `pattern`, and the schemas in `anyOf`, `allOf`, `oneOf` and `not`.
+///
+/// `skip_any` skips `anyOf`, and `skip_any_in_first_all` skips `anyOf` in the first schema of `allOf`: there,
+/// an integer or a string is allowed ([`is_int_or_string`]), although types are forbidden inside `anyOf`.
+fn check_combinations(
     level: SchemaLevel<'_>,
     skip_any: bool,
     skip_any_in_first_all: bool,
@@ -166,18 +180,18 @@ fn combined(
     let Some(depth) = depth.checked_sub(1) else { return };
     if !skip_any {
         for (at, part) in level.levels("anyOf") {
-            restriction(part, false, &index(&child(path, "anyOf"), at), depth, causes);
+            check_restriction(part, false, &index(&child(path, "anyOf"), at), depth, causes);
         }
     }
     for (at, part) in level.levels("allOf") {
         let skip = skip_any_in_first_all && at == 0;
-        restriction(part, skip, &index(&child(path, "allOf"), at), depth, causes);
+        check_restriction(part, skip, &index(&child(path, "allOf"), at), depth, causes);
     }
     for (at, part) in level.levels("oneOf") {
-        restriction(part, false, &index(&child(path, "oneOf"), at), depth, causes);
+        check_restriction(part, false, &index(&child(path, "oneOf"), at), depth, causes);
     }
     if let Some(part) = level.level("not") {
-        restriction(part, false, &child(path, "not"), depth, causes);
+        check_restriction(part, false, &child(path, "not"), depth, causes);
     }
     let pattern = level.text("pattern");
     if let Err(error) = regex::Regex::new(pattern) {
@@ -186,20 +200,21 @@ fn combined(
     }
 }
 
-fn restriction(
+/// Checks a schema inside `anyOf`, `allOf`, `oneOf` or `not`, which may only restrict values.
+fn check_restriction(
     level: SchemaLevel<'_>,
     skip_any: bool,
     path: &str,
     depth: usize,
     causes: &mut Vec<StatusCause>,
 ) {
-    combined(level, skip_any, false, path, depth, causes);
+    check_combinations(level, skip_any, false, path, depth, causes);
     let Some(depth) = depth.checked_sub(1) else { return };
     if let Some(items) = level.level("items") {
-        restriction(items, false, &child(path, "items"), depth, causes);
+        check_restriction(items, false, &child(path, "items"), depth, causes);
     }
     for (name, property) in level.properties() {
-        restriction(property, false, &key(&child(path, "properties"), name), depth, causes);
+        check_restriction(property, false, &key(&child(path, "properties"), name), depth, causes);
     }
     for (name, state) in [
         ("type", "empty"),
@@ -218,7 +233,7 @@ fn restriction(
     ] {
         let set = if state == "undefined" { level.present(name) } else { level.keyword(name) };
         if set.is_some() {
-            causes.push(no(path, name, &format!("must be {state} to be structural")));
+            causes.push(forbidden_keyword(path, name, &format!("must be {state} to be structural")));
         }
     }
     if level.property("metadata").is_some() {
@@ -228,8 +243,9 @@ fn restriction(
     }
 }
 
-/// Checks that all fields of a restricting schema are also specified outside it.
-fn complete(
+/// Checks that all fields in `anyOf`, `allOf`, `oneOf` and `not` of the level `restricting` are also
+/// specified in the level `outer`.
+fn check_complete(
     restricting: SchemaLevel<'_>,
     outer: Option<SchemaLevel<'_>>,
     outer_path: &str,
@@ -243,13 +259,13 @@ fn complete(
         .iter()
         .flat_map(|name| restricting.levels(name).map(|(at, level)| (index(&child(path, name), at), level)));
     for (path, part) in not.into_iter().chain(lists) {
-        complete(part, outer, outer_path, &path, depth, causes);
+        check_complete(part, outer, outer_path, &path, depth, causes);
         let because = |path: &str| format!("because it is defined in {path}");
         if let Some(items) = part.level("items") {
             let (outer_path, path) = (child(outer_path, "items"), child(&path, "items"));
             match outer.and_then(|outer| outer.level("items")) {
                 None => causes.push(required(&outer_path, &because(&path))),
-                Some(outer) => nested(items, outer, &outer_path, &path, depth, causes),
+                Some(outer) => check_complete_part(items, outer, &outer_path, &path, depth, causes),
             }
         }
         for (name, property) in part.properties() {
@@ -257,14 +273,14 @@ fn complete(
             let path = key(&child(&path, "properties"), name);
             match outer.and_then(|outer| outer.property(name)) {
                 None => causes.push(required(&outer_path, &because(&path))),
-                Some(outer) => nested(property, outer, &outer_path, &path, depth, causes),
+                Some(outer) => check_complete_part(property, outer, &outer_path, &path, depth, causes),
             }
         }
     }
 }
 
-/// Like [`complete`], for a part of a restricting schema, including its own fields.
-fn nested(
+/// Checks that all fields of the schema `part` itself are also specified in the level `outer`.
+fn check_complete_part(
     part: SchemaLevel<'_>,
     outer: SchemaLevel<'_>,
     outer_path: &str,
@@ -272,17 +288,18 @@ fn nested(
     depth: usize,
     causes: &mut Vec<StatusCause>,
 ) {
-    let whole = json!({"allOf": [part.value()]});
-    let Some(whole) = SchemaLevel::of(&whole) else { return };
+    // `check_complete` looks inside `allOf`, so the part is wrapped in one.
+    let wrapped = json!({"allOf": [part.value()]});
+    let Some(wrapped) = SchemaLevel::of(&wrapped) else { return };
     let before = causes.len();
-    complete(whole, Some(outer), outer_path, path, depth, causes);
-    // The list was added to check the part itself, so it must not appear in the paths.
+    check_complete(wrapped, Some(outer), outer_path, path, depth, causes);
+    // The definition does not contain this `allOf`, so it must not appear in messages.
     for cause in causes.iter_mut().skip(before) {
         cause.message = cause.message.replacen(&format!("{path}.allOf[0]"), path, 1);
     }
 }
 
-/// Returns the error of a pattern, in Go's form where it is known.
+/// Returns the error of a pattern as Go prints it, or as the `regex` crate does if Go's text is unknown.
 fn regex_error(pattern: &str, error: &regex::Error) -> String {
     let text = error.to_string();
     let from = |mark: char| pattern.rfind(mark).and_then(|at| pattern.get(at..)).unwrap_or(pattern);
@@ -303,11 +320,11 @@ fn regex_error(pattern: &str, error: &regex::Error) -> String {
     format!("error parsing regexp: {what}")
 }
 
-/// Whether `anyOf` allows an integer or a string, as used with `x-kubernetes-int-or-string`.
+/// Whether `anyOf` allows exactly an integer or a string, as used with `x-kubernetes-int-or-string`.
 fn is_int_or_string(level: SchemaLevel<'_>) -> bool {
     level.list("anyOf") == [json!({"type": "integer"}), json!({"type": "string"})]
 }
 
-fn is_int_or_string_in_all(level: SchemaLevel<'_>) -> bool {
+fn is_int_or_string_in_first_all(level: SchemaLevel<'_>) -> bool {
     level.levels("allOf").next().is_some_and(|(_, first)| is_int_or_string(first))
 }

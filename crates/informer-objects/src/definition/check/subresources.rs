@@ -39,7 +39,7 @@ pub(super) fn check_column(column: &Value, path: &str) -> Vec<StatusCause> {
     }
     match text("jsonPath") {
         "" => causes.push(required(&child(path, "JSONPath"), "")),
-        json_path => causes.extend(simple_path(json_path, &child(path, "JSONPath"))),
+        json_path => causes.extend(check_simple_path(json_path, &child(path, "JSONPath"))),
     }
     causes
 }
@@ -63,7 +63,7 @@ pub(super) fn check_subresources(subresources: &Value, path: &str) -> Vec<Status
         match text(name) {
             "" if is_required => causes.push(required(&field, "")),
             "" => {}
-            value => match simple_path(value, &field) {
+            value => match check_simple_path(value, &field) {
                 Some(cause) => causes.push(cause),
                 None if prefixes.iter().any(|prefix| value.starts_with(prefix)) => {}
                 None => causes.push(invalid(&field, &json!(value), why)),
@@ -74,46 +74,49 @@ pub(super) fn check_subresources(subresources: &Value, path: &str) -> Vec<Status
 }
 
 pub(super) fn check_selectable(part: &Part<'_>, path: &str) -> Vec<StatusCause> {
-    let path_of = child(path, "selectableFields");
+    let fields_path = child(path, "selectableFields");
     let Some(schema) = part.schema.and_then(|schema| schema.get("openAPIV3Schema")) else {
         let why = if path == "spec" {
             "may only be set when validations.schema is included"
         } else {
             "may only be set when `version.schema.openAPIV3Schema` is not included"
         };
-        return vec![invalid(&path_of, &json!(""), why)];
+        return vec![invalid(&fields_path, &json!(""), why)];
     };
     let schema = Structural::read(schema);
     let mut causes = Vec::new();
     let mut seen = BTreeSet::new();
     for (at, selectable) in part.selectable.iter().enumerate() {
-        let field = child(&index(&path_of, at), "jsonPath");
+        let field = child(&index(&fields_path, at), "jsonPath");
         let text = selectable.get("jsonPath").and_then(Value::as_str).unwrap_or_default();
         if text.is_empty() {
             causes.push(required(&field, ""));
             continue;
         }
-        let (found, of) = match field_path(text, &schema, BracketNotation::Forbidden) {
-            Ok(found) => found,
+        let (resolved, field_schema) = match field_path(text, &schema, BracketNotation::Forbidden) {
+            Ok(resolved) => resolved,
             Err(why) => {
                 causes.push(invalid(&field, &json!(text), &format!("is an invalid path: {why}")));
                 continue;
             }
         };
-        if found.split(['.', '[']).next() == Some("metadata") {
+        if resolved.split(['.', '[']).next() == Some("metadata") {
             causes.push(invalid(&field, &json!(text), "must not point to fields in metadata"));
         }
-        if !matches!(of.kind, StructuralType::String | StructuralType::Boolean | StructuralType::Integer) {
+        if !matches!(
+            field_schema.kind,
+            StructuralType::String | StructuralType::Boolean | StructuralType::Integer
+        ) {
             let why = "must point to a field of type string, boolean or integer. Enum string fields and strings with \
                        formats are allowed.";
             causes.push(invalid(&field, &json!(text), why));
         }
-        if !seen.insert(found) {
+        if !seen.insert(resolved) {
             causes.push(duplicate(&field, &json!(text)));
         }
     }
     if seen.len() > MAX_SELECTABLE_FIELDS {
-        causes.push(too_many(&path_of, seen.len(), 8));
+        causes.push(too_many(&fields_path, seen.len(), 8));
     }
     causes
 }
@@ -189,7 +192,8 @@ pub(super) fn check_warning(version: &Value, path: &str) -> Vec<StatusCause> {
     messages.iter().map(|why| invalid(&field, &json!(warning), why)).collect()
 }
 
-fn simple_path(text: &str, path: &str) -> Option<StatusCause> {
+/// Checks that a JSON path starts with a dot.
+fn check_simple_path(text: &str, path: &str) -> Option<StatusCause> {
     (!text.starts_with('.'))
         .then(|| invalid(path, &json!(text), "must be a simple json path starting with ."))
 }
