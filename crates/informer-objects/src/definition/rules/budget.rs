@@ -16,7 +16,8 @@ pub(super) const MAX_COST_PER_OBJECT: u64 = 10_000_000;
 /// The error message for an evaluation that exceeds its budget.
 pub(super) const EXCEEDED: &str = "operation cancelled: actual cost limit exceeded";
 
-/// One unit of kube-apiserver in tenths, in which a [`Meter`] counts. Reading one byte costs one tenth.
+/// One cost unit of kube-apiserver, in the tenths of a unit that a [`Meter`] counts. Reading one byte costs
+/// one tenth.
 pub(super) const UNIT: u64 = 10;
 /// The cost of passing one value to the CEL library and back.
 pub(super) const VALUE_COST: u64 = 2 * UNIT;
@@ -62,6 +63,7 @@ impl Meter {
 
     /// Charges a step that is about to be executed.
     pub(super) fn charge(&mut self, tenths: u64) -> Result<(), EvalAbort> {
+        // Capped, so that `spent` returns the limit plus one, however expensive the step is.
         self.spent = self.spent.saturating_add(tenths).min(self.limit.saturating_add(UNIT));
         if self.spent > self.limit { Err(EvalAbort::BudgetExceeded) } else { Ok(()) }
     }

@@ -17,7 +17,7 @@ fn schema() -> Value {
     }})
 }
 
-/// Returns the error of a rule on that schema.
+/// Returns the error of a rule on [`schema`].
 fn rule_error(rule: &str) -> Option<String> {
     let mut schema = schema();
     schema["x-kubernetes-validations"] = json!([{"rule": rule}]);
@@ -25,8 +25,8 @@ fn rule_error(rule: &str) -> Option<String> {
     check_rules(&schema.rules, &schema).into_iter().next().unwrap().rule
 }
 
-/// The variable of a nested loop was undeclared: the outer loop mistook the accumulator of the inner one for
-/// its own, and checked only its parts.
+/// The variable of a nested loop was undeclared: the type check mistook the accumulator of the inner loop for
+/// that of the outer one, and checked the parts of the inner loop without its variable.
 #[test]
 fn nested_loops_are_checked() {
     for rule in [

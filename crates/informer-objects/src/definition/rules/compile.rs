@@ -7,13 +7,13 @@ use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr};
 use kube_cel::cel::parser::{ParseError, Parser};
 
 use super::macros;
-use super::operator_tokens::{max_bracket_depth, without_pairs};
+use super::operator_tokens::{max_bracket_depth, without_operator_pairs};
 
 /// The maximum length of a rule.
 const MAX_RULE_BYTES: usize = 16 << 10;
 /// The maximum nesting depth of an expression.
 pub(super) const MAX_DEPTH: usize = 200;
-/// The maximum number of brackets open at the same time, including conditions without their else branch.
+/// The maximum of [`max_bracket_depth`].
 const MAX_BRACKETS: usize = 60;
 /// The maximum number of errors reported for one rule.
 pub(super) const MAX_ERRORS: usize = 100;
@@ -48,7 +48,7 @@ pub(super) fn parse(text: &str) -> Result<IdedExpr, String> {
         return Err(too_deep());
     }
     let parser = Parser::new().enable_optional_syntax(true);
-    let parsed = parser.parse(&without_pairs(text)).map_err(|errors| {
+    let parsed = parser.parse(&without_operator_pairs(text)).map_err(|errors| {
         let shown = errors.errors.iter().take(MAX_ERRORS).map(|error| show_error(text, error));
         join_errors(shown.collect(), errors.errors.len().saturating_sub(MAX_ERRORS))
     })?;
@@ -61,9 +61,9 @@ pub(super) fn parse(text: &str) -> Result<IdedExpr, String> {
     }
 }
 
-/// Whether a name is used anywhere.
+/// Whether a variable is used anywhere.
 ///
-/// The accumulator of a comprehension has the same name in all of them, but is a different variable in each.
+/// All comprehensions have the same name for their accumulator, but it is a different variable in each.
 pub(super) fn mentions(expression: &IdedExpr, name: &str) -> bool {
     match &expression.expr {
         Expr::Ident(ident) => ident == name,
@@ -89,7 +89,7 @@ pub(super) fn children(expression: &IdedExpr) -> Vec<&IdedExpr> {
         }
         Expr::List(list) => list.elements.iter().collect(),
         Expr::Map(map) => entries(&map.entries),
-        Expr::Struct(of) => entries(&of.entries),
+        Expr::Struct(literal) => entries(&literal.entries),
         Expr::Select(select) => vec![&select.operand],
         Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => Vec::new(),
     }
@@ -102,7 +102,7 @@ pub(super) fn show(text: &str, line: usize, column: usize, what: &str) -> String
     format!("ERROR: <input>:{line}:{column}: {what}\n | {shown}\n | {dots}^")
 }
 
-/// Joins the reported errors, and adds the number of those that were truncated.
+/// Joins the reported errors, and adds the number of errors that are not reported.
 pub(super) fn join_errors(mut shown: Vec<String>, truncated: usize) -> String {
     if truncated > 0 {
         shown.push(format!("{truncated} more errors were truncated"));
@@ -126,6 +126,7 @@ fn entries(entries: &[kube_cel::cel::common::ast::IdedEntryExpr]) -> Vec<&IdedEx
     parts
 }
 
+/// Returns the nesting depth of an expression after macros are expanded.
 fn depth(expression: &IdedExpr) -> usize {
     let levels = match &expression.expr {
         Expr::Call(call) if macros::parts(call).is_some() => 1 + macros::DEPTH,
@@ -137,7 +138,9 @@ fn depth(expression: &IdedExpr) -> usize {
 /// Returns the error about an expression that the evaluator does not support.
 fn unsupported(expression: &IdedExpr) -> Option<String> {
     match &expression.expr {
-        Expr::Struct(of) => Some(format!("undeclared reference to '{}' (in container '')", of.type_name)),
+        Expr::Struct(literal) => {
+            Some(format!("undeclared reference to '{}' (in container '')", literal.type_name))
+        }
         Expr::Unspecified => Some("Syntax error: incomplete expression".to_owned()),
         _ => children(expression).into_iter().find_map(unsupported),
     }

@@ -16,7 +16,7 @@ use super::operators::{ListIdentity, ListTypes};
 use crate::schema::{Structural, StructuralType};
 
 /// Converts a value for rules, and records which lists in it are sets or maps.
-pub(super) fn to_cel(schema: &Structural, value: &Value, kinds: &mut ListTypes) -> Cel {
+pub(super) fn to_cel(schema: &Structural, value: &Value, list_types: &mut ListTypes) -> Cel {
     match value {
         Value::Null => Cel::Null,
         Value::Bool(flag) => Cel::Bool(*flag),
@@ -29,15 +29,15 @@ pub(super) fn to_cel(schema: &Structural, value: &Value, kinds: &mut ListTypes) 
         },
         Value::String(text) => string(schema, text),
         Value::Array(items) => {
-            let free = Structural::default();
-            let of = schema.items.as_deref().unwrap_or(&free);
-            let items = Arc::new(items.iter().map(|item| to_cel(of, item, kinds)).collect());
-            if let Some(entries) = entries(schema) {
-                kinds.insert(&items, entries);
+            let untyped = Structural::default();
+            let child_schema = schema.items.as_deref().unwrap_or(&untyped);
+            let items = Arc::new(items.iter().map(|item| to_cel(child_schema, item, list_types)).collect());
+            if let Some(identity) = list_identity(schema) {
+                list_types.insert(&items, identity);
             }
             Cel::List(items)
         }
-        Value::Object(fields) => Cel::Map(Map { map: Arc::new(object(schema, fields, kinds)) }),
+        Value::Object(fields) => Cel::Map(Map { map: Arc::new(object(schema, fields, list_types)) }),
     }
 }
 
@@ -66,35 +66,44 @@ pub(super) fn is_visible(schema: &Structural) -> bool {
     }
 }
 
-fn object(schema: &Structural, fields: &Fields<String, Value>, kinds: &mut ListTypes) -> HashMap<Key, Cel> {
+fn object(
+    schema: &Structural,
+    fields: &Fields<String, Value>,
+    list_types: &mut ListTypes,
+) -> HashMap<Key, Cel> {
     let key = |name: &str| Key::String(Arc::new(name.to_owned()));
-    if let Some(of) = &schema.additional {
-        return fields.iter().map(|(name, value)| (key(name), to_cel(of, value, kinds))).collect();
+    if let Some(child_schema) = &schema.additional {
+        return fields
+            .iter()
+            .map(|(name, value)| (key(name), to_cel(child_schema, value, list_types)))
+            .collect();
     }
     let mut visible = HashMap::with_capacity(fields.len());
     // A null field counts as absent; a null entry of a map does not.
     for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
         let Some(escaped) = escape(name) else { continue };
         if schema.resource && matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
-            visible.insert(key(&escaped), meta(value, kinds));
-        } else if let Some(of) = schema.properties.get(name).filter(|of| is_visible(of)) {
-            visible.insert(key(&escaped), to_cel(of, value, kinds));
+            visible.insert(key(&escaped), meta(value, list_types));
+        } else if let Some(child_schema) =
+            schema.properties.get(name).filter(|child_schema| is_visible(child_schema))
+        {
+            visible.insert(key(&escaped), to_cel(child_schema, value, list_types));
         }
     }
     visible
 }
 
-fn meta(value: &Value, kinds: &mut ListTypes) -> Cel {
-    let free = Structural::default();
-    let Value::Object(fields) = value else { return to_cel(&free, value, kinds) };
+fn meta(value: &Value, list_types: &mut ListTypes) -> Cel {
+    let untyped = Structural::default();
+    let Value::Object(fields) = value else { return to_cel(&untyped, value, list_types) };
     let names = fields.iter().filter(|(name, _)| matches!(name.as_str(), "name" | "generateName"));
     let visible =
-        names.map(|(name, value)| (Key::String(Arc::new(name.clone())), to_cel(&free, value, kinds)));
+        names.map(|(name, value)| (Key::String(Arc::new(name.clone())), to_cel(&untyped, value, list_types)));
     Cel::Map(Map { map: Arc::new(visible.collect()) })
 }
 
 /// Returns the identity of entries of a list, unless they have none.
-fn entries(schema: &Structural) -> Option<ListIdentity> {
+fn list_identity(schema: &Structural) -> Option<ListIdentity> {
     match schema.list_type.as_deref() {
         Some("set") => Some(ListIdentity::Set),
         Some("map") => {

@@ -1,9 +1,9 @@
 //! Evaluation of rules.
 //!
 //! The evaluator of the `cel` crate copies a list whenever it is referenced, so rules are evaluated here, on
-//! shared values; only functions come from the library. As defined by CEL, an error in one part of a rule may
-//! be compensated by another: `all` is false if it is false for any entry, even if other entries fail.
-//! Exceeding the budget cannot be compensated.
+//! shared values. Only functions that [`functions`] does not implement come from the library. As defined by
+//! CEL, an error in one part of a rule may be compensated by another part: `all` is false if it is false for
+//! any entry, even if other entries fail. Exceeding the budget cannot be compensated.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,8 +18,9 @@ use super::budget::{EvalAbort, EvalResult, Meter, UNIT, entries, size};
 use super::functions::{self, Patterns};
 use super::{keywords, operators as ops};
 
-/// The cost of creating a list or a map.
+/// The cost of creating a list.
 const LIST_COST: u64 = 10 * UNIT;
+/// The cost of creating a map.
 const MAP_COST: u64 = 30 * UNIT;
 
 /// The evaluation of one expression.
@@ -40,17 +41,17 @@ impl<'a> Evaluation<'a> {
         Evaluation { library, patterns, meter: Meter::new(limit), lists, names: Vec::new() }
     }
 
-    /// Sets which of the lists in the values are sets or maps.
-    pub(super) fn lists(&mut self, kinds: &'a ops::ListTypes) {
-        self.lists = ops::Lists::new(kinds);
+    /// Sets the types of the lists in the variables.
+    pub(super) fn set_list_types(&mut self, list_types: &'a ops::ListTypes) {
+        self.lists = ops::Lists::new(list_types);
     }
 
     /// Declares a variable.
-    pub(super) fn name(&mut self, name: &'a str, value: Cel) {
+    pub(super) fn declare(&mut self, name: &'a str, value: Cel) {
         self.names.push((name, Ok(value)));
     }
 
-    /// Evaluates an expression and returns its cost.
+    /// Evaluates an expression; also returns the cost.
     pub(super) fn run(mut self, expression: &'a IdedExpr) -> (EvalResult, u64) {
         let result = self.value(expression);
         (result, self.meter.spent())
@@ -61,8 +62,8 @@ impl<'a> Evaluation<'a> {
             Expr::Literal(literal) => self.literal(literal),
             Expr::Ident(name) => self.variable(name),
             Expr::Select(select) => {
-                let of = self.value(&select.operand)?;
-                ops::field(&mut self.meter, &of, &select.field, select.test)
+                let operand = self.value(&select.operand)?;
+                ops::field(&mut self.meter, &operand, &select.field, select.test)
             }
             Expr::List(list) => self.list(list),
             Expr::Map(map) => self.map(map),
@@ -94,14 +95,16 @@ impl<'a> Evaluation<'a> {
         self.meter.charge(UNIT)?;
         match self.names.iter().rev().find(|(known, _)| *known == name) {
             Some((_, value)) => Ok(value.clone()?),
-            // Types are not values here, so their names represent them.
+            // Types are not values here: the value of `int` is the string "int", as that of `type(1)`.
             None if keywords::is_type(name) => Ok(Cel::String(Arc::new(name.to_owned()))),
             None => Err(ExecutionError::UndeclaredReference(Arc::new(name.to_owned())).into()),
         }
     }
 
-    /// Evaluates an operand that is not needed afterwards: takes the accumulator, which the step is about to
-    /// replace.
+    /// Evaluates the left operand of a binary operator.
+    ///
+    /// The accumulator of a loop is moved out of its variable, because the loop step replaces it anyway: a
+    /// list without other references is extended in place.
     fn take_value(&mut self, expression: &'a IdedExpr) -> EvalResult {
         match &expression.expr {
             Expr::Ident(name) if name.starts_with('@') => {
@@ -196,8 +199,10 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Evaluates `&&`, which false decides, or `||`, which true decides, whatever the other operand is or
-    /// fails with.
+    /// Evaluates `&&` or `||`.
+    ///
+    /// An operand that equals `decides` is the result, even if the other operand fails: false for `&&`, true
+    /// for `||`.
     fn logical(&mut self, left: &'a IdedExpr, right: &'a IdedExpr, decides: bool) -> EvalResult {
         let left = self.boolean(left);
         match left {
@@ -224,16 +229,16 @@ impl<'a> Evaluation<'a> {
             }
             (operators::LOGICAL_AND, [left, right]) => self.logical(left, right, false),
             (operators::LOGICAL_OR, [left, right]) => self.logical(left, right, true),
-            (operators::NOT_STRICTLY_FALSE, [of]) => {
+            (operators::NOT_STRICTLY_FALSE, [operand]) => {
                 self.meter.charge(UNIT)?;
-                match self.value(of) {
+                match self.value(operand) {
                     Err(EvalAbort::BudgetExceeded) => Err(EvalAbort::BudgetExceeded),
                     result => Ok(Cel::Bool(result != Ok(Cel::Bool(false)))),
                 }
             }
-            (function, [of]) if keywords::operator_symbol(function).is_some() => {
-                let of = self.value(of)?;
-                ops::unary(&mut self.meter, function, &of)
+            (function, [operand]) if keywords::operator_symbol(function).is_some() => {
+                let operand = self.value(operand)?;
+                ops::unary(&mut self.meter, function, &operand)
                     .unwrap_or(Err(ExecutionError::NoSuchOverload.into()))
             }
             (function, [left, right]) if is_binary(function) => {
@@ -248,14 +253,14 @@ impl<'a> Evaluation<'a> {
 
     fn function(&mut self, call: &'a CallExpr) -> EvalResult {
         let mut args = Vec::with_capacity(call.args.len() + 1);
-        let mut space = None;
+        let mut namespace = None;
         match call.target.as_deref() {
             // The first segment of a function name, `sets` in `sets.contains`, looks like a variable.
             Some(IdedExpr { expr: Expr::Ident(name), .. })
                 if keywords::NAMESPACES.contains(&name.as_str())
                     && !self.names.iter().any(|(known, _)| known == name) =>
             {
-                space = Some(name.as_str());
+                namespace = Some(name.as_str());
             }
             Some(target) => args.push(self.value(target)?),
             None => {}
@@ -263,13 +268,13 @@ impl<'a> Evaluation<'a> {
         for arg in &call.args {
             args.push(self.value(arg)?);
         }
-        let method = call.target.is_some() && space.is_none();
-        let call = functions::Call { space, name: &call.func_name, method, args };
+        let is_method = call.target.is_some() && namespace.is_none();
+        let call = functions::Call { namespace, name: &call.func_name, is_method, args };
         call.run(self.library, &mut self.meter, self.patterns)
     }
 }
 
-/// Returns the contents of an optional value, or any other value unchanged.
+/// Returns the contents of an optional value, `None` if it is empty, and any other value unchanged.
 fn present(value: Cel) -> Option<Cel> {
     match ops::optional(&value) {
         Some(inner) => inner.value().cloned(),

@@ -4,9 +4,9 @@
 //! implemented here, where the cost is known in advance. The others are those of the library, which copies
 //! its arguments, so whole arguments are charged.
 
-mod amounts;
 mod format;
 mod patterns;
+mod quantities;
 
 #[cfg(test)]
 mod tests;
@@ -23,16 +23,16 @@ use super::operators::{as_optional, optional};
 
 /// The cost of calling the library.
 const CALL_COST: u64 = 10 * UNIT;
-/// Maximum sizes of a compiled pattern, the cost of trying each, and the factor by which matching costs more.
-/// The cheaper one is tried first.
+/// The limits with which a pattern is compiled, in this order: the maximum bytes of the compiled pattern, the
+/// cost of compiling, and the factor of the matching cost.
 const PATTERN_SIZES: [(usize, u64, u64); 2] = [(512 << 10, 1_000 * UNIT, 1), (4 << 20, 100_000 * UNIT, 10)];
 
-/// A function with its arguments; the target of a method is the first one.
+/// A function with its arguments; the target of a method is the first argument.
 pub(super) struct Call<'c> {
     /// The first segment of a name like `sets.contains`.
-    pub(super) space: Option<&'c str>,
+    pub(super) namespace: Option<&'c str>,
     pub(super) name: &'c str,
-    pub(super) method: bool,
+    pub(super) is_method: bool,
     pub(super) args: Vec<Cel>,
 }
 
@@ -44,49 +44,49 @@ impl Call<'_> {
         patterns: &mut Patterns,
     ) -> EvalResult {
         meter.charge(UNIT)?;
-        match (self.space, self.name, self.args.as_slice()) {
-            (None, "size", [of]) => size_of(meter, of),
-            (None, "dyn", [of]) if !self.method => Ok(of.clone()),
-            (None, "type", [of]) if !self.method => Ok(text(format::type_name(of).to_owned())),
-            (Some("optional"), "of", [of]) => Ok(as_optional(Some(of.clone()))),
-            (Some("optional"), "ofNonZeroValue", [of]) => {
-                Ok(as_optional((!of.is_zero()).then(|| of.clone())))
+        match (self.namespace, self.name, self.args.as_slice()) {
+            (None, "size", [value]) => size_of(meter, value),
+            (None, "dyn", [value]) if !self.is_method => Ok(value.clone()),
+            (None, "type", [value]) if !self.is_method => Ok(text(format::type_name(value).to_owned())),
+            (Some("optional"), "of", [value]) => Ok(as_optional(Some(value.clone()))),
+            (Some("optional"), "ofNonZeroValue", [value]) => {
+                Ok(as_optional((!value.is_zero()).then(|| value.clone())))
             }
-            (None, "hasValue" | "value" | "or" | "orValue", [of, rest @ ..]) => {
-                self.optional_method(of, rest)
+            (None, "hasValue" | "value" | "or" | "orValue", [target, args @ ..]) => {
+                self.optional_method(target, args)
             }
-            (None, "startsWith", [Cel::String(of), Cel::String(part)]) => {
-                meter.charge(size(of.len()))?;
-                Ok(Cel::Bool(of.starts_with(part.as_str())))
+            (None, "startsWith", [Cel::String(target), Cel::String(part)]) => {
+                meter.charge(size(target.len()))?;
+                Ok(Cel::Bool(target.starts_with(part.as_str())))
             }
-            (None, "endsWith", [Cel::String(of), Cel::String(part)]) => {
-                meter.charge(size(of.len()))?;
-                Ok(Cel::Bool(of.ends_with(part.as_str())))
+            (None, "endsWith", [Cel::String(target), Cel::String(part)]) => {
+                meter.charge(size(target.len()))?;
+                Ok(Cel::Bool(target.ends_with(part.as_str())))
             }
-            (None, "contains", [Cel::String(of), Cel::String(part)]) => {
-                meter.charge(product(of.len().div_ceil(10), part.len().div_ceil(10)))?;
-                Ok(Cel::Bool(of.contains(part.as_str())))
+            (None, "contains", [Cel::String(target), Cel::String(part)]) => {
+                meter.charge(product(target.len().div_ceil(10), part.len().div_ceil(10)))?;
+                Ok(Cel::Bool(target.contains(part.as_str())))
             }
-            (None, "replace", [Cel::String(of), Cel::String(old), Cel::String(new), times @ ..]) => {
-                replace(meter, of, old, new, count(times)?)
+            (None, "replace", [Cel::String(target), Cel::String(old), Cel::String(new), times @ ..]) => {
+                replace(meter, target, old, new, count(times)?)
             }
-            (None, "split", [Cel::String(of), Cel::String(separator), times @ ..]) => {
-                split(meter, of, separator, count(times)?)
+            (None, "split", [Cel::String(target), Cel::String(separator), times @ ..]) => {
+                split(meter, target, separator, count(times)?)
             }
             (None, "join", [Cel::List(items), separator @ ..]) => join(meter, items, separator),
-            (None, "matches", [Cel::String(of), Cel::String(pattern)]) => {
-                let pattern = patterns.get(meter, pattern, of)?;
-                Ok(Cel::Bool(pattern.is_match(of)))
+            (None, "matches", [Cel::String(target), Cel::String(pattern)]) => {
+                let pattern = patterns.get(meter, pattern, target)?;
+                Ok(Cel::Bool(pattern.is_match(target)))
             }
-            (None, "find", [Cel::String(of), Cel::String(pattern)]) => {
-                let pattern = patterns.get(meter, pattern, of)?;
-                Ok(text(pattern.find(of).map(|found| found.as_str().to_owned()).unwrap_or_default()))
+            (None, "find", [Cel::String(target), Cel::String(pattern)]) => {
+                let pattern = patterns.get(meter, pattern, target)?;
+                Ok(text(pattern.find(target).map(|found| found.as_str().to_owned()).unwrap_or_default()))
             }
-            (None, "findAll", [Cel::String(of), Cel::String(pattern), times @ ..]) => {
+            (None, "findAll", [Cel::String(target), Cel::String(pattern), times @ ..]) => {
                 let times = count(times)?.unwrap_or(usize::MAX);
-                let pattern = patterns.get(meter, pattern, of)?;
+                let pattern = patterns.get(meter, pattern, target)?;
                 let mut found = Vec::new();
-                for occurrence in pattern.find_iter(of).take(times) {
+                for occurrence in pattern.find_iter(target).take(times) {
                     meter.charge(UNIT)?;
                     found.push(text(occurrence.as_str().to_owned()));
                 }
@@ -95,15 +95,15 @@ impl Call<'_> {
             (None, "contains" | "startsWith" | "endsWith" | "replace" | "split" | "join" | "matches", _) => {
                 Err(ExecutionError::NoSuchOverload.into())
             }
-            (None, "sum", [Cel::List(items)]) if self.method => sum(meter, items),
-            (None, "string", [of]) if !self.method && format::has_text(of) => {
-                meter.charge(CALL_COST.saturating_add(length(of)))?;
-                Ok(text(format::to_text(of)?))
+            (None, "sum", [Cel::List(items)]) if self.is_method => sum(meter, items),
+            (None, "string", [value]) if !self.is_method && format::has_text(value) => {
+                meter.charge(CALL_COST.saturating_add(length(value)))?;
+                Ok(text(format::to_text(value)?))
             }
-            (None, "format", [Cel::String(of), Cel::List(args)]) if self.method => {
-                format::format(meter, of, args).map(text)
+            (None, "format", [Cel::String(target), Cel::List(args)]) if self.is_method => {
+                format::format(meter, target, args).map(text)
             }
-            (None, name, args) => match amounts::call(meter, name, args) {
+            (None, name, args) => match quantities::call(meter, name, args) {
                 Some(result) => result,
                 None => self.call_library(library, meter),
             },
@@ -112,18 +112,18 @@ impl Call<'_> {
     }
 
     /// Calls a method of an optional value.
-    fn optional_method(&self, of: &Cel, rest: &[Cel]) -> EvalResult {
+    fn optional_method(&self, target: &Cel, args: &[Cel]) -> EvalResult {
         let no_overload = || Err(ExecutionError::NoSuchOverload.into());
-        let Some(inner) = optional(of).filter(|_| self.method) else { return no_overload() };
+        let Some(inner) = optional(target).filter(|_| self.is_method) else { return no_overload() };
         let inner = inner.value();
-        match (self.name, rest, inner) {
+        match (self.name, args, inner) {
             ("hasValue", [], inner) => Ok(Cel::Bool(inner.is_some())),
             ("value" | "orValue", _, Some(inner)) => Ok(inner.clone()),
             ("value", [], None) => {
                 Err(ExecutionError::function_error("value", "optional.none() dereference").into())
             }
             ("orValue", [other], None) => Ok(other.clone()),
-            ("or", [_], Some(_)) => Ok(of.clone()),
+            ("or", [_], Some(_)) => Ok(target.clone()),
             ("or", [other], None) if optional(other).is_some() => Ok(other.clone()),
             _ => no_overload(),
         }
@@ -136,7 +136,7 @@ impl Call<'_> {
         for arg in &self.args {
             bytes.push(meter.charge_value(arg)?);
         }
-        meter.charge(self.work(&bytes))?;
+        meter.charge(self.extra_cost(&bytes))?;
         let mut scope = library.new_inner_scope();
         let mut args = Vec::with_capacity(self.args.len());
         for (at, arg) in self.args.iter().enumerate() {
@@ -144,9 +144,9 @@ impl Call<'_> {
             scope.add_variable_from_value(name.as_str(), arg.clone());
             args.push(ident(name));
         }
-        let target = match self.space {
-            Some(space) => Some(Box::new(ident(space.to_owned()))),
-            None if self.method => Some(Box::new(args.remove(0))),
+        let target = match self.namespace {
+            Some(namespace) => Some(Box::new(ident(namespace.to_owned()))),
+            None if self.is_method => Some(Box::new(args.remove(0))),
             None => None,
         };
         let call = CallExpr { func_name: self.name.to_owned(), target, args };
@@ -155,10 +155,11 @@ impl Call<'_> {
         Ok(result)
     }
 
-    /// Returns the cost of a library function beyond reading its arguments, whose texts have the given
-    /// lengths.
-    fn work(&self, bytes: &[u64]) -> u64 {
-        match (self.space, self.name, self.args.as_slice(), bytes) {
+    /// Returns the cost of a library function beyond that of reading its arguments.
+    ///
+    /// `bytes` contains the length of all strings in each argument.
+    fn extra_cost(&self, bytes: &[u64]) -> u64 {
+        match (self.namespace, self.name, self.args.as_slice(), bytes) {
             (Some("sets"), _, [left, right], [in_left, in_right]) => {
                 let (left, right) = (entries(left), entries(right));
                 let texts = in_left.saturating_mul(right).min(in_right.saturating_mul(left));
@@ -175,8 +176,8 @@ impl Call<'_> {
                 let rounds = u64::from(entries(list).checked_ilog2().unwrap_or_default() + 1);
                 entries(list).saturating_mul(UNIT).saturating_add(*texts).saturating_mul(rounds)
             }
-            (None, "indexOf" | "lastIndexOf", [Cel::String(of), Cel::String(part), ..], _) => {
-                product(of.len(), part.len()) / 100
+            (None, "indexOf" | "lastIndexOf", [Cel::String(target), Cel::String(part), ..], _) => {
+                product(target.len(), part.len()) / 100
             }
             (Some("lists"), "range", [Cel::Int(length)], _) => {
                 u64::try_from(*length).unwrap_or_default().saturating_mul(VALUE_COST)
@@ -191,10 +192,10 @@ impl Call<'_> {
 pub(super) struct Patterns(HashMap<Arc<String>, Result<(Regex, u64), String>>);
 
 impl Patterns {
-    /// Returns a compiled pattern for use on a text.
-    fn get(&mut self, meter: &mut Meter, pattern: &Arc<String>, on: &str) -> Result<&Regex, EvalAbort> {
-        let work = product(on.len() / 10 + 1, pattern.len() / 4 + 1).saturating_mul(UNIT);
-        meter.charge(work)?;
+    /// Returns a compiled pattern, and charges matching it with `input`.
+    fn get(&mut self, meter: &mut Meter, pattern: &Arc<String>, input: &str) -> Result<&Regex, EvalAbort> {
+        let matching_cost = product(input.len() / 10 + 1, pattern.len() / 4 + 1).saturating_mul(UNIT);
+        meter.charge(matching_cost)?;
         if !self.0.contains_key(pattern) {
             let compiled = compile(meter, pattern)?;
             self.0.insert(pattern.clone(), compiled);
@@ -205,12 +206,13 @@ impl Patterns {
         };
         let missing = || EvalAbort::Failed(ExecutionError::NoSuchOverload);
         let (regex, weight) = self.0.get(pattern).ok_or_else(missing)?.as_ref().map_err(failed)?;
-        meter.charge(work.saturating_mul(weight - 1))?;
+        meter.charge(matching_cost.saturating_mul(weight - 1))?;
         Ok(regex)
     }
 }
 
-/// Compiles a pattern and returns the factor by which it is slower than others.
+/// Compiles a pattern; also returns the factor of the matching cost. The inner error is that of an invalid or
+/// too large pattern.
 fn compile(meter: &mut Meter, pattern: &str) -> Result<Result<(Regex, u64), String>, EvalAbort> {
     let mut why = String::new();
     meter.charge(size(pattern.len()))?;
@@ -230,10 +232,10 @@ fn compile(meter: &mut Meter, pattern: &str) -> Result<Result<(Regex, u64), Stri
     Ok(Err(why))
 }
 
-fn size_of(meter: &mut Meter, of: &Cel) -> EvalResult {
-    let counted = match of {
+fn size_of(meter: &mut Meter, target: &Cel) -> EvalResult {
+    let counted = match target {
         Cel::String(text) => {
-            meter.charge(length(of) / 100)?;
+            meter.charge(length(target) / 100)?;
             text.chars().count()
         }
         Cel::Bytes(bytes) => bytes.len(),
@@ -244,7 +246,8 @@ fn size_of(meter: &mut Meter, of: &Cel) -> EvalResult {
     Ok(Cel::Int(i64::try_from(counted).unwrap_or(i64::MAX)))
 }
 
-/// Returns the maximum number of replacements or parts; `None` if it is unlimited.
+/// Returns the maximum number of replacements, parts or matches; `None` if it is absent or negative, which
+/// means unlimited.
 fn count(times: &[Cel]) -> Result<Option<usize>, EvalAbort> {
     match times {
         [] => Ok(None),
@@ -253,18 +256,18 @@ fn count(times: &[Cel]) -> Result<Option<usize>, EvalAbort> {
     }
 }
 
-fn replace(meter: &mut Meter, of: &str, old: &str, new: &str, times: Option<usize>) -> EvalResult {
-    meter.charge(size(of.len()).saturating_mul(2))?;
-    let times = of.matches(old).take(times.unwrap_or(usize::MAX)).count();
+fn replace(meter: &mut Meter, target: &str, old: &str, new: &str, times: Option<usize>) -> EvalResult {
+    meter.charge(size(target.len()).saturating_mul(2))?;
+    let times = target.matches(old).take(times.unwrap_or(usize::MAX)).count();
     meter.charge(product(times, new.len()))?;
-    Ok(text(of.replacen(old, new, times)))
+    Ok(text(target.replacen(old, new, times)))
 }
 
-fn split(meter: &mut Meter, of: &str, separator: &str, times: Option<usize>) -> EvalResult {
-    meter.charge(size(of.len()).saturating_mul(2))?;
+fn split(meter: &mut Meter, target: &str, separator: &str, times: Option<usize>) -> EvalResult {
+    meter.charge(size(target.len()).saturating_mul(2))?;
     let max = times.unwrap_or(usize::MAX);
     let mut parts = Vec::new();
-    let mut rest = of;
+    let mut rest = target;
     while parts.len() + 1 < max {
         // With an empty separator, the parts are the characters.
         let cut = match separator {

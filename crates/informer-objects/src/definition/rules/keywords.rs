@@ -1,4 +1,4 @@
-//! Tokens of CEL with their positions, operators and functions.
+//! Tables for the type check of rules: positions of tokens, operators and functions.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,14 +16,19 @@ struct Token {
     position: Position,
     /// Whether it is the name of a field or a method.
     after_dot: bool,
-    /// The position of the dot before it.
+    /// The position of the dot before the token, if there is one.
     dot: Position,
 }
 
-/// The positions of the tokens of a rule; equal tokens are consumed in order.
+/// The positions of the tokens of a rule.
+///
+/// Parsed expressions have no positions. The type check visits expressions in the order of the text, and
+/// takes the next position of a token with the same text from here.
 #[derive(Debug, Default)]
 pub(super) struct TokenPositions {
-    names: HashMap<String, VecDeque<Position>>,
+    /// The positions of all tokens that do not follow a dot.
+    tokens: HashMap<String, VecDeque<Position>>,
+    /// The positions of the dots before the names of fields and methods.
     fields: HashMap<String, VecDeque<Position>>,
     /// The positions of opening brackets by the function names before them.
     calls: HashMap<String, VecDeque<Position>>,
@@ -44,20 +49,24 @@ impl TokenPositions {
             let (queue, position) = if token.after_dot {
                 (&mut positions.fields, token.dot)
             } else {
-                (&mut positions.names, token.position)
+                (&mut positions.tokens, token.position)
             };
             queue.entry(token.text).or_default().push_back(position);
         }
         positions
     }
 
-    /// Returns the position of the next such token.
-    pub(super) fn next_token(&mut self, text: &str, after_dot: bool) -> Position {
-        let queue = if after_dot { &mut self.fields } else { &mut self.names };
-        queue.get_mut(text).and_then(VecDeque::pop_front).unwrap_or((1, 1))
+    /// Takes the position of the next token with this text that does not follow a dot.
+    pub(super) fn next_token(&mut self, text: &str) -> Position {
+        self.tokens.get_mut(text).and_then(VecDeque::pop_front).unwrap_or((1, 1))
     }
 
-    /// Returns the position of the bracket after the next such function name.
+    /// Takes the position of the dot before the next field with this name.
+    pub(super) fn next_field(&mut self, name: &str) -> Position {
+        self.fields.get_mut(name).and_then(VecDeque::pop_front).unwrap_or((1, 1))
+    }
+
+    /// Takes the position of the opening bracket of the next call of this function.
     pub(super) fn next_call(&mut self, name: &str) -> Position {
         self.calls.get_mut(name).and_then(VecDeque::pop_front).unwrap_or((1, 1))
     }
@@ -71,7 +80,7 @@ fn tokens(text: &str) -> Vec<Token> {
         let mut at = 0;
         while let Some(letter) = letters.get(at).copied() {
             let length = match letter {
-                '"' | '\'' => quoted(letters.get(at..).unwrap_or_default()),
+                '"' | '\'' => quoted_length(letters.get(at..).unwrap_or_default()),
                 '/' if letters.get(at + 1) == Some(&'/') => break,
                 _ if is_letter(letter) => {
                     letters.iter().skip(at).take_while(|letter| is_letter(**letter)).count()
@@ -142,7 +151,7 @@ pub(super) fn operator_result<'a>(function: &str, kinds: &[Kind<'a>]) -> Option<
             (left.is_compatible_with(right) || with_null).then_some(Kind::Bool)
         }
         (operators::IN, [left, right]) => match right {
-            Kind::List(of) => left.is_compatible_with(of).then_some(Kind::Bool),
+            Kind::List(item) => left.is_compatible_with(item).then_some(Kind::Bool),
             Kind::Map(_) => left.is_compatible_with(&Kind::String).then_some(Kind::Bool),
             Kind::Dyn => Some(Kind::Bool),
             _ => None,
@@ -184,7 +193,7 @@ fn is_number(kind: &Kind<'_>) -> bool {
     matches!(kind, Kind::Int | Kind::Uint | Kind::Double)
 }
 
-/// The first segments of function names.
+/// The first segments of function names like `sets.contains`.
 pub(super) const NAMESPACES: &[&str] =
     &["sets", "math", "base64", "optional", "format", "jsonpatch", "strings", "lists", "ip", "cidr"];
 
@@ -202,6 +211,7 @@ pub(super) fn is_type(name: &str) -> bool {
             | "map"
             | "null_type"
             | "type"
+            // The first segment of `google.protobuf.Timestamp`.
             | "google"
     )
 }
@@ -215,7 +225,7 @@ pub(super) fn return_type(name: &str) -> &'static str {
     FUNCTIONS.iter().find(|(_, names)| names.contains(&name)).map_or("", |(kind, _)| kind)
 }
 
-/// Whether a function accepts the operands; for most functions this is not checked.
+/// Whether a function accepts the operands. Operands of most functions are not checked.
 pub(super) fn accepts(name: &str, target: Option<&Kind<'_>>, args: &[Kind<'_>]) -> bool {
     let is_text = |kind: &Kind<'_>| kind.is_compatible_with(&Kind::String);
     match (name, target, args) {
@@ -223,14 +233,15 @@ pub(super) fn accepts(name: &str, target: Option<&Kind<'_>>, args: &[Kind<'_>]) 
             is_text(target) && is_text(arg)
         }
         ("lowerAscii" | "upperAscii" | "trim", Some(target), []) => is_text(target),
-        ("size", Some(of), []) | ("size", None, [of]) => {
-            matches!(of, Kind::Dyn | Kind::String | Kind::Bytes | Kind::List(_) | Kind::Map(_))
+        ("size", Some(operand), []) | ("size", None, [operand]) => {
+            matches!(operand, Kind::Dyn | Kind::String | Kind::Bytes | Kind::List(_) | Kind::Map(_))
         }
-        ("orValue", Some(Kind::Optional(of)), [arg]) => of.is_compatible_with(arg),
+        ("orValue", Some(Kind::Optional(operand)), [arg]) => operand.is_compatible_with(arg),
         _ => true,
     }
 }
 
+/// The functions by the names of their return types; the name is empty if the type depends on the arguments.
 const FUNCTIONS: &[(&str, &[&str])] = &[
     (
         "bool",
@@ -393,7 +404,7 @@ fn is_letter(character: char) -> bool {
 }
 
 /// Returns the length of a quoted string.
-fn quoted(letters: &[char]) -> usize {
+fn quoted_length(letters: &[char]) -> usize {
     let Some(end) = letters.first() else { return 0 };
     let mut escaped = false;
     for (at, letter) in letters.iter().enumerate().skip(1) {

@@ -7,7 +7,7 @@ use crate::schema::{Structural, StructuralType};
 /// The type of an expression.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind<'a> {
-    /// Unknown.
+    /// An unknown type, CEL's `dyn`.
     Dyn,
     Null,
     Bool,
@@ -27,15 +27,15 @@ pub(super) enum Kind<'a> {
 /// The fields of an object.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Fields<'a> {
-    Of(&'a Structural),
-    /// Metadata, of which rules see two fields.
+    Schema(&'a Structural),
+    /// Metadata, of which rules see `name` and `generateName`.
     Meta,
 }
 
 impl PartialEq for Fields<'_> {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Fields::Of(a), Fields::Of(b)) => std::ptr::eq(*a, *b),
+            (Fields::Schema(a), Fields::Schema(b)) => std::ptr::eq(*a, *b),
             (Fields::Meta, Fields::Meta) => true,
             _ => false,
         }
@@ -47,7 +47,7 @@ impl<'a> Kind<'a> {
         match schema.kind {
             StructuralType::Object => match schema.additional.as_deref() {
                 Some(values) => Kind::Map(Box::new(Kind::of(values))),
-                None => Kind::Object(Fields::Of(schema)),
+                None => Kind::Object(Fields::Schema(schema)),
             },
             StructuralType::Array => {
                 Kind::List(Box::new(schema.items.as_deref().map_or(Kind::Dyn, Kind::of)))
@@ -65,7 +65,8 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// Whether two types are compatible; an unknown type is compatible with all.
+    /// Whether two types are compatible. An unknown type is compatible with all types, and any two objects
+    /// are.
     pub(super) fn is_compatible_with(&self, other: &Kind<'_>) -> bool {
         match (self, other) {
             (Kind::Dyn, _) | (_, Kind::Dyn) | (Kind::Object(_), Kind::Object(_)) => true,
@@ -89,10 +90,10 @@ impl<'a> Kind<'a> {
             Kind::Bytes => "bytes".to_owned(),
             Kind::Duration => "google.protobuf.Duration".to_owned(),
             Kind::Timestamp => "google.protobuf.Timestamp".to_owned(),
-            Kind::List(of) => format!("list({})", of.name()),
-            Kind::Map(of) => format!("map(string, {})", of.name()),
+            Kind::List(inner) => format!("list({})", inner.name()),
+            Kind::Map(inner) => format!("map(string, {})", inner.name()),
             Kind::Object(_) => "object".to_owned(),
-            Kind::Optional(of) => format!("optional_type({})", of.name()),
+            Kind::Optional(inner) => format!("optional_type({})", inner.name()),
         }
     }
 }

@@ -1,15 +1,17 @@
 //! Macros that the parser leaves as calls: `optMap` and `optFlatMap`, which name the contents of an optional
 //! value.
 //!
-//! The checker handles them as calls, so that positions are those of the text. Before evaluation they are
-//! expanded as defined by CEL, except that the target is not duplicated but bound to a variable too.
+//! The type check handles the macros as calls, so that positions are those of the text. Before evaluation,
+//! they are expanded as defined by CEL, except that the target is bound to a variable instead of being
+//! duplicated.
 
 use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, operators,
 };
 
-/// Variable names that rules cannot contain.
+/// The variable for the target of a macro; rules cannot contain `@`.
 const VALUE: &str = "@optional";
+/// The iteration variable of a comprehension without iterations.
 const UNUSED: &str = "@unused";
 
 /// The depth that expanding a macro adds to a call.
@@ -69,15 +71,16 @@ pub(super) fn expand(expression: &mut IdedExpr) {
     }
 }
 
-/// Binds a value to a name in an expression: the accumulator of a comprehension without iterations.
+/// Returns an expression in which a value has a name: that of the accumulator of a comprehension without
+/// iterations.
 fn named(name: &str, value: IdedExpr, body: IdedExpr) -> IdedExpr {
-    part(Expr::Comprehension(Box::new(ComprehensionExpr {
-        iter_range: part(Expr::List(ListExpr::new(Vec::new()))),
+    node(Expr::Comprehension(Box::new(ComprehensionExpr {
+        iter_range: node(Expr::List(ListExpr::new(Vec::new()))),
         iter_var: UNUSED.to_owned(),
         iter_var2: None,
         accu_var: name.to_owned(),
         accu_init: value,
-        loop_cond: part(Expr::Literal(LiteralValue::Boolean(false.into()))),
+        loop_cond: node(Expr::Literal(LiteralValue::Boolean(false.into()))),
         loop_step: ident(name),
         result: body,
     })))
@@ -88,13 +91,13 @@ fn method(target: IdedExpr, name: &str, args: Vec<IdedExpr>) -> IdedExpr {
 }
 
 fn function(name: &str, target: Option<Box<IdedExpr>>, args: Vec<IdedExpr>) -> IdedExpr {
-    part(Expr::Call(CallExpr { func_name: name.to_owned(), target, args }))
+    node(Expr::Call(CallExpr { func_name: name.to_owned(), target, args }))
 }
 
 fn ident(name: &str) -> IdedExpr {
-    part(Expr::Ident(name.to_owned()))
+    node(Expr::Ident(name.to_owned()))
 }
 
-fn part(expr: Expr) -> IdedExpr {
+fn node(expr: Expr) -> IdedExpr {
     IdedExpr { id: 0, expr }
 }

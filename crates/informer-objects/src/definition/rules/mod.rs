@@ -1,10 +1,10 @@
 //! `x-kubernetes-validations`: CEL rules, compiled once and evaluated on objects.
 //!
 //! The parser is that of the `cel` crate, most functions are those of `kube-cel`. The evaluator is our own,
-//! because theirs copies the values it reads and cannot be aborted; so is the walk along the object, because
-//! paths, texts, old values and tolerated errors must be those of kube-apiserver. Rules are untrusted: their
-//! length, depth and evaluation cost are limited, and they run on a stack that is large enough for the
-//! deepest one.
+//! because that of `cel` copies the values it reads and cannot be aborted. The walk along the object is our
+//! own, because paths, texts, old values and tolerated errors must be those of kube-apiserver. Rules are
+//! untrusted: their length, depth and evaluation cost are limited, and they run on a stack that is large
+//! enough for the deepest one.
 
 mod budget;
 mod compile;
@@ -35,7 +35,7 @@ use crate::status::StatusCause;
 use compile::Compiled;
 use kind::Kind;
 
-/// The compiled rules of a schema by their texts; each is compiled on first use.
+/// The compiled rules and message expressions of a schema by their texts; each is compiled on first use.
 #[derive(Debug, Default)]
 pub(crate) struct Programs(BTreeMap<String, OnceLock<Compiled>>);
 
@@ -87,14 +87,16 @@ pub(crate) struct RuleCheck {
     pub rule: Option<String>,
     /// The error of its message expression.
     pub message: Option<String>,
-    /// Whether it uses the old value.
+    /// Whether the rule uses `oldSelf`.
     pub(crate) uses_old: bool,
 }
 
 /// Checks the rules of one level without evaluating them.
+///
+/// If the check cannot run, the rules count as valid.
 pub(crate) fn check_rules(rules: &[Rule], schema: &Structural) -> Vec<RuleCheck> {
-    let nothing = || rules.iter().map(|_| RuleCheck::default()).collect();
-    on_large_stack(|| rules.iter().map(|rule| check_rule(rule, schema)).collect()).unwrap_or_else(nothing)
+    let unchecked = || rules.iter().map(|_| RuleCheck::default()).collect();
+    on_large_stack(|| rules.iter().map(|rule| check_rule(rule, schema)).collect()).unwrap_or_else(unchecked)
 }
 
 fn check_rule(rule: &Rule, schema: &Structural) -> RuleCheck {
@@ -125,6 +127,7 @@ fn check_rule(rule: &Rule, schema: &Structural) -> RuleCheck {
     result
 }
 
+/// Returns the type of an expression, and whether it uses `oldSelf`.
 fn typed<'a>(text: &str, scope: &types::Scope<'a>) -> Result<(Kind<'a>, bool), String> {
     let parsed = compile::parse(text)?;
     let kind = types::check(&parsed, text, scope)?;
@@ -134,8 +137,10 @@ fn typed<'a>(text: &str, scope: &types::Scope<'a>) -> Result<(Kind<'a>, bool), S
 /// The stack size, sufficient for the deepest rule that is accepted, also in an unoptimized build.
 const STACK_BYTES: usize = 96 << 20;
 
-/// Runs a function on a stack of its own; `None` if there is no memory for it, or if it panics, which hostile
-/// rules may cause in the CEL crates.
+/// Runs a function on a stack of its own.
+///
+/// Returns `None` if there is no memory for the stack, or if the function panics: hostile rules may cause
+/// panics in the CEL crates.
 fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("rules".to_owned()).stack_size(STACK_BYTES);

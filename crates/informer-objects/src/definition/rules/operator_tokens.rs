@@ -1,6 +1,6 @@
-//! Preprocessing of rules before they are parsed: strings, bracket depth, and double operators.
+//! Preprocessing of rules before they are parsed: bracket depth and pairs of unary operators.
 //!
-//! The parser visits the operand of two consecutive unary operators twice, so a few nested ones would take
+//! The parser visits the operand of two consecutive unary operators twice, so nested pairs would take
 //! exponential time. Two equal operators cancel each other out and are replaced by blanks; all other text
 //! keeps its position.
 
@@ -65,7 +65,7 @@ pub(super) fn max_bracket_depth(text: &str) -> usize {
 }
 
 /// Returns the text with pairs of equal unary operators replaced by blanks.
-pub(super) fn without_pairs(text: &str) -> String {
+pub(super) fn without_operator_pairs(text: &str) -> String {
     let code = code(text);
     let mut blanked: Vec<usize> = Vec::new();
     let mut at = 0;
@@ -89,7 +89,7 @@ pub(super) fn without_pairs(text: &str) -> String {
         if letter == '!' && code.get(last + 1).is_some_and(|(_, other)| *other == '=') {
             run.pop();
         }
-        if letter == '-' && is_operand(&code[..at]) {
+        if letter == '-' && ends_in_operand(&code[..at]) {
             run.remove(0);
         }
         let pairs = run.len() / 2 * 2;
@@ -103,13 +103,13 @@ pub(super) fn without_pairs(text: &str) -> String {
     String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
 }
 
-/// Whether the preceding text is an operand, so that an operator after it is binary.
-fn is_operand(before: &[(usize, char)]) -> bool {
+/// Whether a text ends in an operand, so that an operator after it is binary.
+fn ends_in_operand(before: &[(usize, char)]) -> bool {
     let reversed = before.iter().rev().map(|(_, letter)| *letter).skip_while(|letter| letter.is_whitespace());
     let is_name = |letter: &char| letter.is_alphanumeric() || *letter == '_';
     match reversed.clone().next() {
         Some(letter) if is_name(&letter) => {
-            // `in` is an operator; it is reversed here.
+            // `in` is an operator. The name is reversed, and three letters show whether it is longer.
             let name: String = reversed.take_while(is_name).take(3).collect();
             name != "ni"
         }
@@ -141,7 +141,7 @@ mod tests {
             (r"'\'!!' + !!a", r"'\'!!' +   a"),
             (r#""""a"!!""" + !!a"#, r#""""a"!!""" +   a"#),
         ] {
-            assert_eq!(without_pairs(text), expected, "{text}");
+            assert_eq!(without_operator_pairs(text), expected, "{text}");
         }
     }
 

@@ -59,32 +59,39 @@ pub(super) fn unary(meter: &mut Meter, operator: &str, value: &Cel) -> Option<Re
     Some(meter.charge(UNIT).and(result))
 }
 
-/// Returns the value as an optional one; `None` if it is not.
+/// Returns the value as CEL's optional type; `None` if it has another type.
 pub(super) fn optional(value: &Cel) -> Option<&OptionalValue> {
     let Cel::Opaque(opaque) = value else { return None };
     opaque.downcast_ref::<OptionalValue>()
 }
 
-/// Wraps a value as an optional one.
+/// Returns a value of CEL's optional type.
 pub(super) fn as_optional(value: Option<Cel>) -> Cel {
     Cel::Opaque(Arc::new(value.map_or_else(OptionalValue::none, OptionalValue::of)))
 }
 
-/// Returns the field of an object, or whether it has it.
-pub(super) fn field(meter: &mut Meter, of: &Cel, name: &str, test: bool) -> Result<Cel, EvalAbort> {
+/// Returns the field of an object; with `tests_presence` (`has`), whether the object has the field.
+///
+/// The field of an optional object is optional.
+pub(super) fn field(
+    meter: &mut Meter,
+    object: &Cel,
+    name: &str,
+    tests_presence: bool,
+) -> Result<Cel, EvalAbort> {
     meter.charge(UNIT)?;
-    let (inner, wrapped) = match optional(of) {
+    let (inner, wrapped) = match optional(object) {
         Some(inner) => (inner.value(), true),
-        None => (Some(of), false),
+        None => (Some(object), false),
     };
     let found = match inner {
         Some(Cel::Map(map)) => map.get(&KeyRef::String(name)).cloned(),
         None => None,
-        Some(_) if test => None,
+        Some(_) if tests_presence => None,
         Some(_) => return Err(NO_OVERLOAD),
     };
     match found {
-        found if test => Ok(Cel::Bool(found.is_some())),
+        found if tests_presence => Ok(Cel::Bool(found.is_some())),
         found if wrapped => Ok(as_optional(found)),
         Some(found) => Ok(found),
         None => Err(ExecutionError::NoSuchKey(Arc::new(name.to_owned())).into()),
@@ -208,20 +215,21 @@ fn arithmetic(
 
 /// Returns the entry of a list or a map.
 ///
-/// With `lenient`, or in an optional value, an absent entry is an empty optional.
-fn index(meter: &mut Meter, of: &Cel, at: &Cel, lenient: bool) -> Result<Cel, EvalAbort> {
+/// With `is_optional`, or if the container is an optional value, the entry is optional: empty if it is
+/// absent.
+fn index(meter: &mut Meter, container: &Cel, at: &Cel, is_optional: bool) -> Result<Cel, EvalAbort> {
     meter.charge(UNIT.saturating_add(length(at)))?;
-    let (of, lenient) = match optional(of).map(OptionalValue::value) {
+    let (container, is_optional) = match optional(container).map(OptionalValue::value) {
         Some(Some(inner)) => (inner, true),
         Some(None) => return Ok(as_optional(None)),
-        None => (of, lenient),
+        None => (container, is_optional),
     };
-    let found = entry(of, at);
-    if lenient { Ok(as_optional(found.ok())) } else { found }
+    let found = entry(container, at);
+    if is_optional { Ok(as_optional(found.ok())) } else { found }
 }
 
-fn entry(of: &Cel, at: &Cel) -> Result<Cel, EvalAbort> {
-    match of {
+fn entry(container: &Cel, at: &Cel) -> Result<Cel, EvalAbort> {
+    match container {
         Cel::List(items) => {
             let index = match at {
                 Cel::Int(at) => usize::try_from(*at).ok(),

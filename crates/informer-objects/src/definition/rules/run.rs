@@ -1,7 +1,7 @@
 //! Evaluation of rules along an object.
 //!
-//! A rule sees the value it is attached to, and its previous value if both can be correlated. An invalid
-//! value that has not changed is tolerated, unless the rule uses the old value.
+//! A rule sees the value of its level, and the previous value if both can be correlated ([`Pair`]). An
+//! invalid value that has not changed is tolerated, unless the rule uses the previous value.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -32,7 +32,7 @@ const MAX_MESSAGE_BYTES: usize = 5 << 10;
 const NO_BUDGET_FOR_MESSAGE: &str = "messageExpression evaluation failed due to running out of cost budget, \
      no further validation rules will be run";
 
-/// Evaluates the rules of a schema on a value.
+/// Evaluates the rules of a schema on a value and on the values inside it; `at` is the path of the value.
 pub(super) fn walk(
     schema: &Structural,
     programs: &Programs,
@@ -45,8 +45,8 @@ pub(super) fn walk(
     let patterns = Patterns::default();
     let mut run =
         Run { programs, library: &library, patterns, remaining: MAX_COST_PER_OBJECT, causes: Vec::new() };
-    // Exceeding the budget ends the walk; the causes found until then are returned.
-    let _ = run.level(schema, value, old, &Ratchet { current: pair, ancestor: None }, at);
+    // The causes found before the walk was aborted are returned.
+    let _ = run.check_level(schema, value, old, &Ratchet { current: pair, ancestor: None }, at);
     run.causes
 }
 
@@ -62,19 +62,22 @@ struct Run<'a> {
 /// The variables of a rule.
 #[derive(Clone, Copy)]
 struct Variables<'v> {
-    this: &'v Cel,
+    /// `self`.
+    self_value: &'v Cel,
+    /// `oldSelf`.
     old: Option<&'v Cel>,
-    kinds: &'v ListTypes,
+    /// The types of the lists in both values.
+    list_types: &'v ListTypes,
 }
 
-/// The walk is aborted.
-struct BudgetExceeded;
+/// The walk is aborted, because a rule or the object exceeded its budget. The cause is reported.
+struct WalkAborted;
 
-/// The remaining budget does not suffice for an evaluation.
-struct OutOfBudget;
+/// An evaluation cost more than the remaining budget of the object.
+struct ObjectBudgetExceeded;
 
-/// The values compared to find out whether a value changed: its previous value, or that of the nearest
-/// ancestor that can be correlated.
+/// The pair that is compared to find out whether a value changed: the value with its previous value, or its
+/// nearest ancestor that can be correlated.
 #[derive(Debug, Clone)]
 struct Ratchet<'a> {
     current: Option<Pair<'a>>,
@@ -112,6 +115,7 @@ impl<'a> Ratchet<'a> {
 
     fn field(&self, name: &str, ancestor: Option<&Ancestor<'a>>) -> Self {
         let Some(current) = self.current else { return self.clone() };
+        // At the root, `kind` and `apiVersion` never count as unchanged.
         if self.ancestor.is_none() && matches!(name, "apiVersion" | "kind") {
             return Ratchet { current: None, ancestor: None };
         }
@@ -128,43 +132,54 @@ impl<'a> Ratchet<'a> {
 }
 
 impl Run<'_> {
-    fn level<'v>(
+    fn check_level<'v>(
         &mut self,
         schema: &'v Structural,
         value: &'v Value,
         old: Option<&'v Value>,
         ratchet: &Ratchet<'v>,
         path: &str,
-    ) -> Result<(), BudgetExceeded> {
+    ) -> Result<(), WalkAborted> {
         if value.is_null() {
             return Ok(());
         }
         let old = old.filter(|old| !old.is_null());
         if !schema.rules.is_empty() {
-            self.rules(schema, value, old, ratchet, path)?;
+            self.check_rules(schema, value, old, ratchet, path)?;
         }
         let ancestor = ratchet.as_ancestor();
         match value {
             Value::Array(items) => {
-                let Some(of) = schema.items.as_deref().filter(|of| of.has_rules()) else { return Ok(()) };
+                let Some(child_schema) = schema.items.as_deref().filter(|schema| schema.has_rules()) else {
+                    return Ok(());
+                };
                 let olds = Pair::new(value, old.unwrap_or(&Value::Null), schema).items();
                 for (at, item) in items.iter().enumerate() {
                     let pair = olds.get(item);
                     let path = field::index(path, at);
                     let ratchet = ratchet.item(pair, ancestor.as_ref());
-                    self.level(of, item, pair.map(Pair::old), &ratchet, &path)?;
+                    self.check_level(child_schema, item, pair.map(Pair::old), &ratchet, &path)?;
                 }
             }
             Value::Object(fields) => {
                 for (name, value) in fields {
                     let old = old.and_then(|old| old.get(name));
-                    let (of, path) = match (schema.properties.get(name), schema.additional.as_deref()) {
-                        (Some(of), _) if is_visible(of) => (of, field::child(path, name)),
-                        (None, Some(of)) => (of, field::key(path, name)),
-                        _ => continue,
-                    };
-                    if of.has_rules() {
-                        self.level(of, value, old, &ratchet.field(name, ancestor.as_ref()), &path)?;
+                    let (child_schema, path) =
+                        match (schema.properties.get(name), schema.additional.as_deref()) {
+                            (Some(child_schema), _) if is_visible(child_schema) => {
+                                (child_schema, field::child(path, name))
+                            }
+                            (None, Some(child_schema)) => (child_schema, field::key(path, name)),
+                            _ => continue,
+                        };
+                    if child_schema.has_rules() {
+                        self.check_level(
+                            child_schema,
+                            value,
+                            old,
+                            &ratchet.field(name, ancestor.as_ref()),
+                            &path,
+                        )?;
                     }
                 }
             }
@@ -173,23 +188,23 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn rules(
+    fn check_rules(
         &mut self,
         schema: &Structural,
         value: &Value,
         old: Option<&Value>,
         ratchet: &Ratchet<'_>,
         path: &str,
-    ) -> Result<(), BudgetExceeded> {
-        // Values are copied for rules, at each level again.
+    ) -> Result<(), WalkAborted> {
+        // Each level with rules copies its value again, so each copied value costs one unit.
         let copied = nodes(value).saturating_add(old.map_or(0, nodes));
         self.remaining = self.remaining.saturating_sub(copied);
         if self.remaining == 0 {
-            return self.out_of_budget(schema, path);
+            return self.object_budget_exceeded(schema, path);
         }
-        let mut kinds = ListTypes::default();
-        let this = to_cel(schema, value, &mut kinds);
-        let before = old.map(|old| to_cel(schema, old, &mut kinds));
+        let mut list_types = ListTypes::default();
+        let self_value = to_cel(schema, value, &mut list_types);
+        let old_value = old.map(|old| to_cel(schema, old, &mut list_types));
         let programs = self.programs;
         for rule in &schema.rules {
             let Some(compiled) = programs.get(&rule.text) else { continue };
@@ -202,63 +217,66 @@ impl Run<'_> {
                 }
             };
             let optional = rule.optional_old_self == Some(true);
-            if compiled.uses_old && before.is_none() && !optional {
+            if compiled.uses_old && old_value.is_none() && !optional {
                 continue;
             }
-            let old = if optional { Some(as_optional(before.clone())) } else { before.clone() };
-            let variables = Variables { this: &this, old: old.as_ref(), kinds: &kinds };
+            let old = if optional { Some(as_optional(old_value.clone())) } else { old_value.clone() };
+            let variables = Variables { self_value: &self_value, old: old.as_ref(), list_types: &list_types };
             let result = match self.evaluate(expression, variables) {
                 Ok(result) => result,
-                Err(OutOfBudget) => return self.out_of_budget(schema, path),
+                Err(ObjectBudgetExceeded) => return self.object_budget_exceeded(schema, path),
             };
             match result {
                 Ok(Cel::Bool(true)) => {}
                 Ok(_) => {
+                    // As in kube-apiserver, the message costs budget even if the error is tolerated.
                     let message = self.message(schema, rule, variables, path)?;
                     if compiled.uses_old || !ratchet.is_same() {
                         self.causes.push(rule_cause(schema, rule, message, value, path));
                     }
                 }
-                Err(EvalAbort::Failed(error)) => self.failed(schema, rule, &error, path),
+                Err(EvalAbort::Failed(error)) => self.add_failure(schema, rule, &error, path),
                 Err(EvalAbort::BudgetExceeded) => {
                     let why = format!(
                         "'{EXCEEDED}': no further validation rules will be run due to call cost exceeds limit for rule: {}",
                         name_of(rule)
                     );
                     self.add_cause(schema, path, &why);
-                    return Err(BudgetExceeded);
+                    return Err(WalkAborted);
                 }
             }
         }
         Ok(())
     }
 
-    /// Evaluates an expression and deducts its cost.
+    /// Evaluates an expression and deducts its cost from the budget of the object.
     fn evaluate(
         &mut self,
         expression: &IdedExpr,
         variables: Variables<'_>,
-    ) -> Result<EvalResult, OutOfBudget> {
-        let mut run =
+    ) -> Result<EvalResult, ObjectBudgetExceeded> {
+        let mut evaluation =
             Evaluation::new(self.library, &mut self.patterns, MAX_COST_PER_CALL.min(self.remaining));
-        run.lists(variables.kinds);
-        run.name("self", variables.this.clone());
+        evaluation.set_list_types(variables.list_types);
+        evaluation.declare("self", variables.self_value.clone());
         if let Some(old) = variables.old {
-            run.name("oldSelf", old.clone());
+            evaluation.declare("oldSelf", old.clone());
         }
-        let (result, spent) = run.run(expression);
-        self.remaining = self.remaining.checked_sub(spent).ok_or(OutOfBudget)?;
+        let (result, spent) = evaluation.run(expression);
+        self.remaining = self.remaining.checked_sub(spent).ok_or(ObjectBudgetExceeded)?;
         Ok(result)
     }
 
-    /// Returns the message that a rule produces for an invalid value; `None` if it has none or it fails.
+    /// Returns the message that the `messageExpression` of a rule produces for an invalid value.
+    ///
+    /// Returns `None` if the rule has no such expression, or if the expression fails or its text is unusable.
     fn message(
         &mut self,
         schema: &Structural,
         rule: &Rule,
         variables: Variables<'_>,
         path: &str,
-    ) -> Result<Option<String>, BudgetExceeded> {
+    ) -> Result<Option<String>, WalkAborted> {
         let programs = self.programs;
         let Some(Compiled { expression: Ok(expression), .. }) = programs.get(&rule.message_expression) else {
             return Ok(None);
@@ -274,20 +292,22 @@ impl Run<'_> {
                 quoted(&rule.message_expression)
             ),
             Ok(_) => return Ok(None),
-            Err(OutOfBudget) => NO_BUDGET_FOR_MESSAGE.to_owned(),
+            Err(ObjectBudgetExceeded) => NO_BUDGET_FOR_MESSAGE.to_owned(),
         };
         self.add_cause(schema, &reported_path(schema, rule, path), &why);
-        Err(BudgetExceeded)
+        Err(WalkAborted)
     }
 
-    fn out_of_budget(&mut self, schema: &Structural, path: &str) -> Result<(), BudgetExceeded> {
+    /// Reports that the budget of the object is exceeded, and aborts the walk.
+    fn object_budget_exceeded(&mut self, schema: &Structural, path: &str) -> Result<(), WalkAborted> {
         let why =
             "validation failed due to running out of cost budget, no further validation rules will be run";
         self.add_cause(schema, path, why);
-        Err(BudgetExceeded)
+        Err(WalkAborted)
     }
 
-    fn failed(&mut self, schema: &Structural, rule: &Rule, error: &ExecutionError, path: &str) {
+    /// Reports that the evaluation of a rule failed.
+    fn add_failure(&mut self, schema: &Structural, rule: &Rule, error: &ExecutionError, path: &str) {
         let (name, text) = (name_of(rule), show_error(error));
         let why = if text.starts_with("no such overload") {
             format!(
@@ -299,6 +319,7 @@ impl Run<'_> {
         self.add_cause(schema, path, &why);
     }
 
+    /// Adds a cause that prints the type of the value instead of the value.
     fn add_cause(&mut self, schema: &Structural, path: &str, why: &str) {
         let kind = Value::from(schema.kind.name());
         self.causes.push(field::invalid(path, &kind, why));
@@ -328,7 +349,7 @@ fn rule_cause(
     }
 }
 
-/// Returns the path that a rule reports.
+/// Returns the path that a rule reports: that of its value, extended by its `fieldPath`.
 fn reported_path(schema: &Structural, rule: &Rule, path: &str) -> String {
     match paths::field_path(&rule.field_path, schema, BracketNotation::Allowed) {
         Ok((field_path, _)) if !rule.field_path.is_empty() => field::child(path, &field_path),
@@ -336,7 +357,7 @@ fn reported_path(schema: &Structural, rule: &Rule, path: &str) -> String {
     }
 }
 
-/// Returns the number of values contained in a value.
+/// Returns the number of values contained in a value, including itself.
 fn nodes(value: &Value) -> u64 {
     match value {
         Value::Array(items) => items.iter().map(nodes).fold(1, u64::saturating_add),
@@ -345,6 +366,7 @@ fn nodes(value: &Value) -> u64 {
     }
 }
 
+/// Returns the text that identifies a rule in errors: its message, or the rule itself if it has none.
 fn name_of(rule: &Rule) -> &str {
     if rule.message.is_empty() { rule.text.trim() } else { rule.message.trim() }
 }

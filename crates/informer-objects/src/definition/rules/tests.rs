@@ -1,4 +1,5 @@
-//! Costs of rules: those that would cost too much are aborted before the work is done.
+//! Evaluation of rules: results, and costs. A rule that would cost too much is aborted before the work is
+//! done.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::collections::HashMap;
@@ -30,7 +31,7 @@ fn run(rule: &str, this: &Cel) -> (EvalResult, u64) {
     let library = Context::default().with_all();
     let mut patterns = Patterns::default();
     let mut evaluation = Evaluation::new(&library, &mut patterns, MAX_COST_PER_CALL);
-    evaluation.name("self", this.clone());
+    evaluation.declare("self", this.clone());
     evaluation.run(&parsed)
 }
 
@@ -88,8 +89,8 @@ fn lists_are_shared_and_cheap_to_read() {
     }
 }
 
-/// Searching each entry in its own list and comparing long texts was charged too little and did not
-/// terminate.
+/// Searching each entry in its own list and comparing long texts were charged too little, so such rules were
+/// not aborted.
 #[test]
 fn searches_and_comparisons_are_charged_by_size() {
     let many = object(vec![("l", texts(90_000, |at| at.to_string()))]);
@@ -210,8 +211,7 @@ fn causes(schema: &Value, value: &Value, old: Option<&Value>) -> Vec<String> {
     causes.into_iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect()
 }
 
-/// A rule that costs too much is rejected with the text of kube-apiserver, and so is an object whose rules
-/// together do.
+/// Covers the budget of a rule, of a message expression, and of an object.
 #[test]
 fn budget_errors_equal_those_of_kube_apiserver() {
     let schema = |rule: Value| {

@@ -1,7 +1,7 @@
 //! Type checks of rules: undefined fields, undeclared names, and operators with incompatible operands.
 //!
-//! Only certain errors are reported: an unknown type is compatible with all. Texts and positions are those of
-//! cel-go.
+//! An error is reported only if it is sure: an unknown type is compatible with all types. Texts and positions
+//! are those of cel-go.
 
 use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators,
@@ -14,22 +14,23 @@ use super::kind::{Fields, Kind};
 use super::macros;
 use crate::schema::Structural;
 
-/// The variables of a rule.
+/// The types of the variables of a rule, `self` and `oldSelf`.
 #[derive(Debug)]
 pub(super) struct Scope<'a> {
-    this: Kind<'a>,
-    old: Kind<'a>,
+    self_kind: Kind<'a>,
+    old_kind: Kind<'a>,
 }
 
 impl<'a> Scope<'a> {
     pub(super) fn of(schema: &'a Structural, optional_old: bool) -> Self {
-        let this = Kind::of(schema);
-        let old = if optional_old { Kind::Optional(Box::new(this.clone())) } else { this.clone() };
-        Scope { this, old }
+        let self_kind = Kind::of(schema);
+        let old_kind =
+            if optional_old { Kind::Optional(Box::new(self_kind.clone())) } else { self_kind.clone() };
+        Scope { self_kind, old_kind }
     }
 }
 
-/// Returns the type of a rule; the error has one paragraph for each problem.
+/// Returns the type of an expression; the error has one paragraph for each of its errors.
 pub(super) fn check<'a>(expression: &IdedExpr, text: &str, scope: &Scope<'a>) -> Result<Kind<'a>, String> {
     let mut checker = Checker {
         tokens: TokenPositions::of(text),
@@ -65,7 +66,7 @@ impl<'a> Checker<'_, 'a> {
     fn kind(&mut self, expression: &IdedExpr) -> Kind<'a> {
         match &expression.expr {
             Expr::Literal(literal) => {
-                self.at = self.tokens.next_token(&literal_token(literal), false);
+                self.at = self.tokens.next_token(&literal_token(literal));
                 literal_kind(literal)
             }
             Expr::Ident(name) => self.ident(name),
@@ -91,7 +92,7 @@ impl<'a> Checker<'_, 'a> {
     fn comprehension(&mut self, comprehension: &ComprehensionExpr) -> Kind<'a> {
         let range = self.kind(&comprehension.iter_range);
         let item = match range {
-            Kind::List(of) => *of,
+            Kind::List(inner) => *inner,
             Kind::Map(_) => Kind::String,
             Kind::Dyn => Kind::Dyn,
             other => {
@@ -102,7 +103,7 @@ impl<'a> Checker<'_, 'a> {
                 self.error(self.at, what)
             }
         };
-        self.tokens.next_token(&comprehension.iter_var, false);
+        self.tokens.next_token(&comprehension.iter_var);
         self.local.push((comprehension.iter_var.clone(), item.clone()));
         let makes_list = matches!(comprehension.accu_init.expr, Expr::List(_));
         let mut parts = explicit_parts(&comprehension.loop_step);
@@ -123,35 +124,35 @@ impl<'a> Checker<'_, 'a> {
     }
 
     fn ident(&mut self, name: &str) -> Kind<'a> {
-        let position = self.tokens.next_token(name, false);
+        let position = self.tokens.next_token(name);
         self.at = position;
         if let Some((_, kind)) = self.local.iter().rev().find(|(local, _)| local == name) {
             return kind.clone();
         }
         match name {
-            "self" => self.scope.this.clone(),
-            "oldSelf" => self.scope.old.clone(),
+            "self" => self.scope.self_kind.clone(),
+            "oldSelf" => self.scope.old_kind.clone(),
             _ if name.starts_with('@') || keywords::is_type(name) => Kind::Dyn,
             _ => self.error(position, format!("undeclared reference to '{name}' (in container '')")),
         }
     }
 
     fn select(&mut self, select: &SelectExpr) -> Kind<'a> {
-        let test = if select.test { Some(self.tokens.next_call("has")) } else { None };
-        let of = self.kind(&select.operand);
-        let position = self.tokens.next_token(&select.field, true);
-        self.at = test.unwrap_or(position);
-        let kind = self.field(&of, &select.field, self.at);
+        let has_position = if select.test { Some(self.tokens.next_call("has")) } else { None };
+        let operand = self.kind(&select.operand);
+        let position = self.tokens.next_field(&select.field);
+        self.at = has_position.unwrap_or(position);
+        let kind = self.field(&operand, &select.field, self.at);
         if select.test { Kind::Bool } else { kind }
     }
 
-    fn field(&mut self, of: &Kind<'a>, name: &str, position: (usize, usize)) -> Kind<'a> {
-        match of {
+    fn field(&mut self, operand: &Kind<'a>, name: &str, position: (usize, usize)) -> Kind<'a> {
+        match operand {
             Kind::Dyn => Kind::Dyn,
             Kind::Map(values) => (**values).clone(),
-            Kind::Optional(of) => {
-                let of = (**of).clone();
-                match self.field(&of, name, position) {
+            Kind::Optional(operand) => {
+                let operand = (**operand).clone();
+                match self.field(&operand, name, position) {
                     optional @ Kind::Optional(_) => optional,
                     kind => Kind::Optional(Box::new(kind)),
                 }
@@ -181,10 +182,10 @@ impl<'a> Checker<'_, 'a> {
             return self.optional_map(name, target, variable, body);
         }
         let target = match call.target.as_deref() {
-            Some(IdedExpr { expr: Expr::Ident(space), .. })
-                if NAMESPACES.contains(&space.as_str()) && !self.is_local(space) =>
+            Some(IdedExpr { expr: Expr::Ident(namespace), .. })
+                if NAMESPACES.contains(&namespace.as_str()) && !self.is_local(namespace) =>
             {
-                self.tokens.next_token(space, false);
+                self.tokens.next_token(namespace);
                 None
             }
             Some(target) => Some(self.kind(target)),
@@ -218,7 +219,7 @@ impl<'a> Checker<'_, 'a> {
         for (at, arg) in call.args.iter().enumerate() {
             // The symbol precedes the only operand, or follows the first one.
             if call.args.len() == 1 {
-                position = self.tokens.next_token(symbol, false);
+                position = self.tokens.next_token(symbol);
             }
             let kind = self.kind(arg);
             if matches!(call.func_name.as_str(), operators::LOGICAL_AND | operators::LOGICAL_OR)
@@ -230,7 +231,7 @@ impl<'a> Checker<'_, 'a> {
                 kinds.push(kind);
             }
             if at == 0 && call.args.len() > 1 {
-                position = self.tokens.next_token(symbol, false);
+                position = self.tokens.next_token(symbol);
             }
         }
         self.at = position;
@@ -242,11 +243,11 @@ impl<'a> Checker<'_, 'a> {
     }
 
     fn optional_field(&mut self, call: &CallExpr) -> Kind<'a> {
-        let [of, name] = call.args.as_slice() else { return Kind::Dyn };
-        let of = self.kind(of);
+        let [operand, name] = call.args.as_slice() else { return Kind::Dyn };
+        let operand = self.kind(operand);
         let Expr::Literal(LiteralValue::String(name)) = &name.expr else { return Kind::Dyn };
-        let position = self.tokens.next_token(name.inner(), true);
-        match self.field(&of, name.inner(), position) {
+        let position = self.tokens.next_field(name.inner());
+        match self.field(&operand, name.inner(), position) {
             optional @ Kind::Optional(_) => optional,
             kind => Kind::Optional(Box::new(kind)),
         }
@@ -256,15 +257,16 @@ impl<'a> Checker<'_, 'a> {
         let target = self.kind(target);
         let position = self.tokens.next_call(name);
         let contents = match target {
-            Kind::Optional(of) => *of,
+            Kind::Optional(inner) => *inner,
             Kind::Dyn => Kind::Dyn,
             other => {
+                // cel-go checks the expanded macro, which calls both functions.
                 let applied = format!("{}.()", other.name());
                 self.error(position, no_overload("hasValue", &applied));
                 self.error(position, no_overload("value", &applied))
             }
         };
-        self.tokens.next_token(variable, false);
+        self.tokens.next_token(variable);
         self.local.push((variable.to_owned(), contents));
         let result = self.kind(body);
         self.local.pop();
@@ -282,7 +284,7 @@ impl<'a> Checker<'_, 'a> {
     fn index(&mut self, call: &CallExpr) -> Kind<'a> {
         let kinds: Vec<Kind<'_>> = call.args.iter().map(|arg| self.kind(arg)).collect();
         let item = match kinds.into_iter().next() {
-            Some(Kind::List(of) | Kind::Map(of)) => *of,
+            Some(Kind::List(inner) | Kind::Map(inner)) => *inner,
             _ => return Kind::Dyn,
         };
         if call.func_name == operators::OPT_INDEX { Kind::Optional(Box::new(item)) } else { item }
@@ -309,7 +311,7 @@ fn no_overload(function: &str, applied: &str) -> String {
 fn find<'a>(fields: Fields<'a>, name: &str) -> Option<Kind<'a>> {
     let schema = match fields {
         Fields::Meta => return matches!(name, "name" | "generateName").then_some(Kind::String),
-        Fields::Of(schema) => schema,
+        Fields::Schema(schema) => schema,
     };
     if schema.resource {
         match name {
@@ -319,8 +321,9 @@ fn find<'a>(fields: Fields<'a>, name: &str) -> Option<Kind<'a>> {
         }
     }
     let field = unescape(name);
-    let of = schema.properties.get(field.as_str()).filter(|of| is_visible(of))?;
-    (escape(&field).as_deref() == Some(name)).then(|| Kind::of(of))
+    let field_schema =
+        schema.properties.get(field.as_str()).filter(|field_schema| is_visible(field_schema))?;
+    (escape(&field).as_deref() == Some(name)).then(|| Kind::of(field_schema))
 }
 
 /// Returns the field name for an escaped name.
@@ -343,7 +346,7 @@ fn unescape(name: &str) -> String {
     field
 }
 
-/// Returns the token of a literal.
+/// Returns the token of a literal; empty if its text in the rule is unknown.
 fn literal_token(literal: &LiteralValue) -> String {
     match literal {
         LiteralValue::Boolean(flag) => flag.inner().to_string(),
@@ -366,8 +369,8 @@ fn literal_kind<'a>(literal: &LiteralValue) -> Kind<'a> {
     }
 }
 
-/// Returns the parts of a loop step that the rule contains, without those added by the macro: the parts that
-/// do not use the accumulator. A nested loop has its own accumulator.
+/// Returns the parts of a loop step that the rule contains. The parts added by the macro use the accumulator
+/// of the loop and are omitted; a nested loop has its own accumulator.
 fn explicit_parts(step: &IdedExpr) -> Vec<&IdedExpr> {
     match &step.expr {
         Expr::Ident(name) if name == "@result" => Vec::new(),
@@ -377,8 +380,10 @@ fn explicit_parts(step: &IdedExpr) -> Vec<&IdedExpr> {
     }
 }
 
-/// Whether a loop returns its entries unchanged: the list in its step then refers to the variable, which
-/// precedes the condition. Ids increase along the text.
+/// Whether a loop is `filter`, which returns its entries unchanged, and not `map` with a condition.
+///
+/// Both have a condition and a list with the result. The result of `filter` is the loop variable, which
+/// precedes the condition in the text, so its id is smaller. The result of `map` follows the condition.
 fn is_filter(parts: &[&IdedExpr]) -> bool {
     match parts {
         [condition, IdedExpr { expr: Expr::List(list), .. }] => {

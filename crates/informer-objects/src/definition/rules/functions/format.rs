@@ -8,7 +8,7 @@ use kube_cel::cel::{ExecutionError, Value as Cel};
 use serde_json::Value;
 
 use super::super::budget::{EvalAbort, Meter, UNIT, size};
-use super::amounts::QuantityValue;
+use super::quantities::QuantityValue;
 use crate::text::{quoted, shown};
 
 /// The maximum number of decimals of a float; further ones are zeros.
@@ -20,12 +20,12 @@ const PRECISION_MODULUS: usize = 1 << 16;
 
 const SUPERSCRIPT: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
 
-/// Replaces the clauses of a text by values.
-pub(super) fn format(meter: &mut Meter, of: &str, args: &[Cel]) -> Result<String, EvalAbort> {
-    meter.charge(size(of.len()).saturating_add(UNIT))?;
-    let mut out = String::with_capacity(of.len());
+/// Replaces the clauses of a template (`%s`, `%.2f`) by values.
+pub(super) fn format(meter: &mut Meter, template: &str, args: &[Cel]) -> Result<String, EvalAbort> {
+    meter.charge(size(template.len()).saturating_add(UNIT))?;
+    let mut out = String::with_capacity(template.len());
     let mut next = 0;
-    let mut rest = of;
+    let mut rest = template;
     while let Some((before, after)) = rest.split_once('%') {
         out.push_str(before);
         if let Some(after) = after.strip_prefix('%') {
@@ -151,7 +151,7 @@ fn fill(meter: &mut Meter, clause: char, precision: Option<usize>, value: &Cel) 
     }
 }
 
-/// Returns a value as `%s` writes it, alone or inside another one.
+/// Returns a value as `%s` writes it; `inside` is true for the entries of a list or a map.
 fn nested(value: &Cel, inside: bool) -> Result<String, String> {
     let plain = |value: &Cel| match to_text(value) {
         Err(ExecutionError::FunctionError { message, .. }) if matches!(value, Cel::Bytes(_)) => {
@@ -189,7 +189,7 @@ fn nested(value: &Cel, inside: bool) -> Result<String, String> {
     })
 }
 
-/// Returns a number, also from the texts of non-finite numbers.
+/// Returns the number that `%f` and `%e` format: a float, or a string that names a non-finite number.
 fn float(value: &Cel) -> Option<f64> {
     match value {
         Cel::Float(number) => Some(*number),
@@ -287,7 +287,7 @@ pub(super) fn type_name(value: &Cel) -> &'static str {
         Cel::Null => "null_type",
         Cel::Duration(_) => "google.protobuf.Duration",
         Cel::Timestamp(_) => "google.protobuf.Timestamp",
-        Cel::Opaque(of) if of.downcast_ref::<QuantityValue>().is_some() => "kubernetes.Quantity",
+        Cel::Opaque(opaque) if opaque.downcast_ref::<QuantityValue>().is_some() => "kubernetes.Quantity",
         _ => "",
     }
 }

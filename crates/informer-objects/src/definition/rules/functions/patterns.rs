@@ -13,7 +13,7 @@ pub(super) fn translated(pattern: &str) -> String {
     while let Some(letter) = letters.next() {
         match letter {
             '\\' => escape(&mut letters, &mut out),
-            '[' => set(&mut letters, &mut out),
+            '[' => char_class(&mut letters, &mut out),
             letter => out.push(letter),
         }
     }
@@ -54,7 +54,7 @@ fn class_escape(letter: char, out: &mut String) {
 }
 
 /// Translates a character class up to its end.
-fn set(letters: &mut Peekable<Chars<'_>>, out: &mut String) {
+fn char_class(letters: &mut Peekable<Chars<'_>>, out: &mut String) {
     out.push('[');
     if letters.next_if_eq(&'^').is_some() {
         out.push('^');
@@ -69,7 +69,7 @@ fn set(letters: &mut Peekable<Chars<'_>>, out: &mut String) {
                 out.push(']');
                 return;
             }
-            '[' => match class(letters) {
+            '[' => match posix_class(letters) {
                 Some(name) => out.push_str(&name),
                 None => out.push_str(r"\["),
             },
@@ -85,8 +85,9 @@ fn set(letters: &mut Peekable<Chars<'_>>, out: &mut String) {
     }
 }
 
-/// Reads the rest of `[:alpha:]`, if there is one.
-fn class(letters: &mut Peekable<Chars<'_>>) -> Option<String> {
+/// Reads the rest of `[:alpha:]` after its bracket; `None` if there is no such class.
+fn posix_class(letters: &mut Peekable<Chars<'_>>) -> Option<String> {
+    // No class is longer than 12 characters.
     let rest: String = letters.clone().take(12).collect();
     let (name, _) = rest.strip_prefix(':')?.split_once(":]")?;
     if !name.chars().all(|letter| letter.is_ascii_lowercase() || letter == '^') {

@@ -210,7 +210,7 @@ fn null_field_is_absent() {
     assert_eq!(actual, ["Invalid value: \"object\": no such key: n evaluating rule: self.o.n == 'a'"]);
 }
 
-/// Character classes matched Unicode, and character sets had operators.
+/// Escapes like `\w` matched Unicode, and `&&` and `--` were operators in character classes.
 #[test]
 fn patterns_match_as_in_go() {
     let properties = json!({"s": {"type": "string"}});

@@ -31,8 +31,8 @@ impl Opaque for QuantityValue {
 pub(super) fn call(meter: &mut Meter, name: &str, args: &[Cel]) -> Option<EvalResult> {
     match (name, args) {
         ("quantity" | "isQuantity", [Cel::String(text)]) => Some(read(meter, name, text)),
-        (_, [of, rest @ ..]) => {
-            let result = method(name, quantity(of)?, rest)?;
+        (_, [target, args @ ..]) => {
+            let result = method(name, quantity(target)?, args)?;
             Some(meter.charge(UNIT).and(result.map_err(Into::into)))
         }
         _ => None,
@@ -48,24 +48,24 @@ fn read(meter: &mut Meter, name: &str, text: &str) -> EvalResult {
     }
 }
 
-fn method(name: &str, of: &Quantity, rest: &[Cel]) -> Option<Result<Cel, ExecutionError>> {
-    let value = match (name, rest) {
-        ("sign", []) => Cel::Int(number(of.order(&Quantity::from(0)))),
-        ("isInteger", []) => Cel::Bool(of.as_integer().is_some()),
-        ("asInteger", []) => match of.as_integer() {
+fn method(name: &str, target: &Quantity, args: &[Cel]) -> Option<Result<Cel, ExecutionError>> {
+    let value = match (name, args) {
+        ("sign", []) => Cel::Int(number(target.order(&Quantity::from(0)))),
+        ("isInteger", []) => Cel::Bool(target.as_integer().is_some()),
+        ("asInteger", []) => match target.as_integer() {
             Some(whole) => Cel::Int(whole),
             None => {
                 return Some(Err(ExecutionError::function_error(name, "cannot convert value to integer")));
             }
         },
-        ("asApproximateFloat", []) => Cel::Float(of.approximate()),
-        ("isGreaterThan", [other]) => Cel::Bool(of.order(quantity(other)?).is_gt()),
-        ("isLessThan", [other]) => Cel::Bool(of.order(quantity(other)?).is_lt()),
-        ("compareTo", [other]) => Cel::Int(number(of.order(quantity(other)?))),
-        ("add", [Cel::Int(other)]) => to_cel(of.plus(&Quantity::from(*other))),
-        ("add", [other]) => to_cel(of.plus(quantity(other)?)),
-        ("sub", [Cel::Int(other)]) => to_cel(of.plus(&Quantity::from(*other).negative())),
-        ("sub", [other]) => to_cel(of.plus(&quantity(other)?.negative())),
+        ("asApproximateFloat", []) => Cel::Float(target.approximate()),
+        ("isGreaterThan", [other]) => Cel::Bool(target.order(quantity(other)?).is_gt()),
+        ("isLessThan", [other]) => Cel::Bool(target.order(quantity(other)?).is_lt()),
+        ("compareTo", [other]) => Cel::Int(number(target.order(quantity(other)?))),
+        ("add", [Cel::Int(other)]) => to_cel(target.plus(&Quantity::from(*other))),
+        ("add", [other]) => to_cel(target.plus(quantity(other)?)),
+        ("sub", [Cel::Int(other)]) => to_cel(target.plus(&Quantity::from(*other).negative())),
+        ("sub", [other]) => to_cel(target.plus(&quantity(other)?.negative())),
         _ => return None,
     };
     Some(Ok(value))
