@@ -1,8 +1,8 @@
 //! Field selectors: parsing, building, matching and printing.
 //!
 //! Invariant: a [`FieldSelector`] stores its requirements sorted and without duplicates, and every field
-//! name can be written without escapes. It does not know which fields exist or can be selected on (the
-//! server does, per kind), nor how a field's value becomes text.
+//! name can be written without escapes. A selector does not know which fields exist or can be selected on
+//! (the server does, per kind), nor how a field's value becomes text.
 
 use crate::error::{ParseError, ParseErrorKind};
 use std::fmt::{self, Write as _};
@@ -43,11 +43,11 @@ impl FieldSelector {
     /// Parses the form used in query strings and by `kubectl --field-selector`: `a=x`, `a==x`, `a!=x`,
     /// separated by commas.
     ///
-    /// In a value, `\`, `,` and `=` are escaped with `\`. White space is part of the value, and empty terms
-    /// are skipped.
+    /// In a value, `\`, `,` and `=` are escaped with `\`. White space is part of the value. Empty
+    /// requirements, as in `a=x,,b=y`, are skipped.
     ///
-    /// Names that Kubernetes parses but no server knows (empty, or with white space, `!` or `\`) are
-    /// rejected.
+    /// Kubernetes also parses names that are empty or contain white space, control characters, `!` or `\`. No
+    /// server knows a field of such a name, so they are rejected here.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         match terms(text).map(|(at, term)| requirement(at, term)).collect() {
             Ok(requirements) => Ok(Self { requirements: sorted(requirements) }),
@@ -64,7 +64,9 @@ impl FieldSelector {
         self
     }
 
-    /// Returns whether the fields that `lookup` returns meet every requirement; `None` counts as the empty string.
+    /// Returns whether the values that `lookup` returns for the fields meet every requirement.
+    ///
+    /// `None` counts as the empty string.
     pub fn matches<'a>(&self, lookup: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.matches(lookup(&requirement.field)))
     }
@@ -105,6 +107,7 @@ pub struct FieldRequirement {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Operator {
+    // First, so that requirements on one field are sorted as text is: `!=` before `=`.
     NotEquals,
     Equals,
 }
@@ -125,7 +128,9 @@ impl FieldRequirement {
         &self.field
     }
 
-    /// Returns whether the condition holds for this value; `None`, a missing field, counts as the empty string.
+    /// Returns whether the condition holds for this value.
+    ///
+    /// `None`, a missing field, counts as the empty string.
     pub fn matches(&self, value: Option<&str>) -> bool {
         (value.unwrap_or("") == self.value) == (self.operator == Operator::Equals)
     }
@@ -136,7 +141,7 @@ impl fmt::Display for FieldRequirement {
         f.write_str(&self.field)?;
         f.write_str(if self.operator == Operator::Equals { "=" } else { "!=" })?;
         for c in self.value.chars() {
-            if is_escaped(c) {
+            if needs_escape(c) {
                 f.write_char('\\')?;
             }
             f.write_char(c)?;
@@ -153,7 +158,8 @@ fn checked_name(name: impl Into<String>) -> Result<String, ParseError> {
     }
 }
 
-/// Splits at unescaped commas and returns the parts that are not empty, each with its position.
+/// Splits at unescaped commas into terms, one per requirement. Returns the terms that are not empty, each
+/// with its position.
 fn terms(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut escaped = false;
     let mut at = 0;
@@ -192,7 +198,7 @@ fn unescape(at: usize, text: &str) -> Result<String, Unexpected> {
         let position = at + offset;
         value.push(match c {
             '\\' => match characters.next() {
-                Some((_, c)) if is_escaped(c) => c,
+                Some((_, c)) if needs_escape(c) => c,
                 _ => return Err(Unexpected { at: position + 1, expected: r#""\", "," or "=" after "\""# }),
             },
             '=' => return Err(Unexpected { at: position, expected: r#""\" before "=" in a value"# }),
@@ -202,7 +208,7 @@ fn unescape(at: usize, text: &str) -> Result<String, Unexpected> {
     Ok(value)
 }
 
-fn is_escaped(c: char) -> bool {
+fn needs_escape(c: char) -> bool {
     matches!(c, '\\' | ',' | '=')
 }
 

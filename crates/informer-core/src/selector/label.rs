@@ -1,8 +1,8 @@
 //! Label selectors: building, matching and printing.
 //!
-//! Invariant: a [`LabelSelector`] stores its requirements sorted and without duplicates, so that equal
-//! selectors have equal requirements. It does not know the text it was parsed from (`a==b` and `a=b` are
-//! equal), nor where labels are stored.
+//! Invariant: a [`LabelSelector`] stores its requirements sorted and without duplicates, so that selectors
+//! with the same requirements are equal. A selector does not know the text that it was parsed from (`a==b`
+//! and `a=b` are equal), nor where labels are stored.
 
 use crate::error::{ParseError, ParseErrorKind};
 use std::fmt;
@@ -57,7 +57,9 @@ impl LabelSelector {
         self
     }
 
-    /// Returns whether the labels that `lookup` returns meet every requirement.
+    /// Returns whether the values that `lookup` returns for the label keys meet every requirement.
+    ///
+    /// `None` means that the object does not have the label.
     pub fn matches<'a>(&self, lookup: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.matches(lookup(requirement.key())))
     }
@@ -199,7 +201,8 @@ mod tests {
             .and(Requirement::equals("a", "1").unwrap());
         assert_eq!(built, "a==1, b notin (x,y)".parse().unwrap());
         assert_eq!(built.requirements().iter().map(Requirement::key).collect::<Vec<_>>(), ["a", "b"]);
-        assert_ne!(built, LabelSelector::parse("a in (1),b notin (x,y)").unwrap()); // same meaning
+        // The same meaning, but other requirements.
+        assert_ne!(built, LabelSelector::parse("a in (1),b notin (x,y)").unwrap());
     }
 
     /// The reference model of a requirement: plain data with its own implementation of matching.

@@ -1,10 +1,10 @@
 //! Label and field selectors with the semantics of Kubernetes.
 //!
-//! Both are sets of requirements that must all hold, stored sorted and without duplicates: two selectors
-//! are equal exactly if they have the same requirements, in whatever order they were written, and
-//! `parse(print(s)) == s`. A selector that was parsed or built is valid; matching cannot fail.
+//! A selector is a set of requirements that must all hold, stored sorted and without duplicates. Two
+//! selectors are therefore equal exactly if they have the same requirements, in whatever order these were
+//! written, and `parse(print(s)) == s`. A selector that was parsed or built is valid; matching cannot fail.
 //!
-//! Selectors do not know objects: a lookup function supplies the value of a key. They do not know either
+//! Selectors do not know objects: a lookup function supplies the value of a label or field. Nor do they know
 //! which fields a server can select on, or how a query string is percent-encoded.
 
 mod field;
@@ -17,10 +17,12 @@ pub use field::{FieldRequirement, FieldSelector};
 pub use label::LabelSelector;
 pub use requirement::Requirement;
 
-/// A parser's error; the public error adds the text.
+/// A parser's error; [`ParseError`](crate::error::ParseError) adds the text.
 #[derive(Debug, PartialEq, Eq)]
 struct Unexpected {
+    /// Offset in the text, in bytes.
     at: usize,
+    /// Describes valid text, worded to follow "expected".
     expected: &'static str,
 }
 

@@ -14,8 +14,8 @@
 //! `a in ()` is `a in ("")`.
 //!
 //! Everything that Kubernetes accepts is accepted with the same meaning, except that a NUL byte does not
-//! end the text (in Kubernetes `"\0a=b"` selects everything). In addition, a value list may end with two
-//! commas.
+//! end the text (in Kubernetes `"\0a=b"` selects everything). This parser also accepts a value list that ends
+//! with two commas, which Kubernetes rejects.
 //!
 //! Invariant: the cursor only moves forward, and only to character boundaries. This file knows text, not
 //! matching.

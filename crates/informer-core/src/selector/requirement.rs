@@ -46,8 +46,9 @@ impl Requirement {
         Ok(Self { key, condition: Condition::NotEquals(value) })
     }
 
-    /// Creates `key in (values)`: the label exists and has one of these values, of which there must be at
-    /// least one.
+    /// Creates `key in (values)`: the label exists and has one of these values.
+    ///
+    /// Fails without values.
     pub fn is_in<V: Into<String>>(
         key: impl Into<String>,
         values: impl IntoIterator<Item = V>,
@@ -57,8 +58,9 @@ impl Requirement {
         Ok(Self { key, condition: Condition::In(values) })
     }
 
-    /// Creates `key notin (values)`: the label has none of these values, of which there must be at least
-    /// one, or does not exist.
+    /// Creates `key notin (values)`: the label has none of these values or does not exist.
+    ///
+    /// Fails without values.
     pub fn not_in<V: Into<String>>(
         key: impl Into<String>,
         values: impl IntoIterator<Item = V>,
@@ -78,16 +80,18 @@ impl Requirement {
         Ok(Self { key: checked_key(key)?, condition: Condition::NotExists })
     }
 
-    /// Creates `key>bound`: the label exists and its value is a decimal integer above `bound`, which must
-    /// not be negative.
+    /// Creates `key>bound`: the label exists and its value is a decimal integer above `bound`.
+    ///
+    /// Fails if `bound` is negative.
     pub fn greater_than(key: impl Into<String>, bound: i64) -> Result<Self, ParseError> {
         let key = checked_key(key)?;
         let bound = checked_number(&key, bound)?;
         Ok(Self { key, condition: Condition::GreaterThan(bound) })
     }
 
-    /// Creates `key<bound`: the label exists and its value is a decimal integer below `bound`, which must
-    /// not be negative.
+    /// Creates `key<bound`: the label exists and its value is a decimal integer below `bound`.
+    ///
+    /// Fails if `bound` is negative.
     pub fn less_than(key: impl Into<String>, bound: i64) -> Result<Self, ParseError> {
         let key = checked_key(key)?;
         let bound = checked_number(&key, bound)?;
@@ -104,8 +108,9 @@ impl Requirement {
         &self.key
     }
 
-    /// Returns whether the condition holds for this label value; `None` means that the object does not have the
-    /// label.
+    /// Returns whether the condition holds for this label value.
+    ///
+    /// `None` means that the object does not have the label.
     pub fn matches(&self, value: Option<&str>) -> bool {
         let number = || value.and_then(|value| value.parse::<i64>().ok());
         match &self.condition {
@@ -124,7 +129,7 @@ impl Requirement {
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, condition } = self;
-        let set = |f: &mut fmt::Formatter<'_>, operator: &str, values: &BTreeSet<String>| {
+        let write_set = |f: &mut fmt::Formatter<'_>, operator: &str, values: &BTreeSet<String>| {
             write!(f, "{key} {operator} (")?;
             write_joined(f, values)?;
             f.write_str(")")
@@ -134,8 +139,8 @@ impl fmt::Display for Requirement {
             Condition::NotExists => write!(f, "!{key}"),
             Condition::Equals(value) => write!(f, "{key}={value}"),
             Condition::NotEquals(value) => write!(f, "{key}!={value}"),
-            Condition::In(values) => set(f, "in", values),
-            Condition::NotIn(values) => set(f, "notin", values),
+            Condition::In(values) => write_set(f, "in", values),
+            Condition::NotIn(values) => write_set(f, "notin", values),
             Condition::GreaterThan(bound) => write!(f, "{key}>{bound}"),
             Condition::LessThan(bound) => write!(f, "{key}<{bound}"),
         }

@@ -1,8 +1,7 @@
 //! The rules of Kubernetes for label keys, label values and field names.
 //!
-//! Each check returns as its error what was expected instead, worded to follow "expected". The label rules
-//! are those of the API server, which accepts every label that passes here. This file does not know
-//! selectors.
+//! The error of a check describes what is valid, worded to follow "expected". kube-apiserver checks labels by
+//! the same rules. This file does not know selectors.
 
 /// Checks a label key: an optional DNS subdomain and `/`, then a name.
 pub(super) fn check_label_key(key: &str) -> Result<(), &'static str> {
@@ -28,7 +27,7 @@ pub(super) fn check_label_key(key: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Checks a label value: empty, or of the form of a key's name.
+/// Checks a label value: empty, or a name as in a label key.
 pub(super) fn check_label_value(value: &str) -> Result<(), &'static str> {
     if value.len() > 63 {
         return Err("a label value of at most 63 bytes");
@@ -41,7 +40,8 @@ pub(super) fn check_label_value(value: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The expected operand of `>` and `<`. It must be a label value as well, so it has no sign.
+/// The expected operand of `>` and `<`. Kubernetes requires that it is a valid label value, so it has no
+/// sign.
 pub(super) const NUMBER: &str = "a whole number from 0 to 9223372036854775807";
 
 /// Parses the operand of `>` or `<`.
@@ -52,9 +52,9 @@ pub(super) fn number(text: &str) -> Result<i64, &'static str> {
 
 /// Checks a field name.
 ///
-/// Kubernetes has no escapes in field names, and servers know fields by exact name. Names that could not be
-/// parsed back, or contain white space (which is never trimmed), are therefore rejected here and not by the
-/// server.
+/// Kubernetes has no escapes in field names, so a printed name with `\`, `,`, `=` or `!` could be parsed
+/// back as something else. No server has a field with white space or control characters in its name, and
+/// Kubernetes does not trim white space. All these names are rejected here, before a server sees them.
 pub(super) fn check_field_name(name: &str) -> Result<(), &'static str> {
     let forbidden = |c: char| matches!(c, '\\' | ',' | '=' | '!') || c.is_whitespace() || c.is_control();
     if name.is_empty() {
@@ -66,7 +66,7 @@ pub(super) fn check_field_name(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Checks a DNS subdomain. Kubernetes limits only its total length, not that of its labels.
+/// Checks a DNS subdomain. Kubernetes limits its total length, but not the length of each DNS label in it.
 fn check_prefix(prefix: &str) -> Result<(), &'static str> {
     if prefix.is_empty() {
         return Err(r#"a DNS name before "/""#);
@@ -81,19 +81,19 @@ fn check_prefix(prefix: &str) -> Result<(), &'static str> {
 }
 
 fn is_dns_label(label: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    is_word(label, inner, |b| inner(b) || b == b'-')
+    let is_end = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    is_word(label, is_end, |b| is_end(b) || b == b'-')
 }
 
 fn is_name(name: &str) -> bool {
     is_word(name, |b| b.is_ascii_alphanumeric(), |b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
 }
 
-/// Whether `text` has at least one byte, `end` bytes at both ends, and `inner` bytes throughout.
-fn is_word(text: &str, end: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
+/// Whether `text` is not empty, `is_end` holds for its first and last byte, and `is_allowed` for every byte.
+fn is_word(text: &str, is_end: impl Fn(u8) -> bool, is_allowed: impl Fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
-    matches!((bytes.first(), bytes.last()), (Some(&first), Some(&last)) if end(first) && end(last))
-        && bytes.iter().all(|&b| inner(b))
+    matches!((bytes.first(), bytes.last()), (Some(&first), Some(&last)) if is_end(first) && is_end(last))
+        && bytes.iter().all(|&b| is_allowed(b))
 }
 
 #[cfg(test)]
