@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 /// A cached object, to be decoded as a `K`. Immutable and cheap to clone.
 ///
-/// Reading the head decodes nothing; [`Object::typed`] decodes when it is called, and its result is shared
-/// as long as a caller holds it.
+/// Key, version, labels and the other fields of the [`Head`](crate::wire::Head) are read without decoding the
+/// object. [`Object::typed`] decodes the object when it is called.
 #[derive(RefCastCustom)]
 #[repr(transparent)]
 pub struct Object<K> {
@@ -111,18 +111,21 @@ impl<K> Object<K> {
         }
     }
 
-    /// Returns the object's bytes without `metadata.managedFields`, in the encoding that the server sent.
+    /// Returns the object's bytes, in the encoding that the server sent.
     ///
-    /// Equal whether the object was received in a list or by a watch. Borrowed unless the cache stores them
-    /// compressed.
+    /// They are what the cache stores: without `metadata.managedFields`, and after the field filter and the
+    /// transform, if there are any. They are equal whether the object was received in a list or by a watch.
+    ///
+    /// Borrowed unless the cache stores the object compressed. Empty if the compressed bytes were corrupted
+    /// in memory.
     pub fn raw_bytes(&self) -> Cow<'_, [u8]> {
         self.entry.bytes()
     }
 
     /// Returns the object as JSON, without `metadata.managedFields`.
     ///
-    /// JSON is returned as it was received. Protobuf is decoded and written as JSON, with the members of
-    /// each object sorted by name.
+    /// If the server sent JSON, these are the [`raw_bytes`](Self::raw_bytes). Protobuf is decoded and
+    /// written as JSON, with the members of each object sorted by name.
     pub fn to_json(&self) -> Result<Cow<'_, [u8]>, DecodeError> {
         match self.entry.encoding {
             EntryEncoding::Json => self.entry.checked_bytes::<serde_json::Value>(),
@@ -142,8 +145,8 @@ impl<K> Object<K> {
 impl<K: DeserializeOwned + Send + Sync + 'static> Object<K> {
     /// Decodes the object.
     ///
-    /// While a caller holds the result, further calls return the same value, unless the cache recompressed
-    /// the object in between.
+    /// While a caller holds the result, further calls on this handle or its clones return the same value.
+    /// With [`Retention::Decoded`](crate::Retention::Decoded), the cache holds the result as well.
     pub fn typed(&self) -> Result<Typed<K>, DecodeError> {
         self.entry.typed()
     }

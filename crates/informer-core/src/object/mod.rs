@@ -1,9 +1,9 @@
-//! Cached objects: the entry that a store keeps, and the typed handle through which it is read.
+//! Cached objects: the entry that a store keeps, and the typed handle through which callers read an entry.
 //!
-//! An [`Entry`] is not generic: it consists of head, bytes, encoding and a slot for values decoded from
-//! them. [`Object`] is a handle to an entry as some type `K`; decoded values of different types coexist in
-//! one entry. Entries are immutable (C13), except for the flag that the server has a newer, unreadable
-//! state.
+//! An [`Entry`] is not generic. It consists mainly of a head (the metadata known without decoding), the
+//! object's bytes, their encoding, and the values decoded from the bytes so far. [`Object`] is a handle to an
+//! entry as some type `K`; decoded values of different types coexist in one entry. The contents of an entry
+//! are immutable (guarantee C13); only decoded values are added, and the entry may be marked as stale.
 
 mod handle;
 
@@ -34,22 +34,25 @@ pub struct Entry {
     stale: AtomicBool,
     /// Values decoded from the bytes, at most one per type. Few entries are ever decoded, so the list is
     /// allocated on first use.
-    views: OnceLock<Arc<Mutex<Vec<CachedView>>>>,
-    /// Counter of failed decodings.
+    decoded: OnceLock<Arc<Mutex<Vec<DecodedValue>>>>,
+    /// Counter of failed decodings, shared by the entries of a cache.
     decode_errors: Option<Arc<AtomicU64>>,
 }
 
-/// A decoded value in an entry's slot, stored as `Box<K>`.
-enum CachedView {
+/// A decoded value in an entry. The type behind `dyn Any` is `Box<K>`: see [`Typed`].
+enum DecodedValue {
+    /// For [`Retention::Decoded`]: the entry keeps the value.
     Strong(Arc<dyn Any + Send + Sync>),
+    /// For any other retention: the value lives as long as a caller holds it.
     Weak(Weak<dyn Any + Send + Sync>),
 }
 
-impl CachedView {
+impl DecodedValue {
+    /// Returns the value if it is a `K` and still alive.
     fn get<K: Send + Sync + 'static>(&self) -> Option<Typed<K>> {
         let any = match self {
-            Self::Strong(view) => Arc::clone(view),
-            Self::Weak(view) => view.upgrade()?,
+            Self::Strong(value) => Arc::clone(value),
+            Self::Weak(value) => value.upgrade()?,
         };
         any.downcast().ok().map(Typed)
     }
@@ -57,7 +60,7 @@ impl CachedView {
     fn is_alive(&self) -> bool {
         match self {
             Self::Strong(_) => true,
-            Self::Weak(view) => view.strong_count() > 0,
+            Self::Weak(value) => value.strong_count() > 0,
         }
     }
 }
@@ -66,14 +69,14 @@ impl Entry {
     /// Creates the entry of an object that was just read.
     pub fn new(scanned: ScannedObject, retention: Retention) -> Self {
         let ScannedObject { head, bytes, encoding } = scanned;
-        let (stale, views) = (AtomicBool::new(false), OnceLock::new());
+        let (stale, decoded) = (AtomicBool::new(false), OnceLock::new());
         Self {
             head,
             stored: StoredBytes::Plain(bytes),
             encoding,
             retention,
             stale,
-            views,
+            decoded,
             decode_errors: None,
         }
     }
@@ -84,7 +87,7 @@ impl Entry {
         Self { decode_errors, ..self }
     }
 
-    /// Replaces labels and owners by the interned copies of `interner`, if it has equal ones.
+    /// Replaces labels and owners by equal ones of earlier heads that `interner` knows.
     pub(crate) fn sharing(mut self, interner: &Interner) -> Self {
         interner.share(&mut self.head);
         self
@@ -113,7 +116,7 @@ impl Entry {
         self.encoding
     }
 
-    /// Returns the approximate memory use of the entry, in bytes.
+    /// Returns the approximate memory use of the entry in bytes, without values decoded from it.
     pub fn memory_size(&self) -> usize {
         size_of::<Self>() + self.stored.len() + self.head.heap_size()
     }
@@ -136,10 +139,10 @@ impl Entry {
 
     /// Returns whether `other` is the same state of the object: equal uid, version and content.
     ///
-    /// Content is compared by bytes and, if those differ and one of the entries is protobuf, by decoded
-    /// values: servers of different versions encode the same object as different protobuf, and JSON never
-    /// equals protobuf. Uid and version alone prove nothing, because a server restored from a backup
-    /// assigns the same version numbers a second time.
+    /// Content is compared by bytes. If the bytes differ and at least one entry is protobuf, the decoded
+    /// values are compared: servers of different versions encode the same object as different protobuf, and
+    /// the bytes of JSON never equal those of protobuf. Uid and version alone prove nothing, because a
+    /// server restored from a backup assigns the same version numbers a second time.
     pub fn is_same_state(&self, other: &Self) -> bool {
         self.head.uid == other.head.uid
             && self.head.version == other.head.version
@@ -153,13 +156,13 @@ impl Entry {
         if (self.encoding, other.encoding) == (EntryEncoding::Json, EntryEncoding::Json) {
             return false;
         }
-        let [left, right] = [self, other].map(Self::value);
+        let [left, right] = [self, other].map(Self::decode_content);
         left.is_some() && left == right
     }
 
-    /// The decoded content, or `None` if the bytes do not decode. A failure is not counted: no caller asked
-    /// for the value.
-    fn value(&self) -> Option<serde_json::Value> {
+    /// Decodes the object for a comparison; `None` if the bytes do not decode. A failure is not counted as a
+    /// decoding error, because no caller asked for the value.
+    fn decode_content(&self) -> Option<serde_json::Value> {
         let bytes = self.stored.bytes().ok()?;
         match self.encoding {
             EntryEncoding::Json => serde_json::from_slice(&bytes).ok(),
@@ -195,7 +198,7 @@ impl Entry {
 
     /// Returns an equal entry with its bytes recompressed, or `None` if they are corrupted.
     ///
-    /// Decoded values are shared with the new entry.
+    /// If a value was decoded before, both entries share the list of decoded values from now on.
     #[cfg(feature = "compression")]
     pub(crate) fn recompressed(&self, compress: impl FnOnce(Box<[u8]>) -> StoredBytes) -> Option<Self> {
         let plain = self.stored.bytes().ok()?.into_owned().into_boxed_slice();
@@ -205,7 +208,7 @@ impl Entry {
             encoding: self.encoding,
             retention: self.retention,
             stale: AtomicBool::new(self.is_stale()),
-            views: self.views.clone(),
+            decoded: self.decoded.clone(),
             decode_errors: self.decode_errors.clone(),
         })
     }
@@ -215,34 +218,38 @@ impl Entry {
     }
 
     fn typed<K: DeserializeOwned + Send + Sync + 'static>(&self) -> Result<Typed<K>, DecodeError> {
-        if self.views.get().is_some()
-            && let Some(view) = self.lock_views().iter().find_map(CachedView::get)
+        if self.decoded.get().is_some()
+            && let Some(value) = self.lock_decoded().iter().find_map(DecodedValue::get)
         {
-            return Ok(view);
+            return Ok(value);
         }
         // Decoded outside the lock: two threads may decode the same object, but neither waits for the other.
-        let view = Arc::new(Box::new(self.decode::<K>()?));
-        let mut views = self.lock_views();
-        if let Some(earlier) = views.iter().find_map(CachedView::get) {
+        let value = Arc::new(Box::new(self.decode::<K>()?));
+        let mut decoded = self.lock_decoded();
+        if let Some(earlier) = decoded.iter().find_map(DecodedValue::get) {
             return Ok(earlier);
         }
-        views.retain(CachedView::is_alive);
-        let any: Arc<dyn Any + Send + Sync> = view.clone();
+        decoded.retain(DecodedValue::is_alive);
+        let any: Arc<dyn Any + Send + Sync> = value.clone();
         let keeps_decoded = self.retention == Retention::Decoded;
-        views.push(if keeps_decoded {
-            CachedView::Strong(any)
+        decoded.push(if keeps_decoded {
+            DecodedValue::Strong(any)
         } else {
-            CachedView::Weak(Arc::downgrade(&any))
+            DecodedValue::Weak(Arc::downgrade(&any))
         });
-        Ok(Typed(view))
+        Ok(Typed(value))
     }
 
     fn decode<K: DeserializeOwned>(&self) -> Result<K, DecodeError> {
         self.decode_as(self.encoding, &self.checked_bytes::<K>()?)
     }
 
+    /// Returns the bytes, or an error if they were corrupted in memory. The error names `K` as the
+    /// requested type.
     fn checked_bytes<K>(&self) -> Result<Cow<'_, [u8]>, DecodeError> {
-        self.stored.bytes().map_err(|corrupted| self.decode_error::<K>(String::new(), corrupted.to_string()))
+        self.stored
+            .bytes()
+            .map_err(|corrupted| self.count_decode_error::<K>(String::new(), corrupted.to_string()))
     }
 
     fn decode_metadata<M: DeserializeOwned>(&self) -> Result<M, DecodeError> {
@@ -268,17 +275,18 @@ impl Entry {
                 let mut again = serde_json::Deserializer::from_slice(bytes);
                 let path =
                     serde_path_to_error::deserialize::<_, K>(&mut again).err().map(|e| e.path().to_string());
-                self.decode_error::<K>(path.unwrap_or_default(), error.to_string())
+                self.count_decode_error::<K>(path.unwrap_or_default(), error.to_string())
             }),
             EntryEncoding::Protobuf(message) => {
                 wire::decode(message, bytes).map_err(|error: wire::MessageError| {
-                    self.decode_error::<K>(error.field_path(), error.to_string())
+                    self.count_decode_error::<K>(error.field_path(), error.to_string())
                 })
             }
         }
     }
 
-    fn decode_error<K>(&self, path: String, message: String) -> DecodeError {
+    /// Counts a decoding error and returns it.
+    fn count_decode_error<K>(&self, path: String, message: String) -> DecodeError {
         if let Some(errors) = &self.decode_errors {
             errors.fetch_add(1, Ordering::Relaxed);
         }
@@ -286,13 +294,14 @@ impl Entry {
             key: self.head.key.clone(),
             version: self.head.version.clone(),
             type_name: std::any::type_name::<K>(),
+            // `serde_path_to_error` writes "." for the object as a whole.
             field_path: if path == "." { Box::default() } else { path.into() },
             message: message.into(),
         }
     }
 
-    fn lock_views(&self) -> MutexGuard<'_, Vec<CachedView>> {
-        self.views.get_or_init(Arc::default).lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_decoded(&self) -> MutexGuard<'_, Vec<DecodedValue>> {
+        self.decoded.get_or_init(Arc::default).lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -313,9 +322,10 @@ impl fmt::Debug for Entry {
 
 /// A decoded object, shared by all callers that hold it.
 ///
-/// The value is behind an additional `Box` compared to an `Arc<K>`: the weak reference in the entry then
-/// keeps only a pointer allocated after the last caller dropped the value, not the memory of a `K` (an
-/// empty `Pod` takes two kilobytes).
+/// The value is an `Arc<Box<K>>` and not an `Arc<K>`, because the entry may have a weak reference to it. A
+/// weak reference keeps the memory inside the `Arc` allocated, also after the last caller dropped the
+/// value. With the `Box`, that memory is a pointer; without it, it would be a whole `K` (an empty `Pod`
+/// takes two kilobytes).
 #[expect(
     clippy::redundant_allocation,
     reason = "a weak reference must not keep the memory of a dropped value allocated"
@@ -357,7 +367,7 @@ impl<K> Typed<K> {
 
 /// An object whose bytes do not decode as the requested type.
 ///
-/// It affects only the caller: the object stays cached (C9).
+/// The error affects only the caller: the object stays cached (guarantee C9).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key} at version {version} does not decode as {type_name}{}{field_path}: {message}", if field_path.is_empty() { "" } else { ", at " })]
 #[non_exhaustive]
@@ -378,7 +388,7 @@ pub struct DecodeError {
 mod tests {
     use super::*;
 
-    /// A store has one entry per object, so every additional word is paid for each of them.
+    /// A store has one entry per object, so every additional word costs memory for each object.
     #[test]
     fn entry_takes_four_words_more_than_head_and_bytes() {
         assert_eq!(size_of::<Entry>(), size_of::<Head>() + size_of::<StoredBytes>() + 4 * size_of::<usize>());
