@@ -69,10 +69,10 @@ pub enum ObjectError {
 
 /// An error that ends the parsing of a body.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} {location}: {kind}")]
+#[error("{element} {location}: {kind}")]
 pub struct WireError {
-    /// `item` or `frame`.
-    pub(super) what: &'static str,
+    /// What the index of the location counts: `item` or `frame`.
+    pub(super) element: &'static str,
     /// The location of the error.
     pub location: BodyLocation,
     /// The reason.
@@ -92,7 +92,7 @@ pub enum BodyErrorKind {
     /// The body ended inside a value.
     #[error("the body ends too early")]
     Truncated,
-    /// The body is not a list.
+    /// The body is not a list. In protobuf, also a list of another kind.
     #[error("not a list but a {found}")]
     NotAList {
         /// The kind of the body.
@@ -124,22 +124,22 @@ impl JsonSyntaxError {
     }
 }
 
-/// Bytes that are not valid protobuf, or not used by Kubernetes.
+/// Bytes that are not valid protobuf, or protobuf that Kubernetes does not use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProtobufError {
-    /// A body or object does not start with the magic number `k8s\0`.
+    /// An envelope does not start with the magic number `k8s\0`.
     #[error("no Kubernetes magic number at the start")]
     Magic,
-    /// A varint with more than 64 bits.
+    /// A varint of more than ten bytes, which no number of 64 bits needs.
     #[error("a varint has more than 64 bits")]
     Varint,
     /// A field number that is zero or too large.
     #[error("a field number is out of range")]
     Number,
-    /// An unknown wire type.
+    /// An unknown wire type, or the end of a group that did not start.
     #[error("a field has the unknown wire type {0}")]
-    Layout(u8),
+    WireType(u8),
     /// A group, a deprecated wire type that Kubernetes does not use.
     #[error("a field is a group")]
     Group,
@@ -155,7 +155,7 @@ pub enum ProtobufError {
     /// The envelope declares a content encoding or content type, which no server does.
     #[error("the envelope declares a content encoding or content type")]
     Encoded,
-    /// A frame that is longer than any valid object.
+    /// A watch frame that exceeds the limit of an object by more than 64 MiB.
     #[error("a frame of {0} bytes exceeds the limit")]
     Frame(u32),
 }

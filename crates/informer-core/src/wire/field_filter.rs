@@ -1,10 +1,11 @@
 //! Filters that leave fields out of objects while they are read.
 //!
-//! A [`FieldFilter`] is complete before the first byte arrives: for each member of an object and of its
-//! `metadata` it decides immediately whether the member is kept, dropped or pruned. It does not know how
-//! members are found, nor how values are pruned: each encoding does that itself.
+//! A [`FieldFilter`] is complete before the first byte arrives. It decides at the name of each member of an
+//! object and of its `metadata` whether the member is kept, dropped or pruned (kept without some of the
+//! values inside it). It does not know how members are found, nor how values are pruned: each encoding does
+//! that itself.
 
-use super::head::{Field, string};
+use super::head::{Field, member_name};
 use super::path::{PathStep, is_named, steps};
 use super::paths::Mode;
 use crate::error::ConfigError;
@@ -15,8 +16,8 @@ use std::sync::Arc;
 ///
 /// Paths have the syntax of a [`FieldPath`](super::FieldPath): `status`, `spec.containers[*].env`,
 /// `metadata.annotations['kubectl.kubernetes.io/last-applied-configuration']`. A list on the path is
-/// entered with or without `[*]`, but a list directly inside a list only with it. Order and repetition do
-/// not matter, and a path inside another one is redundant.
+/// entered with or without `[*]`, but a list directly inside a list only with `[*]`. Order and repetition of
+/// paths do not matter. A path that leads into a value named by another path is redundant.
 ///
 /// - **Identifying fields are always kept**: `apiVersion`, `kind`, and in `metadata` the fields `name`,
 ///   `namespace`, `uid`, `resourceVersion`, `generation`, `creationTimestamp` and `deletionTimestamp`.
@@ -49,11 +50,11 @@ pub struct FieldFilter(Arc<Rules>);
 #[derive(PartialEq, Eq, Hash)]
 struct Rules {
     mode: Mode,
-    /// The paths without repetitions. Invariant: sorted, and none is inside another.
+    /// The paths without repetitions. Invariant: sorted, and none leads into the value of another.
     paths: Vec<Vec<PathStep>>,
-    /// Whether one of the paths is `metadata`. Only in [`Mode::Keep`]: it cannot be dropped.
+    /// Whether one of the paths is `metadata`. Only in [`Mode::Keep`]: `metadata` cannot be dropped.
     all_metadata: bool,
-    /// The paths by the first member they name; inside `metadata`, by the second.
+    /// The paths, grouped by the first member they name; inside `metadata`, by the second.
     members: Vec<Member>,
 }
 
@@ -62,7 +63,7 @@ struct Rules {
 struct Member {
     level: Level,
     name: Box<str>,
-    /// The rest of each path after this member; an empty one names the member itself.
+    /// The rest of each path after this member; an empty rest names the member itself.
     paths: Vec<Box<[PathStep]>>,
 }
 
@@ -78,7 +79,7 @@ pub(super) enum Level {
 pub(super) enum MemberAction {
     Keep,
     Drop,
-    /// Keep it, and prune it by the [`FieldFilter::rule`] with this index once it is complete.
+    /// Keep the member, and prune it by the [`FieldFilter::rule`] with this index once it is complete.
     Prune(usize),
 }
 
@@ -86,9 +87,9 @@ impl FieldFilter {
     /// Creates a filter that drops the values the paths name and keeps the rest. Without paths, everything
     /// is kept.
     ///
-    /// An object or list from which everything was dropped stays, as `{}` or `[]`. A path that ends in
-    /// `[*]` empties the list. A path that meets a value it cannot enter, such as a string instead of a
-    /// map, has no effect on it.
+    /// An object or list from which everything was dropped stays, as `{}` or `[]`; in protobuf, an empty list
+    /// or map disappears. A path that ends in `[*]` empties the list. A path has no effect on a value that it
+    /// cannot enter, such as a string instead of a map.
     ///
     /// Labels may be dropped; then they are missing from the head as well.
     ///
@@ -105,8 +106,8 @@ impl FieldFilter {
     /// The head, which is always kept, consists of the identifying fields, the fields that controllers
     /// depend on, and the labels. Annotations are kept if a path names them; `metadata` names all of the
     /// metadata. Objects and lists on the path to a kept value are kept as well, even if nothing is left in
-    /// them: `{}` or `[]`. A value that a path cannot enter, such as a string or null instead of a map, is
-    /// dropped; in a list, such an element is removed.
+    /// them: `{}` or `[]`; in protobuf, an empty list or map disappears. A value that a path cannot enter,
+    /// such as a string or null instead of a map, is dropped; in a list, such an element is removed.
     ///
     /// # Errors
     ///
@@ -119,12 +120,12 @@ impl FieldFilter {
         let mut paths = Vec::new();
         for text in texts {
             let path = steps(text.as_ref())?;
-            if mode == Mode::Drop && is_identity(&path) {
+            if mode == Mode::Drop && is_protected(&path) {
                 return Err(ConfigError::RequiredField { path: text.as_ref().into() });
             }
             paths.push(path);
         }
-        // Sorting places a path directly before those inside it.
+        // Sorting places a path directly before the paths that lead into its value, which are redundant.
         paths.sort_unstable();
         paths.dedup_by(|later, earlier| later.starts_with(earlier));
         let mut members: Vec<Member> = Vec::new();
@@ -142,19 +143,19 @@ impl FieldFilter {
     /// Returns how to treat the member that was sent with this name.
     pub(super) fn action(&self, level: Level, sent: &[u8]) -> MemberAction {
         let Rules { mode, members, .. } = &*self.0;
-        let named = |member: &Member| member.level == level && is_named(sent, &member.name);
-        let found = members.iter().position(named);
-        match (found, mode) {
-            _ if level == Level::Metadata && *mode == Mode::Keep && self.is_always_kept(sent) => {
+        let is_sent = |member: &Member| member.level == level && is_named(sent, &member.name);
+        let index = members.iter().position(is_sent);
+        match (index, mode) {
+            _ if level == Level::Metadata && *mode == Mode::Keep && self.keeps_metadata_member(sent) => {
                 MemberAction::Keep
             }
             (None, Mode::Drop) => MemberAction::Keep,
             (None, Mode::Keep) => MemberAction::Drop,
-            (Some(found), mode) if members[found].paths.iter().any(|path| path.is_empty()) => match mode {
+            (Some(index), mode) if members[index].paths.iter().any(|path| path.is_empty()) => match mode {
                 Mode::Drop => MemberAction::Drop,
                 Mode::Keep => MemberAction::Keep,
             },
-            (Some(found), _) => MemberAction::Prune(found),
+            (Some(index), _) => MemberAction::Prune(index),
         }
     }
 
@@ -163,15 +164,16 @@ impl FieldFilter {
         (self.0.mode, self.0.members[member].paths.iter().map(|path| &**path).collect())
     }
 
-    /// Whether a member of `metadata` is kept by every filter in [`Mode::Keep`].
-    fn is_always_kept(&self, sent: &[u8]) -> bool {
-        let field = string(sent, false).and_then(|name| Field::from_name(name.as_bytes()));
+    /// Whether this filter, in [`Mode::Keep`], keeps the whole member of `metadata` with this name, because
+    /// every filter does or because `metadata` is one of its paths.
+    fn keeps_metadata_member(&self, sent: &[u8]) -> bool {
+        let field = member_name(sent).and_then(|name| Field::from_name(name.as_bytes()));
         self.0.all_metadata || field.is_some_and(|field| field != Field::Annotations)
     }
 }
 
-/// Whether dropping this path would drop a field that is always kept.
-fn is_identity(path: &[PathStep]) -> bool {
+/// Whether dropping this path would drop a field that is always kept, or a part of one.
+fn is_protected(path: &[PathStep]) -> bool {
     let name = |index: usize| match path.get(index) {
         Some(PathStep::Name(name)) => Some(&**name),
         Some(PathStep::Each) | None => None,
@@ -185,7 +187,9 @@ fn is_identity(path: &[PathStep]) -> bool {
     }
 }
 
-/// Splits a path into its first member and the rest. `None` if it names `metadata` as a whole.
+/// Splits a path into a member and the rest. The member is the first name, or the second in `metadata`.
+///
+/// `None` for `metadata` itself, and for `metadata[*]`, which leads nowhere because `metadata` is not a list.
 fn split_member(path: &[PathStep]) -> Option<(Level, &str, &[PathStep])> {
     match path {
         [PathStep::Name(first), PathStep::Name(second), rest @ ..] if **first == *"metadata" => {

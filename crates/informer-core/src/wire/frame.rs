@@ -10,7 +10,7 @@ use crate::version::ResourceVersion;
 /// Maximum size of a frame's `type`; longer ones are truncated.
 pub(super) const MAX_TYPE_BYTES: usize = 64;
 
-/// Maximum size of a list's metadata.
+/// Maximum size of a list's metadata; a list with more is rejected.
 pub(super) const MAX_METADATA_BYTES: usize = 64 * 1024;
 
 /// The annotation of the bookmark that ends the initial events of a watch-list.
@@ -19,7 +19,7 @@ pub(super) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// One message of a watch stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
-    /// An object was created, or entered the selection.
+    /// An object was created, entered the selection, or existed when the watch started.
     Added(ScannedObject),
     /// An object was changed.
     Modified(ScannedObject),
@@ -68,7 +68,8 @@ impl FrameKind {
         }
     }
 
-    /// Returns an unknown frame type with this name.
+    /// Returns an unknown frame type with this name, without quotes: a truncated JSON string has an opening
+    /// one.
     pub(super) fn unknown(name: &[u8]) -> Self {
         Self::Unknown(String::from_utf8_lossy(name).replace('"', "").into())
     }
@@ -77,7 +78,7 @@ impl FrameKind {
 /// An element of a list's body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListItem {
-    /// The list's own metadata, which occurs once, before, between or after the items.
+    /// The list's own metadata, which occurs once, at any position.
     Meta(ListMeta),
     /// An item.
     Object(ScannedObject),

@@ -25,7 +25,9 @@ pub struct Head {
     /// The resource version.
     pub version: ResourceVersion,
     pub(super) generation: Option<NonZeroI64>,
+    /// `metadata.creationTimestamp`.
     pub(super) created: Stamp,
+    /// `metadata.deletionTimestamp`: when deletion was requested.
     pub(super) deleted: Stamp,
     /// The labels.
     pub labels: Labels,
@@ -36,7 +38,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// Returns the generation, if the kind has one. Servers count from one.
+    /// Returns the generation, if the kind has one. Zero counts as none: servers count from one.
     pub fn generation(&self) -> Option<i64> {
         self.generation.map(NonZeroI64::get)
     }
@@ -52,7 +54,7 @@ impl Head {
     }
 
     /// Converts a range of an object's bytes to the compact form stored in a head.
-    pub(super) fn range(range: Range<usize>) -> Range<u32> {
+    pub(super) fn compact_range(range: Range<usize>) -> Range<u32> {
         narrow(range.start)..narrow(range.end)
     }
 
@@ -168,6 +170,7 @@ pub(crate) enum Field {
     Created,
     Deleted,
     Labels,
+    // Not part of a head, but the readers look for an annotation of bookmarks.
     Annotations,
     Owners,
     // Not part of a head, but controllers depend on them.
@@ -175,6 +178,7 @@ pub(crate) enum Field {
     DeletionGracePeriod,
 }
 
+/// The fields with their names in JSON, in the order of the enum: [`Field::name`] uses the field as index.
 const FIELDS: [(Field, &str); 12] = [
     (Field::Name, "name"),
     (Field::Namespace, "namespace"),
@@ -199,8 +203,8 @@ impl Field {
         FIELDS.iter().find(|(_, known)| known.as_bytes() == name).map(|(field, _)| *field)
     }
 
-    /// Whether the field may not be dropped: it identifies the object, or controllers that do not see it
-    /// would silently misbehave.
+    /// Whether a field filter must keep the field: it identifies the object, or a controller that does not
+    /// see it would silently misbehave.
     pub(crate) fn is_protected(self) -> bool {
         !matches!(self, Self::Labels | Self::Annotations)
     }
@@ -221,12 +225,20 @@ pub(super) fn narrow(offset: usize) -> u32 {
     u32::try_from(offset).unwrap_or(u32::MAX)
 }
 
-/// Parses a JSON string, with or without its quotes. `None` if it is not a string or not UTF-8.
-pub(crate) fn string(raw: &[u8], quoted: bool) -> Option<Cow<'_, str>> {
-    let inner = if quoted { raw.strip_prefix(b"\"")?.strip_suffix(b"\"")? } else { raw };
+/// Parses a JSON string in quotes. `None` if it is not a string or not UTF-8.
+pub(crate) fn string(quoted: &[u8]) -> Option<Cow<'_, str>> {
+    let inner = quoted.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     if inner.contains(&b'\\') {
-        let whole = if quoted { Cow::Borrowed(raw) } else { Cow::Owned([b"\"", raw, b"\""].concat()) };
-        return serde_json::from_slice::<String>(&whole).ok().map(Cow::Owned);
+        return serde_json::from_slice::<String>(quoted).ok().map(Cow::Owned);
     }
     std::str::from_utf8(inner).ok().map(Cow::Borrowed)
+}
+
+/// Parses the name of a JSON member, given without its quotes. `None` if it is not a string or not UTF-8.
+pub(crate) fn member_name(sent: &[u8]) -> Option<Cow<'_, str>> {
+    if sent.contains(&b'\\') {
+        let quoted = [b"\"".as_slice(), sent, b"\""].concat();
+        return serde_json::from_slice::<String>(&quoted).ok().map(Cow::Owned);
+    }
+    std::str::from_utf8(sent).ok().map(Cow::Borrowed)
 }

@@ -1,9 +1,12 @@
-//! Labels and owners of an object, each in one allocation that interned objects share.
+//! Labels and owners of an object, each in one allocation.
+//!
+//! A cache interns them: objects with equal labels, or equal owners, usually share the allocation.
 
 use crate::small_text::{Iter, PackedTexts, PackedTextsBuilder, as_text};
 use std::fmt;
 
-/// The labels of an object, in the server's order. Objects with equal labels share them.
+/// The labels of an object, in the server's order.
+// The names and values alternate.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Labels(pub(crate) PackedTexts);
 
@@ -62,7 +65,8 @@ impl fmt::Debug for Labels {
     }
 }
 
-/// The owners of an object, in the server's order. Objects with equal owners share them.
+/// The owners of an object, in the server's order.
+// Each owner consists of five texts: see `Owner::push_to`.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Owners(pub(crate) PackedTexts);
 

@@ -1,12 +1,17 @@
 //! Parsers of response bodies, which produce objects while the bytes arrive.
 //!
 //! [`ListReader`] and [`WatchReader`] are fed chunks that are split anywhere. They produce one object at a
-//! time, in one pass: its [`Head`], and its bytes without `metadata.managedFields` and without the fields
-//! that a [`FieldFilter`] leaves out. A body is never buffered as a whole. An object that cannot be parsed
-//! is produced as an [`UnreadableObject`], and parsing continues; only a body that is not JSON, or ends too
-//! early, ends in a [`WireError`]. [`ProtobufListReader`] and [`ProtobufWatchReader`] do the same for
-//! protobuf. This module does not know the fields of any kind (for protobuf they come from a table), nor
-//! where the bytes come from.
+//! time, in one pass: its [`Head`] (the metadata known without decoding), and its bytes without
+//! `metadata.managedFields` and without the fields that a [`FieldFilter`] leaves out. A body is never
+//! buffered as a whole. [`ProtobufListReader`] and [`ProtobufWatchReader`] do the same for protobuf.
+//!
+//! An object that cannot be read, for example because its head is malformed or because it is too large, is
+//! produced as an [`UnreadableObject`], and parsing continues. A [`WireError`] ends the parsing of a body:
+//! its syntax is invalid where the reader parses it, it ends too early, it is not a list, or its list
+//! metadata is invalid.
+//!
+//! Apart from `metadata`, this module does not know the fields of any kind (for protobuf they come from the
+//! table of `informer-schema`), nor where the bytes come from.
 //!
 //! Submodules, from the bottom: `head`, `labels`, `scanned`, `frame`, `path`, `paths`, `status` and `error`
 //! are shared by both encodings; `field_filter`, `json` and `protobuf` use them; `reader`, which selects a
@@ -45,7 +50,7 @@ pub use status::Status;
 
 use informer_schema::MessageId;
 
-/// The encoding of objects, on the wire and in the cache.
+/// The encoding of one object's bytes. Unlike [`BodyEncoding`], it names the message type of protobuf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum EntryEncoding {
@@ -64,8 +69,10 @@ pub struct TypeMeta {
     pub api_version: String,
     /// The kind, for example `Pod`.
     pub kind: String,
-    /// Another type that objects may declare: the kind itself, if only metadata was requested from a server
-    /// that does not support metadata-only responses.
+    /// Another type that objects may declare.
+    ///
+    /// Used for metadata-only requests, where the type itself is `PartialObjectMetadata`: a server that does
+    /// not support these requests sends complete objects of the other type.
     pub also_accepted: Option<Box<TypeMeta>>,
 }
 
@@ -75,7 +82,7 @@ impl TypeMeta {
         Self { api_version: api_version.into(), kind: kind.into(), also_accepted: None }
     }
 
-    /// Also accepts objects that declare the type `other`; the cache still uses this type.
+    /// Also accepts objects that declare the type `other`. In the cache, they have the type `self`.
     #[must_use]
     pub fn also_accept(self, other: Self) -> Self {
         Self { also_accepted: Some(Box::new(other)), ..self }
@@ -96,7 +103,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Creates a limit of `max_object_bytes`, at most 1 GiB.
+    /// Creates a limit of `max_object_bytes`, or of 1 GiB if that is less.
     pub fn new(max_object_bytes: usize) -> Self {
         Self { max_object_bytes: max_object_bytes.min(1 << 30) }
     }
@@ -108,7 +115,8 @@ impl Default for Limits {
     }
 }
 
-/// Maximum size of a `kind` or `apiVersion`; a valid group and version have at most 317 bytes.
+/// Maximum size of a `kind` or `apiVersion`; longer ones are truncated. A valid group and version have at
+/// most 317 bytes.
 const MAX_KIND_BYTES: usize = 512;
 
 /// Appends the bytes of `part` that fit below `limit`. The result does not depend on how a value was split

@@ -3,7 +3,7 @@
 //! [`super::values`] looks up a path in an object, and [`super::field_filter`] uses the same paths to drop
 //! or keep fields. This file does not know how an object is encoded.
 
-use super::head::string;
+use super::head::member_name;
 use crate::error::{ParseError, ParseErrorKind};
 use std::fmt;
 use std::str::FromStr;
@@ -115,8 +115,9 @@ fn is_plain(name: &str) -> bool {
 
 /// Whether a member's name, as it was sent, equals `name`.
 pub(super) fn is_named(sent: &[u8], name: &str) -> bool {
-    let is_escaped = || sent.len() > name.len() && sent.contains(&b'\\');
-    sent == name.as_bytes() || (is_escaped() && string(sent, false).as_deref() == Some(name))
+    // An escape is longer than its character, so a name that is not longer than `name` need not be parsed.
+    let has_escape = || sent.len() > name.len() && sent.contains(&b'\\');
+    sent == name.as_bytes() || (has_escape() && member_name(sent).as_deref() == Some(name))
 }
 
 #[cfg(test)]

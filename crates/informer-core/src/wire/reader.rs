@@ -10,7 +10,7 @@ use super::json::{ListReader, WatchReader};
 use super::protobuf::{ProtobufListReader, ProtobufWatchReader};
 use super::{Limits, TypeMeta};
 
-/// The encoding of a response body or of a cached object.
+/// The encoding of a response body or of a cached object, without the message type of protobuf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BodyEncoding {
     /// JSON.
@@ -29,7 +29,7 @@ macro_rules! body {
         }
 
         impl $name {
-            /// Creates a reader for objects of this type; `None` if the kind has no such encoding.
+            /// Creates a reader for objects of this type; `None` for protobuf if the kind has none.
             pub(crate) fn new(
                 encoding: BodyEncoding,
                 type_meta: &TypeMeta,

@@ -1,4 +1,4 @@
-//! An object as produced by a reader. This file does not know how it was parsed.
+//! An object as produced by a reader. This file does not know how the object was parsed.
 
 use super::EntryEncoding;
 use super::head::Head;

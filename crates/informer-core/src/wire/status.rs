@@ -1,8 +1,8 @@
 //! `Status`: the server's description of a failure, as an HTTP body or as an `ERROR` frame.
 //!
-//! Every field may be missing, and callers treat a body that is not a `Status`, such as the error page of a
-//! proxy, as an empty one. `reflector::failure` decides what a status means for the reflector. Each
-//! encoding parses the fields itself.
+//! Every field may be missing. Callers treat a body that is not a `Status`, such as the error page of a
+//! proxy, as a `Status` without fields. `reflector::failure` decides what a status means for the reflector.
+//! Each encoding parses the fields itself.
 
 use serde::Deserialize;
 use std::fmt;
@@ -20,14 +20,14 @@ pub struct Status {
     pub message: Box<str>,
     /// The delay before a retry that the server requests.
     pub retry_after: Option<Duration>,
-    /// Whether the server reported the cause `ResourceVersionTooLarge`.
+    /// Whether the server has not reached the requested resource version yet (`ResourceVersionTooLarge`).
     pub version_too_large: bool,
 }
 
 /// Maximum size of a message: enough to understand it, too short to fill a log.
 const MAX_MESSAGE_BYTES: usize = 512;
 
-/// The fields of a `Status` that are used, as they are sent.
+/// The fields of a `Status` that this crate reads, as they are sent.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct StatusFields {
@@ -52,7 +52,7 @@ struct Cause {
 }
 
 impl Status {
-    /// Creates a status with nothing but its code.
+    /// Creates a status that has only a code.
     pub fn of_code(code: u16) -> Self {
         Self { code, ..Self::default() }
     }

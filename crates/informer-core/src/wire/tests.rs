@@ -1,9 +1,9 @@
 //! Tests of the readers on small bodies: their output, their errors, and that both are independent of chunk
 //! boundaries.
 //!
-//! Every body is read whole, split at every byte, in chunks of three bytes, and byte by byte; all must
-//! produce the same output and the same error. Outputs are compared as short texts: see [`item_text`] and
-//! [`frame_text`].
+//! Every body is read whole, split at every byte (a long one only at some), in chunks of three bytes, and
+//! byte by byte. All must produce the same output and the same error. Outputs are compared as short texts:
+//! see [`item_text`] and [`frame_text`].
 
 mod field_filter;
 
@@ -20,11 +20,11 @@ fn pod_type() -> TypeMeta {
     TypeMeta::new("v1", "Pod")
 }
 
-/// Reads `body` split at every position; all results must be equal.
+/// Reads `body` whole, split in two and in small chunks; all results must be equal.
 #[track_caller]
 fn read_all_splits<T: PartialEq + fmt::Debug>(body: &[u8], read: impl Fn(&[&[u8]]) -> Read<T>) -> Read<T> {
     let whole = read(&[body]);
-    // Long bodies are split near their ends and at some positions between.
+    // Long bodies are split near their start and end, and at some positions between.
     let (near, step) = if body.len() < 5000 { (body.len(), 1) } else { (20, body.len() / 8) };
     for split in (0..=body.len())
         .filter(|split| *split < near || split + near > body.len() || split.is_multiple_of(step))
@@ -561,7 +561,7 @@ fn list_that_ends_too_early_is_reported_as_truncated() {
         let location = BodyLocation { index, byte: end as u64 };
         assert_eq!(
             result,
-            Err(WireError { what: "item", location, kind: BodyErrorKind::Truncated }),
+            Err(WireError { element: "item", location, kind: BodyErrorKind::Truncated }),
             "{end}"
         );
         assert!(items.len() <= 3);
@@ -710,7 +710,7 @@ fn stream_that_ends_inside_a_frame_is_reported_as_truncated() {
         let index = u64::from(end >= frame.len());
         let is_inside = ![0, frame.len(), frame.len() + 1, stream.len() - 1, stream.len()].contains(&end);
         let location = BodyLocation { index, byte: end as u64 };
-        let truncated = Err(WireError { what: "frame", location, kind: BodyErrorKind::Truncated });
+        let truncated = Err(WireError { element: "frame", location, kind: BodyErrorKind::Truncated });
         assert_eq!(result, if is_inside { truncated } else { Ok(()) }, "{end}");
         assert_eq!(
             frames.len(),

@@ -1,7 +1,7 @@
 //! Lookup of a field path in an object's bytes, without decoding the object, in both encodings.
 //!
 //! Only the members on the path are parsed; all others are skipped. A path that meets a list leads into
-//! each of its elements.
+//! each of its elements, except those that are lists themselves.
 
 use super::EntryEncoding;
 use super::head::string;
@@ -25,7 +25,9 @@ impl FieldPath {
     pub(crate) fn each_value(&self, encoding: EntryEncoding, object: &[u8], visit: &mut dyn FnMut(&str)) {
         match encoding {
             EntryEncoding::Json => walk(self.names(), object, &mut |value| visit(&value)),
-            EntryEncoding::Protobuf(of) => super::protobuf::values_at(self.names(), of, object, visit),
+            EntryEncoding::Protobuf(message_type) => {
+                super::protobuf::values_at(self.names(), message_type, object, visit);
+            }
         }
     }
 }
@@ -44,18 +46,20 @@ fn walk<'a>(path: &[Box<str>], value: &'a [u8], visit: &mut dyn FnMut(Cow<'a, st
         scalar(value).into_iter().for_each(visit);
         return;
     };
-    let _ = each_member(value, |known, value| {
-        let found = is_named(known, name);
-        if found {
+    let _ = each_member(value, |sent, value| {
+        let is_on_path = is_named(sent, name);
+        if is_on_path {
             walk(rest, value, visit);
         }
-        !found
+        // The first match ends the search.
+        !is_on_path
     });
 }
 
 fn scalar(value: &[u8]) -> Option<Cow<'_, str>> {
     match value.first()? {
-        b'"' => string(value, true),
+        b'"' => string(value),
+        // An object or `null`.
         b'{' | b'n' => None,
         _ => std::str::from_utf8(value).ok().map(Cow::Borrowed),
     }

@@ -1,14 +1,16 @@
-//! Structural brackets in 64 bytes of JSON at a time, to find where the nesting depth becomes zero.
+//! The brackets outside of strings, found in 64 bytes of JSON at a time, to see where the nesting depth
+//! becomes zero.
 //!
-//! Each class of bytes becomes a 64-bit mask with one bit per byte; strings are then found by arithmetic on
-//! whole masks instead of byte by byte (the method is simdjson's). This file only knows quotes, backslashes
-//! and brackets.
+//! Quotes, backslashes, opening and closing brackets each become a 64-bit mask with one bit per byte;
+//! strings are then found by arithmetic on whole masks instead of byte by byte (the method is simdjson's).
+//! This file only knows quotes, backslashes and brackets.
 
 use wide::u8x16;
 
 /// Number of bytes in a block.
 pub(crate) const SIZE: usize = 64;
 
+/// The bits at even positions.
 const EVEN: u64 = 0x5555_5555_5555_5555;
 
 /// The state carried from one block to the next. The default is outside of strings.
@@ -38,21 +40,25 @@ pub(crate) struct Block {
 }
 
 impl Block {
+    /// Finds the brackets in `bytes`, which continue after the bytes that `carry` describes, and updates
+    /// `carry`.
     #[inline]
     pub(crate) fn read(bytes: &[u8; SIZE], carry: &mut Carry) -> Self {
         let masks = Masks::of(bytes);
         let escaped = escaped(masks.backslash, &mut carry.escape);
-        let strings = between(masks.quote & !escaped) ^ carry.string;
+        let strings = inside_quotes(masks.quote & !escaped) ^ carry.string;
         carry.string = if strings >> (SIZE - 1) == 1 { u64::MAX } else { 0 };
         let outside = !(strings | escaped);
         Self { open: masks.open & outside, close: masks.close & outside }
     }
 
-    /// Adds the brackets to `depth`. Returns `Some(n)` if it becomes zero at byte `n - 1`.
+    /// Adds the brackets to `depth`, up to the one at which it becomes zero. Returns the position after that
+    /// bracket; `None` if `depth` does not become zero.
     #[inline]
-    pub(crate) fn end(&self, depth: &mut u64) -> Option<usize> {
+    pub(crate) fn find_end(&self, depth: &mut u64) -> Option<usize> {
         let mut brackets = self.open | self.close;
         while brackets != 0 {
+            // The lowest bit, which is the next bracket.
             let bit = brackets & brackets.wrapping_neg();
             if self.open & bit != 0 {
                 *depth += 1;
@@ -82,7 +88,8 @@ impl Masks {
         let mut masks = Self { quote: 0, backslash: 0, open: 0, close: 0 };
         for (row, lanes) in bytes.as_chunks::<16>().0.iter().enumerate() {
             let lanes = u8x16::from(*lanes);
-            // Bit 0x20 distinguishes '[' from '{' and ']' from '}'.
+            // Bit 0x20 distinguishes '[' from '{' and ']' from '}'. With the bit set, both look like '{' or
+            // '}'.
             let folded = lanes | u8x16::splat(0x20);
             let hits = |lanes: u8x16, byte: u8| {
                 let mask = lanes.cmp_eq(u8x16::splat(byte)).move_mask();
@@ -103,8 +110,11 @@ fn escaped(backslash: u64, carry: &mut u64) -> u64 {
     if backslash == 0 {
         return std::mem::take(carry);
     }
-    // A run of backslashes escapes the byte after it if its length is odd. Adding the first bit of a run to
-    // the run carries into the bit after it; the length is odd if start and end have different parity.
+    // In a run of backslashes, every second byte is escaped, beginning with the second; the byte after the
+    // run counts as well. If the run starts at an even position, these are odd positions, and vice versa.
+    // Adding the first bit of a run to the run clears it, so `sum` contains only the runs that start at
+    // even positions (and one carry bit after each other run). `EVEN` is inverted where they are. A
+    // backslash that the previous block escapes does not belong to a run.
     let backslash = backslash & !*carry;
     let follows = (backslash << 1) | *carry;
     let odd_starts = backslash & !EVEN & !follows;
@@ -113,10 +123,11 @@ fn escaped(backslash: u64, carry: &mut u64) -> u64 {
     (EVEN ^ (sum << 1)) & follows
 }
 
-/// Returns the mask of the insides of strings, including their opening quotes.
+/// Returns the mask of the insides of strings, including their opening quotes: each bit is the parity of the
+/// number of quotes up to it.
 #[inline]
-fn between(quotes: u64) -> u64 {
-    [1, 2, 4, 8, 16, 32].iter().fold(quotes, |bits, by| bits ^ (bits << by))
+fn inside_quotes(quotes: u64) -> u64 {
+    [1, 2, 4, 8, 16, 32].iter().fold(quotes, |bits, shift| bits ^ (bits << shift))
 }
 
 #[cfg(test)]
@@ -164,8 +175,8 @@ mod tests {
         let mut text = [b' '; SIZE];
         text[..14].copy_from_slice(br#"[}"}]"]{}}{[]]"#);
         let block = Block::read(&text, &mut Carry::default());
-        assert_eq!(block.end(&mut 1), Some(7));
+        assert_eq!(block.find_end(&mut 1), Some(7));
         let mut depth = 5;
-        assert_eq!((block.end(&mut depth), depth), (None, 3));
+        assert_eq!((block.find_end(&mut depth), depth), (None, 3));
     }
 }

@@ -20,7 +20,7 @@ use serde::Deserialize;
 enum Value {
     Kind,
     Metadata,
-    /// `items` that are not an array: some lists have `null` instead of an empty one.
+    /// `items` that are not an array: some servers send `null` instead of an empty array.
     NoItems,
     Other,
 }
@@ -31,6 +31,7 @@ impl Value {
         match self {
             Self::Kind => MAX_KIND_BYTES,
             Self::Metadata => MAX_METADATA_BYTES,
+            // One more, to recognize a longer value that starts with `null`.
             Self::NoItems => b"null".len() + 1,
             Self::Other => 0,
         }
@@ -61,7 +62,7 @@ pub struct ListReader {
     members: Members,
     object: ObjectReader,
     skipper: ValueSkipper,
-    /// Buffer of the current value, if it is one that is used.
+    /// The first bytes of the current top-level value, up to [`Value::limit`].
     value: Vec<u8>,
     location: BodyLocation,
     /// Offset of the current item in the body.
@@ -117,14 +118,14 @@ impl ListReader {
         Ok(None)
     }
 
-    /// Reads a chunk and calls `on` with each item that it completes.
+    /// Reads a chunk and calls `visit` with each item that the chunk completes.
     ///
     /// # Errors
     ///
     /// Like [`Self::next`].
-    pub fn read(&mut self, mut chunk: &[u8], mut on: impl FnMut(ListItem)) -> Result<(), WireError> {
+    pub fn read(&mut self, mut chunk: &[u8], mut visit: impl FnMut(ListItem)) -> Result<(), WireError> {
         while let Some(item) = self.next(&mut chunk)? {
-            on(item);
+            visit(item);
         }
         Ok(())
     }
@@ -149,10 +150,11 @@ impl ListReader {
     }
 
     fn error(&self, kind: BodyErrorKind) -> WireError {
-        WireError { what: "item", location: self.location, kind }
+        WireError { element: "item", location: self.location, kind }
     }
 
-    /// Performs one step; returns the item that it completes.
+    /// Performs one step; returns the item that the step completes. `base` is the offset of `chunk` in the
+    /// body.
     fn step(&mut self, chunk: &[u8], at: &mut usize, base: u64) -> Result<Option<ListItem>, BodyErrorKind> {
         match self.state {
             State::Members => match self.members.next(chunk, at)? {
@@ -182,7 +184,7 @@ impl ListReader {
             },
             State::Item => {
                 if self.object.feed(chunk, at)? {
-                    let item = self.take_item();
+                    let item = self.current_item();
                     self.finish_item();
                     return Ok(Some(item));
                 }
@@ -200,6 +202,7 @@ impl ListReader {
                     *at += 1;
                     self.state = State::NextItem;
                 }
+                // The next step reads the bracket again.
                 b']' => self.state = State::Items,
                 other => return Err(JsonSyntaxError::new("`,` or `]`", other).into()),
             },
@@ -245,8 +248,8 @@ impl ListReader {
             Value::Other => {}
             Value::Kind => {
                 let kind: Box<str> = String::from_utf8_lossy(&self.value).replace('"', "").into();
-                // A custom resource may name its list anything but its own kind, so only kinds that are
-                // certainly not lists are rejected here.
+                // A custom resource definition may choose any kind for lists, except the kind of the
+                // objects. So only kinds that are certainly not lists are rejected here.
                 if matches!(&*kind, "Status" | "Table") || *kind == *self.type_meta.kind {
                     return Err(BodyErrorKind::NotAList { found: kind });
                 }
@@ -269,8 +272,8 @@ impl ListReader {
         Ok(None)
     }
 
-    fn take_item(&self) -> ListItem {
-        match self.object.take_object(&self.type_meta) {
+    fn current_item(&self) -> ListItem {
+        match self.object.to_object(&self.type_meta) {
             Ok(object) => ListItem::Object(object),
             Err(error) => ListItem::Unreadable(self.unreadable(error)),
         }

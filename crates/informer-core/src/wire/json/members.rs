@@ -45,7 +45,8 @@ pub(crate) struct Members {
     length: usize,
 }
 
-/// Maximum length of a buffered name, equal to the default limit of an object.
+/// Maximum length of a buffered name, equal to the default limit of an object. An object with a longer name
+/// is reported as too large, whatever its limit is.
 const MAX_NAME_BYTES: usize = 8 << 20;
 
 impl Members {
@@ -146,9 +147,10 @@ impl State {
     }
 }
 
-/// Calls `visit` with the name and the bytes of each member of a complete object, until it returns `false`.
+/// Calls `visit` with the name and the bytes of each member of a complete object, until `visit` returns
+/// `false`.
 ///
-/// `None` if `object` is not an object or is truncated.
+/// `None` if `object` is not an object, or is malformed or truncated.
 pub(crate) fn each_member<'a>(
     object: &'a [u8],
     mut visit: impl FnMut(&[u8], &'a [u8]) -> bool,
@@ -171,6 +173,8 @@ pub(crate) fn each_member<'a>(
 }
 
 /// Calls `visit` with each element of a complete array. `None` if `array` is not an array or is truncated.
+///
+/// Missing commas, and a comma after the last element, are accepted.
 pub(crate) fn each_element<'a>(array: &'a [u8], mut visit: impl FnMut(&'a [u8])) -> Option<()> {
     let mut rest = array.trim_ascii().strip_prefix(b"[")?.trim_ascii_start();
     while *rest.first()? != b']' {

@@ -1,11 +1,11 @@
 //! Incremental parsing of one object: copies the bytes to keep, and records the positions of the head's
 //! fields.
 //!
-//! One pass. The members of the object and of its `metadata` are parsed; everything deeper is skipped over.
-//! The output is written to one buffer in canonical form: `apiVersion` and `kind` of the cache first, then
-//! the members as sent, without `metadata.managedFields` and the fields that a [`FieldFilter`] leaves out.
-//! The bytes are therefore equal whether the object was received in a list (whose items have no kind), a
-//! watch or a watch-list. Never more than the size limit is buffered.
+//! One pass. The members of the object and of its `metadata` are parsed; deeper values are copied without
+//! parsing them. The output is written to one buffer in canonical form: `apiVersion` and `kind` of the cache
+//! first, then the members as sent, without `metadata.managedFields` and the fields that a [`FieldFilter`]
+//! leaves out. The bytes are therefore equal whether the object was received in a list (whose items may have
+//! no kind), a watch or a watch-list. The output stops growing at the size limit.
 
 use super::members::{Members, Step};
 use super::prune::prune;
@@ -28,8 +28,9 @@ enum ValueAction {
     Copy,
     /// Copied to the output, and its position is recorded for the head.
     CopyHeadField(Field),
-    /// Not copied, since the output has the cache's own type, but compared with that.
+    /// Buffered, to be compared with the cache's kind. Not copied: the output starts with the cache's type.
     Kind,
+    /// Buffered like the kind.
     ApiVersion,
 }
 
@@ -60,7 +61,7 @@ pub(crate) struct ObjectReader {
     limit: usize,
     field_filter: Option<FieldFilter>,
     /// Whether the field filter applies to the current object.
-    filters: bool,
+    filter_applies: bool,
     output: Vec<u8>,
     spans: Spans,
     /// Start of the current member in `output`, including the comma before it.
@@ -78,7 +79,7 @@ pub(crate) struct ObjectReader {
     /// Whether bytes did not fit, so that `output` is incomplete.
     truncated: bool,
     /// Whether the members before the metadata did not fit and were discarded to keep the head.
-    prefix_discarded: bool,
+    early_members_discarded: bool,
 }
 
 impl ObjectReader {
@@ -91,7 +92,7 @@ impl ObjectReader {
             prefix: prefix(type_meta).into(),
             limit,
             field_filter: None,
-            filters: true,
+            filter_applies: true,
             output: Vec::new(),
             spans: Spans::default(),
             member_start: 0,
@@ -101,7 +102,7 @@ impl ObjectReader {
             kind: Vec::new(),
             api_version: Vec::new(),
             truncated: false,
-            prefix_discarded: false,
+            early_members_discarded: false,
         }
     }
 
@@ -114,19 +115,24 @@ impl ObjectReader {
     }
 
     /// Sets whether the field filter applies to the next object.
-    pub(crate) fn set_filters(&mut self, applies: bool) {
-        self.filters = applies;
+    pub(crate) fn set_filter_applies(&mut self, applies: bool) {
+        self.filter_applies = applies;
     }
 
-    /// Applies the field filter to a complete object that was read without it.
+    /// Applies the field filter to a complete object that was read without it. Does nothing if the filter was
+    /// applied already, or if the object is too large.
     pub(crate) fn filter_late(&mut self) {
-        if self.filters || self.field_filter.is_none() || self.truncated || self.prefix_discarded {
+        if self.filter_applies
+            || self.field_filter.is_none()
+            || self.truncated
+            || self.early_members_discarded
+        {
             return;
         }
         let [output, kind, api_version] =
             [&mut self.output, &mut self.kind, &mut self.api_version].map(std::mem::take);
         self.reset();
-        self.filters = true;
+        self.filter_applies = true;
         let read = self.feed(&output, &mut 0);
         debug_assert_eq!(read, Ok(true), "a canonical object can be parsed again");
         // The canonical form has the cache's own type; keep the type that was sent.
@@ -152,6 +158,7 @@ impl ObjectReader {
                 State::Metadata => match self.metadata.next(bytes, at)? {
                     Step::NeedMore => return Ok(false),
                     Step::End => {
+                        // All members were read, even if the bracket does not fit.
                         let is_complete = !self.truncated;
                         self.write(b"}");
                         if is_complete {
@@ -190,13 +197,13 @@ impl ObjectReader {
         self.kind.clear();
         self.api_version.clear();
         self.spans = Spans::default();
-        (self.truncated, self.prefix_discarded) = (false, false);
+        (self.truncated, self.early_members_discarded) = (false, false);
     }
 
     /// Returns the complete object.
-    pub(crate) fn take_object(&self, type_meta: &TypeMeta) -> Result<ScannedObject, ObjectError> {
+    pub(crate) fn to_object(&self, type_meta: &TypeMeta) -> Result<ScannedObject, ObjectError> {
         self.check_type(type_meta)?;
-        if self.truncated || self.prefix_discarded {
+        if self.truncated || self.early_members_discarded {
             return Err(ObjectError::TooLarge { limit: self.limit });
         }
         let head = self.spans.head(&self.output)?;
@@ -228,7 +235,7 @@ impl ObjectReader {
 
     fn check_type(&self, type_meta: &TypeMeta) -> Result<(), ObjectError> {
         let differs =
-            |sent: &[u8], expected: &str| !sent.is_empty() && string(sent, true).as_deref() != Some(expected);
+            |sent: &[u8], expected: &str| !sent.is_empty() && string(sent).as_deref() != Some(expected);
         let is_of = |type_meta: &TypeMeta| {
             !differs(&self.kind, &type_meta.kind) && !differs(&self.api_version, &type_meta.api_version)
         };
@@ -244,10 +251,12 @@ impl ObjectReader {
         let action = match self.members.name() {
             b"metadata" if first == b'{' => {
                 if self.truncated {
+                    // The object is too large. Without the members so far, there is room for the head, which
+                    // names the object in the error.
                     self.output.truncate(self.prefix.len());
-                    (self.truncated, self.prefix_discarded) = (false, true);
+                    (self.truncated, self.early_members_discarded) = (false, true);
                 }
-                self.write_name(true);
+                self.write_name(Level::Object);
                 self.spans = Spans::default();
                 self.spans.metadata.start = self.output.len();
                 self.write(b"{");
@@ -274,10 +283,10 @@ impl ObjectReader {
         self.state = State::MetadataValue(action);
     }
 
-    /// Writes the name of the current member and returns how to treat its value; the field filter may drop
-    /// it.
+    /// Writes the name of the current member and returns how to treat its value: by `action`, unless the
+    /// field filter drops the member. A dropped member's name is not written.
     fn start_member(&mut self, level: Level, action: ValueAction) -> ValueAction {
-        if let Some(field_filter) = self.field_filter.as_ref().filter(|_| self.filters) {
+        if let Some(field_filter) = self.field_filter.as_ref().filter(|_| self.filter_applies) {
             let members = if level == Level::Object { &self.members } else { &self.metadata };
             match field_filter.action(level, members.name()) {
                 MemberAction::Drop => return ValueAction::Drop,
@@ -286,7 +295,7 @@ impl ObjectReader {
             }
         }
         self.member_start = self.output.len();
-        self.write_name(level == Level::Object);
+        self.write_name(level);
         action
     }
 
@@ -324,10 +333,13 @@ impl ObjectReader {
     }
 
     /// Writes the current member's name, preceded by a comma if necessary.
-    fn write_name(&mut self, top: bool) {
-        let comma: &[u8] = if !top && self.output.last() == Some(&b'{') { b"" } else { b"," };
-        let members = if top { &self.members } else { &self.metadata };
-        let fits = self.output.len() + members.name().len() + comma.len() + 3 <= self.limit;
+    fn write_name(&mut self, level: Level) {
+        // The members of the object follow the kind, so the first one needs a comma as well.
+        let is_first = level == Level::Metadata && self.output.last() == Some(&b'{');
+        let comma: &[u8] = if is_first { b"" } else { b"," };
+        let members = if level == Level::Object { &self.members } else { &self.metadata };
+        let punctuation = comma.len() + b"\"\":".len();
+        let fits = self.output.len() + members.name().len() + punctuation <= self.limit;
         if self.truncated || !members.name_is_complete() || !fits {
             self.truncated = true;
             return;
@@ -337,6 +349,7 @@ impl ObjectReader {
         }
     }
 
+    /// Writes `part` if it fits; otherwise the output stays truncated from here on.
     fn write(&mut self, part: &[u8]) {
         if self.truncated || self.output.len() + part.len() > self.limit {
             self.truncated = true;

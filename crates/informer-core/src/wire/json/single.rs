@@ -1,5 +1,5 @@
-//! Parsing of a single complete object that is not part of a body: after a transform, or to reduce it to
-//! its metadata.
+//! Functions for a single complete object that is not part of a body: parsing the result of a transform, and
+//! reducing an object to its metadata.
 //!
 //! Errors are logged, so they never quote the contents of an object.
 
@@ -21,7 +21,7 @@ pub(crate) enum ReadObjectError {
     #[error("invalid JSON at line {0}, column {1}")]
     Json(usize, usize),
     #[error("not a JSON object")]
-    Other,
+    NotAnObject,
     #[error("larger than {0} bytes")]
     TooLarge(usize),
     #[error("unexpected kind")]
@@ -36,8 +36,9 @@ impl From<ObjectError> for ReadObjectError {
             ObjectError::Head(error) => Self::Head(error),
             ObjectError::TooLarge { limit } => Self::TooLarge(limit),
             ObjectError::OtherKind { .. } => Self::OtherKind,
+            // The last two do not occur outside of a body.
             ObjectError::NotAnObject | ObjectError::MalformedProtobuf(_) | ObjectError::UnknownFrame => {
-                Self::Other
+                Self::NotAnObject
             }
         }
     }
@@ -45,7 +46,7 @@ impl From<ObjectError> for ReadObjectError {
 
 /// Parses one complete object: its canonical form and its head.
 ///
-/// Unlike an object in a response, it is checked to be valid JSON as a whole.
+/// Unlike the readers of bodies, this function checks that the whole object is valid JSON.
 pub(crate) fn read_object(
     type_meta: &TypeMeta,
     limits: Limits,
@@ -56,12 +57,13 @@ pub(crate) fn read_object(
         .map_err(|error| ReadObjectError::Json(error.line(), error.column()))?;
     let mut reader = ObjectReader::new(type_meta, limits.max_object_bytes);
     match reader.feed(bytes, &mut 0) {
-        Ok(true) => Ok(reader.take_object(type_meta)?),
-        Ok(false) | Err(_) => Err(ReadObjectError::Other),
+        Ok(true) => Ok(reader.to_object(type_meta)?),
+        Ok(false) | Err(_) => Err(ReadObjectError::NotAnObject),
     }
 }
 
-/// Returns an object reduced to its type and metadata, without annotations, which may quote the rest.
+/// Returns an object reduced to its type and metadata. Annotations are left out, because they may quote the
+/// rest of the object, as `kubectl apply` does.
 pub(crate) fn metadata_only(type_meta: &TypeMeta, head: &Head, bytes: &[u8]) -> ScannedObject {
     let annotations = [PathStep::Name("annotations".into())];
     let metadata = bytes.get(head.metadata.start as usize..head.metadata.end as usize).unwrap_or_default();
@@ -69,7 +71,7 @@ pub(crate) fn metadata_only(type_meta: &TypeMeta, head: &Head, bytes: &[u8]) -> 
     output.extend_from_slice(b",\"metadata\":");
     let start = output.len();
     prune(Mode::Drop, &[&annotations], metadata, &mut output);
-    let range = Head::range(start..output.len());
+    let range = Head::compact_range(start..output.len());
     output.push(b'}');
     let head = Head { metadata: range, ..head.clone() };
     ScannedObject { head, bytes: output.into(), encoding: EntryEncoding::Json }

@@ -1,14 +1,16 @@
 //! Skipping JSON values: finds the end of a value without parsing it, the fast path of every reader.
 //!
 //! Only quotes and brackets are examined, so the inside of a value is not validated; decoding it later does
-//! that. Objects and arrays are skipped in blocks of 64 bytes ([`super::block`]), the rest of a chunk and
-//! plain strings eight bytes at a time. The state between two chunks consists of two small fields, so a
-//! chunk may be split anywhere, also inside an escape. The depth is a counter, not a stack: nesting cannot
-//! overflow anything.
+//! that. Objects and arrays are skipped in blocks of 64 bytes ([`super::block`]). The last bytes of a chunk,
+//! and values that are strings, are skipped eight bytes at a time. The state between two chunks consists of
+//! two small fields, so a chunk may be split anywhere, also inside an escape. The depth is a counter, not a
+//! stack: nesting cannot overflow anything.
 
 use super::block::{Block, Carry, SIZE};
 
+/// The lowest bit of each byte of a word.
 const LOW: u64 = 0x0101_0101_0101_0101;
+/// The highest bit of each byte of a word.
 const HIGH: u64 = 0x8080_8080_8080_8080;
 
 /// The position of the next byte in a value.
@@ -21,8 +23,8 @@ enum Mode {
     String,
     /// After a backslash in a string.
     Escape,
-    /// After a backslash outside of strings, which is not JSON. The next byte is ignored, independently of
-    /// block and chunk boundaries.
+    /// After a backslash outside of strings, which is not JSON. The next byte is ignored, as in
+    /// [`super::block`], so that the end of the value does not depend on block and chunk boundaries.
     Stray,
     /// In a number, `true`, `false` or `null`.
     Scalar,
@@ -42,8 +44,10 @@ impl ValueSkipper {
         Self { mode: Mode::Start, depth: 0 }
     }
 
-    /// Continues with `bytes`. Returns `Some(n)` if the value ends before `bytes[n]`, after which the next
-    /// value can be skipped; `None` if it continues in the next chunk.
+    /// Continues with `bytes`. Returns `Some(n)` if the value ends before `bytes[n]`; the skipper then
+    /// expects another value. Returns `None` if the value continues in the next chunk.
+    ///
+    /// A comma, colon, closing bracket or white space in the place of a value is a value of no bytes.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         loop {
@@ -113,9 +117,10 @@ impl ValueSkipper {
     /// Skips complete blocks and returns the end of the value if one of them contains it.
     #[inline]
     fn feed_blocks(&mut self, bytes: &[u8], at: &mut usize) -> Option<usize> {
+        // The caller is outside of strings, as the default is.
         let mut carry = Carry::default();
         while let Some(block) = bytes.get(*at..).and_then(<[u8]>::first_chunk::<SIZE>) {
-            if let Some(end) = Block::read(block, &mut carry).end(&mut self.depth) {
+            if let Some(end) = Block::read(block, &mut carry).find_end(&mut self.depth) {
                 return Some(*at + end);
             }
             *at += SIZE;
@@ -129,7 +134,7 @@ impl ValueSkipper {
         None
     }
 
-    /// Resets the state for the next value.
+    /// Resets the state for the next value, and returns `end`.
     fn done(&mut self, end: usize) -> usize {
         *self = Self::new();
         end
@@ -140,7 +145,8 @@ fn ends_scalar(byte: u8) -> bool {
     matches!(byte, b',' | b'}' | b']' | b':' | b' ' | b'\n' | b'\r' | b'\t')
 }
 
-/// Returns a word with the high bit set in each byte that equals `byte`. Only the lowest hit is reliable.
+/// Returns a word with the high bit set in each byte that equals `byte`. Only the lowest hit is reliable:
+/// borrows of the subtraction may set bits above it.
 #[inline]
 fn hits(word: u64, byte: u8) -> u64 {
     let zeroed = word ^ (LOW * u64::from(byte));
@@ -149,7 +155,7 @@ fn hits(word: u64, byte: u8) -> u64 {
 
 #[inline]
 fn structural_hits(word: u64) -> u64 {
-    // Bit 0x20 distinguishes '[' from '{' and ']' from '}'.
+    // Bit 0x20 distinguishes '[' from '{' and ']' from '}'. With the bit set, both look like '{' or '}'.
     let folded = word | (LOW * 0x20);
     string_hits(word) | hits(folded, b'{') | hits(folded, b'}')
 }
@@ -172,6 +178,8 @@ fn next_quote_or_escape(bytes: &[u8], from: usize) -> Option<usize> {
     search(bytes, from, string_hits, |byte| matches!(byte, b'"' | b'\\'))
 }
 
+/// Returns the position of the first hit from `at` on: eight bytes at a time by `word_hits`, and the last
+/// bytes one by one by `is_hit`.
 #[inline]
 fn search(
     bytes: &[u8],
@@ -180,9 +188,9 @@ fn search(
     is_hit: impl Fn(&u8) -> bool,
 ) -> Option<usize> {
     while let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
-        let found = word_hits(u64::from_le_bytes(*word));
-        if found != 0 {
-            return Some(at + (found.trailing_zeros() / 8) as usize);
+        let hits = word_hits(u64::from_le_bytes(*word));
+        if hits != 0 {
+            return Some(at + (hits.trailing_zeros() / 8) as usize);
         }
         at += 8;
     }

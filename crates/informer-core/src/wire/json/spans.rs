@@ -1,4 +1,4 @@
-//! The positions of the head's fields in an object's bytes, and parsing the head from there.
+//! The positions of the head's fields in an object's bytes, and parsing of the head from these positions.
 //!
 //! Parsing is strict: a head is either complete or the object is unreadable. This file does not know the
 //! rest of the object.
@@ -7,7 +7,7 @@ use super::members::{each_element, each_member};
 use crate::key::Key;
 use crate::small_text::PackedTextsBuilder;
 use crate::version::ResourceVersion;
-use crate::wire::head::{Field, Head, HeadError, Uid, is_object_name, string};
+use crate::wire::head::{Field, Head, HeadError, Uid, is_object_name, member_name, string};
 use crate::wire::labels::{Labels, Owner, Owners};
 use jiff::Timestamp;
 use std::borrow::Cow;
@@ -17,7 +17,9 @@ use std::ops::Range;
 /// The positions of the head's fields in an object's bytes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Spans {
+    /// The value of `metadata`. The end is zero until the value was read completely.
     pub(crate) metadata: Range<usize>,
+    /// By [`Field`]; empty if the field is absent.
     fields: [Range<usize>; Field::COUNT],
 }
 
@@ -26,7 +28,7 @@ impl Spans {
         self.fields[field as usize] = span;
     }
 
-    /// Whether the field is present.
+    /// Whether the field is present and was read completely.
     pub(crate) fn has(&self, field: Field) -> bool {
         !self.fields[field as usize].is_empty()
     }
@@ -51,7 +53,7 @@ impl Spans {
             deleted: self.time(bytes, Field::Deleted)?.into(),
             labels: self.labels(bytes)?,
             owners: self.owners(bytes)?,
-            metadata: Head::range(self.metadata.clone()),
+            metadata: Head::compact_range(self.metadata.clone()),
         })
     }
 
@@ -77,9 +79,9 @@ impl Spans {
     /// Returns the value of an annotation.
     pub(crate) fn annotation(&self, bytes: &[u8], name: &str) -> Option<String> {
         let mut found = None;
-        each_member(self.value(bytes, Field::Annotations)?, |known, value| {
-            if string(known, false).as_deref() == Some(name) {
-                found = string(value, true).map(Cow::into_owned);
+        each_member(self.value(bytes, Field::Annotations)?, |sent, value| {
+            if member_name(sent).as_deref() == Some(name) {
+                found = string(value).map(Cow::into_owned);
             }
             found.is_none()
         })?;
@@ -93,7 +95,7 @@ impl Spans {
 
     fn text<'a>(&self, bytes: &'a [u8], field: Field) -> Result<Option<Cow<'a, str>>, HeadError> {
         let malformed = HeadError::Malformed { field: field.name(), expected: "a string" };
-        self.value(bytes, field).map(|value| string(value, true).ok_or(malformed)).transpose()
+        self.value(bytes, field).map(|value| string(value).ok_or(malformed)).transpose()
     }
 
     fn parsed<T>(
@@ -117,7 +119,7 @@ impl Spans {
         let mut builder = PackedTextsBuilder::with_capacity(value.len());
         let mut all_strings = true;
         let walked = each_member(value, |name, value| {
-            for piece in [string(name, false), string(value, true)] {
+            for piece in [member_name(name), string(value)] {
                 all_strings &= piece.is_some();
                 builder.push(&piece.unwrap_or_default());
             }
@@ -142,11 +144,12 @@ impl Spans {
     }
 }
 
+/// Appends an owner reference; `None` if it is malformed.
 fn push_owner(element: &[u8], builder: &mut PackedTextsBuilder) -> Option<()> {
     let [mut api_version, mut kind, mut name, mut uid] = [const { Cow::Borrowed("") }; 4];
     let (mut controller, mut is_readable) = (false, true);
-    each_member(element, |known, value| {
-        let field = match known {
+    each_member(element, |sent, value| {
+        let field = match sent {
             b"apiVersion" => &mut api_version,
             b"kind" => &mut kind,
             b"name" => &mut name,
@@ -157,7 +160,7 @@ fn push_owner(element: &[u8], builder: &mut PackedTextsBuilder) -> Option<()> {
             }
             _ => return true,
         };
-        match string(value, true) {
+        match string(value) {
             Some(text) => *field = text,
             None => is_readable = false,
         }

@@ -1,8 +1,8 @@
 //! Incremental parsing of a watch stream.
 //!
 //! Frames are concatenated JSON values; line ends have no meaning. A frame whose object cannot be read is
-//! produced as [`Frame::Unreadable`], and parsing continues; only bytes that are not a frame end the
-//! stream. The reader buffers one frame.
+//! produced as [`Frame::Unreadable`], and parsing continues. Bytes that are not a frame end the parsing with
+//! an error. The reader buffers one frame.
 
 use super::members::{Members, Step};
 use super::object::ObjectReader;
@@ -38,7 +38,7 @@ pub struct WatchReader {
     object: ObjectReader,
     skipper: ValueSkipper,
     /// The value of `type`, as sent.
-    kind: Vec<u8>,
+    frame_type: Vec<u8>,
     has_object: bool,
     location: BodyLocation,
     /// Offset of the current frame in the stream.
@@ -54,7 +54,7 @@ impl WatchReader {
             state: State::Members,
             members: Members::new(),
             skipper: ValueSkipper::new(),
-            kind: Vec::new(),
+            frame_type: Vec::new(),
             has_object: false,
             location: BodyLocation { index: 0, byte: 0 },
             frame_start: 0,
@@ -68,7 +68,7 @@ impl WatchReader {
         self
     }
 
-    /// Reads from the front of `chunk` up to the next frame and returns it; `None` when the chunk is consumed.
+    /// Reads from the front of `chunk` up to the next frame, and returns it; `None` if the chunk is consumed.
     ///
     /// # Errors
     ///
@@ -88,14 +88,14 @@ impl WatchReader {
         Ok(None)
     }
 
-    /// Reads a chunk and calls `on` with each frame that it completes.
+    /// Reads a chunk and calls `visit` with each frame that the chunk completes.
     ///
     /// # Errors
     ///
     /// Like [`Self::next`].
-    pub fn read(&mut self, mut chunk: &[u8], mut on: impl FnMut(Frame)) -> Result<(), WireError> {
+    pub fn read(&mut self, mut chunk: &[u8], mut visit: impl FnMut(Frame)) -> Result<(), WireError> {
         while let Some(frame) = self.next(&mut chunk)? {
-            on(frame);
+            visit(frame);
         }
         Ok(())
     }
@@ -110,10 +110,11 @@ impl WatchReader {
     }
 
     fn error(&self, kind: BodyErrorKind) -> WireError {
-        WireError { what: "frame", location: self.location, kind }
+        WireError { element: "frame", location: self.location, kind }
     }
 
-    /// Performs one step; returns the frame that it completes.
+    /// Performs one step; returns the frame that the step completes. `base` is the offset of `chunk` in the
+    /// stream.
     fn step(&mut self, chunk: &[u8], at: &mut usize, base: u64) -> Result<Option<Frame>, BodyErrorKind> {
         match self.state {
             State::Members => {
@@ -140,7 +141,7 @@ impl WatchReader {
                 let end = self.skipper.feed(rest);
                 let part = &rest[..end.unwrap_or(rest.len())];
                 if self.state == State::Type {
-                    append_up_to(&mut self.kind, part, MAX_TYPE_BYTES);
+                    append_up_to(&mut self.frame_type, part, MAX_TYPE_BYTES);
                 }
                 *at += part.len();
                 if end.is_some() {
@@ -154,14 +155,14 @@ impl WatchReader {
     fn enter(&mut self, first: u8) {
         self.state = match self.members.name() {
             b"type" => {
-                self.kind.clear();
+                self.frame_type.clear();
                 State::Type
             }
             b"object" if first == b'{' => {
                 self.object.reset();
                 self.has_object = true;
                 // Bookmarks and errors are not filtered: the reader needs their annotations and status.
-                self.object.set_filters(self.is_change());
+                self.object.set_filter_applies(self.should_filter());
                 State::Object
             }
             _ => State::Skipped,
@@ -169,30 +170,31 @@ impl WatchReader {
     }
 
     fn finish_frame(&mut self) -> Frame {
-        // The type may follow the object. No server is known to send that, so parsing the object twice is
-        // fine.
-        if self.has_object && self.is_change() {
+        // If the type follows the object, the object was read without the filter. No server is known to send
+        // this order, so parsing the object twice is fine.
+        if self.has_object && self.should_filter() {
             self.object.filter_late();
         }
         let frame = self.frame();
-        self.kind.clear();
+        self.frame_type.clear();
         self.object.reset();
         self.has_object = false;
         self.location.index += 1;
         frame
     }
 
-    /// Whether there is a field filter and the frame's type says that it contains an object of the cache.
-    fn is_change(&self) -> bool {
+    /// Whether there is a field filter, and the type read so far is that of a change and not of a bookmark or
+    /// an error.
+    fn should_filter(&self) -> bool {
         self.object.has_field_filter()
             && matches!(
-                FrameKind::read(&self.kind),
+                FrameKind::read(&self.frame_type),
                 FrameKind::Added | FrameKind::Modified | FrameKind::Deleted
             )
     }
 
     fn frame(&self) -> Frame {
-        let kind = FrameKind::read(&self.kind);
+        let kind = FrameKind::read(&self.frame_type);
         match kind {
             FrameKind::Error => Frame::Error(Status::from_json(self.object.bytes()).unwrap_or_default()),
             FrameKind::Bookmark => Frame::Bookmark {
@@ -200,7 +202,7 @@ impl WatchReader {
                 initial_events_end: self.object.annotation(INITIAL_EVENTS_END).as_deref() == Some("true"),
             },
             _ if !self.has_object => self.unreadable(kind, ObjectError::NotAnObject),
-            _ => match (self.object.take_object(&self.type_meta), &kind) {
+            _ => match (self.object.to_object(&self.type_meta), &kind) {
                 (Ok(object), FrameKind::Added) => Frame::Added(object),
                 (Ok(object), FrameKind::Modified) => Frame::Modified(object),
                 (Ok(object), FrameKind::Deleted) => Frame::Deleted(object),

@@ -88,7 +88,7 @@ impl<'a> Fields<'a> {
             }
             FIXED32 => self.take(4).map(|_| Payload::Fixed32).map_err(|_| ProtobufError::Short),
             GROUP => self.skip_group().map(|()| Payload::Group),
-            other => Err(ProtobufError::Layout(other)),
+            other => Err(ProtobufError::WireType(other)),
         }
     }
 
@@ -241,8 +241,8 @@ mod tests {
             (&[0x80], ProtobufError::Short),
             (&[0x09, 1], ProtobufError::Short),
             (&[0x0b, 0x08], ProtobufError::Short),
-            (&[0x0c], ProtobufError::Layout(4)),
-            (&[0x0e], ProtobufError::Layout(6)),
+            (&[0x0c], ProtobufError::WireType(4)),
+            (&[0x0e], ProtobufError::WireType(6)),
             (&[0x00], ProtobufError::Number),
             (&[0x80, 0x80, 0x80, 0x80, 0x10], ProtobufError::Number),
             (&[0xff; 11], ProtobufError::Varint),

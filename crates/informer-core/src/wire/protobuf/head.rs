@@ -57,7 +57,7 @@ pub(super) fn read(
         deleted: found.deleted.into(),
         labels: Labels(buffers.labels.texts()),
         owners: Owners(buffers.owners.texts()),
-        metadata: Head::range(metadata),
+        metadata: Head::compact_range(metadata),
     })
 }
 

@@ -122,7 +122,7 @@ impl ProtobufListReader {
     }
 
     fn error(&self, kind: BodyErrorKind) -> WireError {
-        WireError { what: "item", location: self.location, kind }
+        WireError { element: "item", location: self.location, kind }
     }
 
     /// Performs one step; breaks with the item that it completes, or with `None` if the chunk is consumed.

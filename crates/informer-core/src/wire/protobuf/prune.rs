@@ -7,7 +7,7 @@
 use super::fields::{Fields, Payload, put_data};
 use crate::wire::json::prune as json;
 use crate::wire::path::PathStep;
-use crate::wire::paths::{Mode, Paths, into_element, into_member};
+use crate::wire::paths::{Mode, Parent, Paths, enter_element, enter_member};
 use informer_schema::{Message, MessageId, Part, Wire};
 
 /// Appends the pruned bytes of a field to `out`. Returns `false` if the field is removed as a whole,
@@ -48,7 +48,7 @@ fn prune_value(mode: Mode, paths: &Paths<'_>, wire: Wire, bytes: &[u8], out: &mu
 }
 
 /// Prunes a part, given the rest of the paths that lead to it; an empty one names it.
-fn prune_part(mode: Mode, paths: &Paths<'_>, wire: Wire, bytes: &[u8], out: &mut Vec<u8>) -> bool {
+fn prune_child(mode: Mode, paths: &Paths<'_>, wire: Wire, bytes: &[u8], out: &mut Vec<u8>) -> bool {
     let is_named = paths.iter().any(|path| path.is_empty());
     if !is_named && !paths.is_empty() {
         return prune(mode, paths, wire, bytes, out);
@@ -61,10 +61,10 @@ fn prune_part(mode: Mode, paths: &Paths<'_>, wire: Wire, bytes: &[u8], out: &mut
 }
 
 fn prune_element(mode: Mode, paths: &Paths<'_>, items: Wire, bytes: &[u8], out: &mut Vec<u8>) -> bool {
-    let inner: Vec<_> = paths.iter().filter_map(|path| into_element(path, false)).collect();
+    let inner: Vec<_> = paths.iter().filter_map(|path| enter_element(path, Parent::Object)).collect();
     let is_named = inner.iter().any(|path| path.is_empty());
     if is_named {
-        prune_part(mode, &inner, items, bytes, out)
+        prune_child(mode, &inner, items, bytes, out)
     } else {
         prune_value(mode, &inner, items, bytes, out)
     }
@@ -80,9 +80,9 @@ fn prune_entry(mode: Mode, paths: &Paths<'_>, values: Wire, bytes: &[u8], out: &
             _ => {}
         }
     }
-    let inner: Vec<_> = paths.iter().filter_map(|path| into_member(path, key)).collect();
+    let inner: Vec<_> = paths.iter().filter_map(|path| enter_member(path, key)).collect();
     let mut pruned = Vec::new();
-    let is_kept = prune_part(mode, &inner, values, value, &mut pruned);
+    let is_kept = prune_child(mode, &inner, values, value, &mut pruned);
     if is_kept && pruned == value {
         out.extend_from_slice(bytes);
     } else if is_kept {
@@ -117,8 +117,8 @@ fn prune_message(
             }
             wire => {
                 let inner: Vec<_> =
-                    paths.iter().filter_map(|path| into_member(path, part.name.as_bytes())).collect();
-                prune_part(mode, &inner, wire, value, &mut pruned)
+                    paths.iter().filter_map(|path| enter_member(path, part.name.as_bytes())).collect();
+                prune_child(mode, &inner, wire, value, &mut pruned)
             }
         };
         if is_kept {
@@ -133,8 +133,8 @@ fn is_named(paths: &Paths<'_>, part: Option<&Part>) -> bool {
     let is_list = matches!(part.wire, Wire::List(_));
     paths
         .iter()
-        .filter_map(|path| into_member(path, part.name.as_bytes()))
-        .any(|rest| rest.is_empty() || (is_list && into_element(&rest, false).is_some_and(<[_]>::is_empty)))
+        .filter_map(|path| enter_member(path, part.name.as_bytes()))
+        .any(|rest| rest.is_empty() || (is_list && enter_element(&rest, Parent::Object).is_some_and(<[_]>::is_empty)))
 }
 
 /// Prunes JSON inside a message.

@@ -89,7 +89,7 @@ impl Walk {
                         FIXED64 => return self.skip(Shape::Fixed(wire_type, 8), ProtobufError::Short),
                         FIXED32 => return self.skip(Shape::Fixed(wire_type, 4), ProtobufError::Short),
                         GROUP | GROUP_END => return Err(ProtobufError::Group),
-                        other => return Err(ProtobufError::Layout(other)),
+                        other => return Err(ProtobufError::WireType(other)),
                     }
                 }
                 State::Number => return Ok(Step::Field(self.number, Shape::Varint(value))),
@@ -159,7 +159,7 @@ mod tests {
             (&[0x09, 1], ProtobufError::Short),
             (&[0x25, 1], ProtobufError::Short),
             (&[0x0b, 0x0c], ProtobufError::Group),
-            (&[0x0e], ProtobufError::Layout(6)),
+            (&[0x0e], ProtobufError::WireType(6)),
             (&[0x00], ProtobufError::Number),
             (&[0xff; 12], ProtobufError::Varint),
         ] {

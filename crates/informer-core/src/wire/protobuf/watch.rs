@@ -106,7 +106,8 @@ impl ProtobufWatchReader {
         self
     }
 
-    /// Reads from the front of `chunk` up to the next frame and returns it; `None` when the chunk is consumed.
+    /// Reads from the front of `chunk` up to the next frame and returns it; `None` when the chunk is
+    /// consumed.
     ///
     /// # Errors
     ///
@@ -156,7 +157,7 @@ impl ProtobufWatchReader {
     }
 
     fn error(&self, kind: BodyErrorKind) -> WireError {
-        WireError { what: "frame", location: self.location, kind }
+        WireError { element: "frame", location: self.location, kind }
     }
 
     /// Performs one step; breaks with the frame that it completes, or with `None` if the chunk is consumed.

@@ -1,5 +1,5 @@
 //! Tests of field filters on small objects, independent of chunk boundaries. `tests/field_filters.rs`
-//! compares random ones with a reference model.
+//! compares random filters of random objects with a reference model.
 
 use super::*;
 use crate::error::ConfigError;
@@ -131,7 +131,7 @@ fn lists_are_entered_with_and_without_brackets() {
     check_rest(&dropping(&["spec.containers.env"]), pod, left);
     check_rest(&dropping(&["spec.containers[*]"]), pod, r#""spec":{"containers":[],"env":1}"#);
     check_rest(&dropping(&["spec.containers[*].env[*].name"]), pod, &pod.replace(r#"{"name":"e"}"#, "{}"));
-    // Both may be used for one list.
+    // Paths with and without `[*]` may be used for one list.
     check_rest(
         &dropping(&["spec.a[*].b", "spec.a.c"]),
         r#""spec":{"a":[{"b":1,"c":2,"d":3}]}"#,
@@ -160,7 +160,7 @@ fn dropping_leaves_values_that_cannot_be_entered() {
     }
     // `[*]` enters lists only.
     check_rest(&dropping(&["spec[*].a"]), r#""spec":{"a":1}"#, r#""spec":{"a":1}"#);
-    // Malformed inside, which is not detected when the value is only skipped.
+    // A value that is malformed inside is kept: reading it only skips to its end.
     let malformed = format!(r#"{{{HEAD},"spec":{{"a":1 "b":2}}}}"#);
     let object = filtered(&dropping(&["spec.a"]), &malformed);
     assert!(object.bytes.ends_with(br#""spec":{"a":1 "b":2}}"#));
@@ -254,7 +254,7 @@ fn head_is_always_kept() {
     check_metadata(&keeping(&["spec", "metadata"]), &format!(r#"{all},"managedFields":[]"#), &all);
     check_metadata(&keeping(&["spec", "metadata[*].annotations"]), &all, &head);
     check_metadata(&keeping(&["spec", "metadata.annotations.a"]), r#""annotations":"text""#, "");
-    // Also if its names contain escapes.
+    // The head is kept even if its names contain escapes.
     check_metadata(&keeping(&["spec"]), r#""l\u0061bels":{},"annot\u0061tions":{}"#, r#""l\u0061bels":{}"#);
     let object =
         filtered(&keeping(&[]), &format!(r#"{{"metadata":{{"name":"a","resourceVersion":"1",{all}}}}}"#));
@@ -392,7 +392,7 @@ fn bookmarks_and_errors_are_not_filtered() {
     let named = ["status", "reason", "code", "message", "metadata.annotations"];
     for filter in [keeping(&[]), dropping(&named)] {
         let check = |frame: &str, expected: &str| {
-            // Before it a change, and on both sides a frame without an object.
+            // The frame follows a change, and has a frame without an object on both sides.
             let odd = r#"{"type":"ADDED"}"#;
             let body = format!(r#"{{"type":"ADDED","object":{A}}}{odd}{frame}{odd}"#);
             let texts = texts(&read_watch_by(&filter, NO_LIMIT, body.as_bytes()), frame_text);
