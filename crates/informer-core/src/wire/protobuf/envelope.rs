@@ -1,5 +1,7 @@
-//! The envelope of every object and every list: four magic bytes, then a `runtime.Unknown` message with the
-//! type, the object's bytes, and their content encoding and content type, which servers leave empty.
+//! The envelope of a list, of the object in a watch frame, and of a `Status`; the items of a list have none.
+//!
+//! It consists of four magic bytes and a `runtime.Unknown` message with the type (field 1), the bytes of the
+//! object or list (2), and their content encoding and content type (3 and 4), which servers leave empty.
 
 use super::MAGIC;
 use super::fields::{Fields, Payload};
@@ -22,7 +24,8 @@ enum State {
     Magic(usize),
     Fields,
     Type,
-    Other,
+    /// In the value of any other field.
+    Skipped,
 }
 
 /// An incremental parser of an envelope.
@@ -34,6 +37,7 @@ pub(super) struct Envelope {
     length: u64,
     /// Bytes remaining of the current value.
     remaining: u64,
+    /// Buffer of the type's message.
     value: Vec<u8>,
     /// The type that the envelope declares.
     pub(super) declared_type: EnvelopeType,
@@ -48,7 +52,7 @@ pub(super) struct EnvelopeType {
 }
 
 impl EnvelopeType {
-    /// Parses a `TypeMeta` message.
+    /// Sets the fields that a `TypeMeta` message contains.
     fn read(&mut self, bytes: &[u8]) -> Result<(), ProtobufError> {
         let mut fields = Fields(bytes);
         while let Some((number, payload)) = fields.next()? {
@@ -73,7 +77,7 @@ impl EnvelopeType {
 }
 
 impl Envelope {
-    /// Creates a parser for an envelope of `length` bytes; [`u64::MAX`] if it ends with its body.
+    /// Creates a parser for an envelope of `length` bytes; [`u64::MAX`] if the envelope ends with the body.
     pub(super) fn new(length: u64) -> Self {
         let mut envelope = Self {
             state: State::Magic(0),
@@ -112,6 +116,7 @@ impl Envelope {
                         self.fields = Walk::new(self.length.saturating_sub(MAGIC.len() as u64));
                         self.state = State::Fields;
                     }
+                    // The envelope is shorter than the magic number.
                     _ if self.length <= matched as u64 => return Err(ProtobufError::Magic),
                     (Some(_), None) => return Ok(Step::NeedMore),
                     (Some(expected), Some(found)) if expected == found => {
@@ -129,9 +134,10 @@ impl Envelope {
                         }
                     }
                 },
-                State::Type | State::Other => {
+                State::Type | State::Skipped => {
                     let part = take(&mut self.remaining, bytes, at);
                     if self.state == State::Type {
+                        // The message contains a kind and an apiVersion.
                         append_up_to(&mut self.value, part, 2 * MAX_KIND_BYTES);
                     }
                     if self.remaining > 0 {
@@ -160,13 +166,14 @@ impl Envelope {
             }
             // The content encoding and content type, which every server leaves empty.
             (3 | 4, Shape::Data(1..)) => return Err(ProtobufError::Encoded),
-            _ => State::Other,
+            _ => State::Skipped,
         };
         Ok(None)
     }
 }
 
-/// Returns the declared type and the object of a complete envelope.
+/// Returns the declared type and the object of a complete envelope; `None` if it is malformed or has no
+/// object.
 pub(super) fn open_envelope(body: &[u8]) -> Option<(EnvelopeType, &[u8])> {
     let (mut envelope, mut at, mut object) = (Envelope::new(body.len() as u64), 0, None);
     loop {

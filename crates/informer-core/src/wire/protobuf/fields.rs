@@ -1,7 +1,7 @@
 //! The fields of a message whose bytes are complete.
 //!
-//! Input is untrusted: lengths must end within the bytes, numbers within 64 bits. This file does not know
-//! what a field means.
+//! Input is untrusted: a length must not exceed the bytes, and a varint has at most ten bytes. This file
+//! does not know what a field means.
 
 use crate::wire::error::ProtobufError;
 
@@ -17,7 +17,8 @@ pub(super) enum Payload<'a> {
     /// Four bytes, which no known field has.
     Fixed32,
     Data(&'a [u8]),
-    /// A group, the deprecated way to nest messages. Kubernetes does not use groups; they are skipped.
+    /// A group, the deprecated way to nest messages. Kubernetes does not use groups. [`Fields`] skips them;
+    /// [`super::walk::Walk`] rejects them.
     Group,
 }
 
@@ -36,7 +37,8 @@ impl<'a> Fields<'a> {
     /// Returns the number and value of the next field; `None` at the end.
     #[inline]
     pub(super) fn next(&mut self) -> Result<Option<(u32, Payload<'a>)>, ProtobufError> {
-        // Fast path: nearly all fields have a tag of one byte and a length or number of one byte.
+        // Fast path: nearly all fields have a tag of one byte and a length or number of one byte. Tags
+        // below 8 are invalid: their field number is zero.
         if let [tag @ 8..0x80, second @ ..0x80, rest @ ..] = self.0 {
             let number = u32::from(tag >> 3);
             match tag & 7 {
@@ -64,12 +66,13 @@ impl<'a> Fields<'a> {
         Ok(Some((number, self.payload(wire_type)?)))
     }
 
-    /// Returns the next number of a list that is packed into one field.
-    pub(super) fn packed(&mut self, fixed: bool) -> Result<Option<Payload<'a>>, ProtobufError> {
+    /// Returns the next number of a list that is packed into one field: eight bytes if `is_fixed`,
+    /// otherwise a varint.
+    pub(super) fn next_packed(&mut self, is_fixed: bool) -> Result<Option<Payload<'a>>, ProtobufError> {
         if self.0.is_empty() {
             return Ok(None);
         }
-        self.payload(if fixed { FIXED64 } else { VARINT }).map(Some)
+        self.payload(if is_fixed { FIXED64 } else { VARINT }).map(Some)
     }
 
     #[inline]
@@ -92,7 +95,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Skips a group and all groups in it, without recursion.
+    /// Skips the rest of a group, whose tag was read, and all groups in it, without recursion.
     fn skip_group(&mut self) -> Result<(), ProtobufError> {
         let mut depth = 1_u64;
         while depth > 0 {

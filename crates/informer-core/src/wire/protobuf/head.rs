@@ -37,7 +37,7 @@ pub(super) struct HeadBuffers {
     owners: PackedTextsBuilder,
 }
 
-/// Parses the head from `bytes`, the object's metadata, which is at `metadata` in the object.
+/// Parses the head from `bytes`, the object's metadata. Its position in the object is `metadata`.
 pub(super) fn read(
     bytes: &[u8],
     metadata: Range<usize>,
@@ -45,24 +45,24 @@ pub(super) fn read(
 ) -> Result<Head, HeadError> {
     buffers.labels.clear();
     buffers.owners.clear();
-    let mut found = HeadFields::default();
-    found.read(bytes, buffers)?;
-    let version = found.version.filter(|version| !version.is_empty());
+    let mut fields = HeadFields::default();
+    fields.read(bytes, buffers)?;
+    let version = fields.version.filter(|version| !version.is_empty());
     Ok(Head {
-        key: found.key()?,
-        uid: Uid::from(found.uid),
+        key: fields.key()?,
+        uid: Uid::from(fields.uid),
         version: ResourceVersion::new(version.ok_or(HeadError::Missing { field: "resourceVersion" })?),
-        generation: found.generation,
-        created: found.created.into(),
-        deleted: found.deleted.into(),
+        generation: fields.generation,
+        created: fields.created.into(),
+        deleted: fields.deleted.into(),
         labels: Labels(buffers.labels.texts()),
         owners: Owners(buffers.owners.texts()),
         metadata: Head::compact_range(metadata),
     })
 }
 
-/// Parses key and version from metadata that may be truncated. The key is `None` if the missing part could
-/// change it.
+/// Parses key and version from metadata, which is truncated unless `complete`. The key is `None` if the
+/// missing bytes could change it, that is, if they could contain a namespace.
 pub(super) fn peek_identity(bytes: &[u8], complete: bool) -> (Option<Key>, Option<ResourceVersion>) {
     let (mut name, mut namespace, mut version) = (None, None, None);
     let mut fields = Fields(bytes);
@@ -120,8 +120,8 @@ impl<'a> HeadFields<'a> {
                 numbers::GENERATION => self.generation = generation(payload)?,
                 numbers::CREATED => self.created = time(payload, "creationTimestamp")?,
                 numbers::DELETED => self.deleted = time(payload, "deletionTimestamp")?,
-                numbers::LABELS => buffers.label(payload)?,
-                numbers::OWNERS => buffers.owner(payload)?,
+                numbers::LABELS => buffers.push_label(payload)?,
+                numbers::OWNERS => buffers.push_owner(payload)?,
                 _ => {}
             }
         }
@@ -134,7 +134,7 @@ impl<'a> HeadFields<'a> {
 }
 
 impl HeadBuffers {
-    fn label(&mut self, payload: Payload<'_>) -> Result<(), HeadError> {
+    fn push_label(&mut self, payload: Payload<'_>) -> Result<(), HeadError> {
         let read = data(payload).and_then(entry);
         let (name, value) = read.ok_or(malformed("labels", "a map of strings"))?;
         self.labels.push(name);
@@ -142,7 +142,7 @@ impl HeadBuffers {
         Ok(())
     }
 
-    fn owner(&mut self, payload: Payload<'_>) -> Result<(), HeadError> {
+    fn push_owner(&mut self, payload: Payload<'_>) -> Result<(), HeadError> {
         let owner = data(payload).and_then(owner);
         owner.ok_or(malformed("ownerReferences", "a list of owner references"))?.push_to(&mut self.owners);
         Ok(())

@@ -29,8 +29,10 @@ enum State {
     List,
     Metadata,
     Item,
-    /// In a skipped value; `true` if it is in the place of an item.
-    Other(bool),
+    /// In an item that is not a message.
+    OddItem,
+    /// In the value of an unknown field.
+    Skipped,
 }
 
 /// An incremental parser of one list body in protobuf.
@@ -44,7 +46,7 @@ pub struct ProtobufListReader {
     /// Bytes remaining of the current value.
     remaining_bytes: u64,
     /// Buffer of the list's metadata.
-    value: Vec<u8>,
+    metadata: Vec<u8>,
     location: BodyLocation,
     /// Offset of the current item in the body.
     item_start: u64,
@@ -54,15 +56,16 @@ pub struct ProtobufListReader {
 impl ProtobufListReader {
     /// Creates a reader for a list of objects of this type; `None` if the kind has no protobuf.
     pub fn new(type_meta: TypeMeta, limits: Limits) -> Option<Self> {
-        let of = message_of(&type_meta)?;
+        let message_type = message_of(&type_meta)?;
         Some(Self {
-            object: ObjectReader::new(of, limits.max_object_bytes),
+            object: ObjectReader::new(message_type, limits.max_object_bytes),
             type_meta,
             state: State::Envelope,
+            // The envelope ends with the body.
             envelope: Envelope::new(u64::MAX),
             list: Walk::new(0),
             remaining_bytes: 0,
-            value: Vec::new(),
+            metadata: Vec::new(),
             location: BodyLocation { index: 0, byte: 0 },
             item_start: 0,
             has_meta: false,
@@ -94,14 +97,14 @@ impl ProtobufListReader {
         }
     }
 
-    /// Reads a chunk and calls `on` with each item that it completes.
+    /// Reads a chunk and calls `visit` with each item that the chunk completes.
     ///
     /// # Errors
     ///
     /// Like [`Self::next`].
-    pub fn read(&mut self, mut chunk: &[u8], mut on: impl FnMut(ListItem)) -> Result<(), WireError> {
+    pub fn read(&mut self, mut chunk: &[u8], mut visit: impl FnMut(ListItem)) -> Result<(), WireError> {
         while let Some(item) = self.next(&mut chunk)? {
-            on(item);
+            visit(item);
         }
         Ok(())
     }
@@ -125,7 +128,8 @@ impl ProtobufListReader {
         WireError { element: "item", location: self.location, kind }
     }
 
-    /// Performs one step; breaks with the item that it completes, or with `None` if the chunk is consumed.
+    /// Performs one step; breaks with the item that the step completes, or with `None` if the chunk is
+    /// consumed. `base` is the offset of `chunk` in the body.
     fn step(
         &mut self,
         chunk: &[u8],
@@ -146,10 +150,10 @@ impl ProtobufListReader {
                 Step::End => self.state = State::Envelope,
                 Step::Field(number, shape) => self.enter(number, shape, base + *at as u64)?,
             },
-            State::Metadata | State::Other(_) => {
+            State::Metadata | State::OddItem | State::Skipped => {
                 let part = take(&mut self.remaining_bytes, chunk, at);
                 if self.state == State::Metadata {
-                    append_up_to(&mut self.value, part, MAX_METADATA_BYTES);
+                    append_up_to(&mut self.metadata, part, MAX_METADATA_BYTES);
                 }
                 if self.remaining_bytes > 0 {
                     return Ok(ControlFlow::Break(None));
@@ -170,8 +174,9 @@ impl ProtobufListReader {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Checks that the body is a list of the cache's kind. Lists of built-in kinds are named after the
-    /// kind, and any other message has other fields with the same numbers.
+    /// Checks that the body is a list of the cache's kind. Without this check, a message of another kind
+    /// could be misread, because it has other fields with the same numbers. Only built-in kinds have
+    /// protobuf, and their lists are named after the kind.
     fn check_kind(&self) -> Result<(), BodyErrorKind> {
         let declared = &self.envelope.declared_type;
         if declared.is_list_of(&self.type_meta)
@@ -194,7 +199,7 @@ impl ProtobufListReader {
                 if self.has_meta {
                     return Err(BodyErrorKind::ListMeta { reason: "present twice" });
                 }
-                self.value.clear();
+                self.metadata.clear();
                 State::Metadata
             }
             (ITEMS, Shape::Data(length)) => {
@@ -204,10 +209,11 @@ impl ProtobufListReader {
             }
             (ITEMS, _) => {
                 self.item_start = byte;
+                // Discards the previous object, whose key would be reported.
                 self.object.begin(0);
-                State::Other(true)
+                State::OddItem
             }
-            _ => State::Other(false),
+            _ => State::Skipped,
         };
         Ok(())
     }
@@ -215,11 +221,11 @@ impl ProtobufListReader {
     fn finish_value(&mut self) -> Result<Option<ListItem>, BodyErrorKind> {
         Ok(match std::mem::replace(&mut self.state, State::List) {
             State::Metadata => {
-                let meta = read_meta(&self.value)?;
+                let meta = read_meta(&self.metadata)?;
                 self.has_meta = true;
                 Some(ListItem::Meta(meta))
             }
-            State::Other(true) => {
+            State::OddItem => {
                 let item = ListItem::Unreadable(self.unreadable(ObjectError::NotAnObject));
                 self.finish_item();
                 Some(item)
@@ -259,6 +265,7 @@ fn read_meta(bytes: &[u8]) -> Result<ListMeta, BodyErrorKind> {
             }
             _ => Err(invalid("a field has the wrong type")),
         };
+        // A test compares the field numbers with the table of `informer-schema`.
         match (number, payload) {
             (2, payload) => version = text(payload)?,
             (3, payload) => continue_token = text(payload)?,

@@ -1,11 +1,14 @@
 //! The protobuf readers, [`ProtobufListReader`] and [`ProtobufWatchReader`], and the decoder of their
 //! objects.
 //!
-//! They produce the same values as the JSON readers. An object's bytes are its message as the server sent
-//! it, without the envelope that names its kind and without `metadata.managedFields`;
-//! [`EntryEncoding::Protobuf`](super::EntryEncoding) names the message type. An object that cannot be read
-//! is produced as unreadable and parsing continues, since its length says where the next one starts. The
-//! fields of a kind are known only from the table of `informer-schema`.
+//! The readers produce the same items and frames as the JSON readers, except for an object's bytes. These are
+//! the object's message as the server sent it, without `metadata.managedFields` and without the envelope that
+//! names the kind; [`EntryEncoding::Protobuf`](super::EntryEncoding) names the message type. An object that
+//! cannot be read is produced as unreadable and parsing continues, since its length says where the next one
+//! starts.
+//!
+//! The fields of a kind are known only from the table of `informer-schema`. A field in that table is called a
+//! part, to distinguish it from a field in the bytes.
 
 mod decode;
 mod envelope;
@@ -27,7 +30,7 @@ pub use watch::ProtobufWatchReader;
 use super::TypeMeta;
 use informer_schema::{Message, MessageId};
 
-/// The magic number at the start of every body and every object.
+/// The magic number at the start of every envelope.
 const MAGIC: &[u8; 4] = b"k8s\0";
 
 /// The field number of `metadata` in every kind.
@@ -39,8 +42,8 @@ pub fn message_of(type_meta: &TypeMeta) -> Option<MessageId> {
 }
 
 /// Returns the message type of an object's metadata.
-pub(crate) fn metadata_message(of: MessageId) -> Option<MessageId> {
-    match of.get().part(u64::from(METADATA))?.wire {
+pub(crate) fn metadata_message(message_type: MessageId) -> Option<MessageId> {
+    match message_type.get().part(u64::from(METADATA))?.wire {
         informer_schema::Wire::Message(metadata) => Some(metadata),
         _ => None,
     }

@@ -1,12 +1,13 @@
 //! Incremental parsing of one object's message: copies the bytes to keep, and records the position of its
 //! metadata.
 //!
-//! One pass, except for an object that arrived in one chunk (see [`super::single_chunk`]). The fields of the
-//! object and of its `metadata` are parsed; their values are copied or skipped by length. The output is
-//! written to one buffer in canonical form: the fields in their order, with minimal lengths, without
-//! `metadata.managedFields` and the fields that a [`FieldFilter`] leaves out. Never more than the size
-//! limit is buffered, and no memory is reserved for bytes that have not arrived. The length of the object
-//! is known in advance, so the end of a malformed object is known as well.
+//! One pass, except for an object that arrived in one chunk (see [`super::single_chunk`]). The fields of
+//! the object and of its `metadata` are parsed; their values are copied or skipped by length. The output is
+//! written to one buffer in canonical form: the fields in the order in which they were sent, with tags and
+//! lengths of minimal size, without `metadata.managedFields` and the fields that a [`FieldFilter`] leaves
+//! out. The output stops growing at the size limit, and no memory is reserved for bytes that have not
+//! arrived. The length of the object is known in advance, so the end of a malformed object is known as
+//! well.
 
 use super::METADATA;
 use super::fields::{DATA, VARINT, put_data, put_varint, tag, varint_length};
@@ -27,21 +28,24 @@ use std::ops::Range;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Fields(Level),
-    /// In a value, which is copied if the flag is set.
-    Value(Level, bool),
+    /// In the value of a field.
+    Value {
+        level: Level,
+        is_copied: bool,
+    },
 }
 
 /// Parses objects one after another and reuses its buffers.
 #[derive(Debug)]
 pub(super) struct ObjectReader {
-    /// The message type of the cache's objects. A field filter looks up field names in it.
-    of: MessageId,
-    /// The message type of their metadata.
-    metadata_of: Option<&'static Message>,
+    /// The message type of the cache's objects.
+    message_type: MessageId,
+    /// The message type of their `metadata`.
+    metadata_type: Option<&'static Message>,
     limit: usize,
     field_filter: Option<FieldFilter>,
     /// Whether the field filter applies to the current object.
-    filters: bool,
+    filter_applies: bool,
     state: State,
     object: Walk,
     metadata: Walk,
@@ -60,8 +64,8 @@ pub(super) struct ObjectReader {
     field_start: usize,
     /// Start of the current value in `output`.
     value_start: usize,
-    /// The rule of the field filter that prunes the current value once it is complete, with its part and
-    /// field number.
+    /// The rule of the field filter that prunes the current value once it is complete, with the part and the
+    /// number of the current field.
     prune_rule: Option<(usize, &'static Part, u32)>,
     /// Buffer for a value that is being pruned.
     pruned: Vec<u8>,
@@ -69,7 +73,7 @@ pub(super) struct ObjectReader {
     /// Whether fields did not fit, so that `output` is incomplete.
     truncated: bool,
     /// Whether the fields before the metadata did not fit and were discarded to keep the head.
-    prefix_discarded: bool,
+    early_fields_discarded: bool,
     error: Option<ProtobufError>,
 }
 
@@ -83,17 +87,18 @@ struct MetadataSpan {
     complete: bool,
 }
 
-/// Bytes reserved for the length of `metadata`, which nearly always fit.
+/// Bytes reserved for the length of `metadata`, which is known only at its end. Nearly all lengths take two
+/// bytes.
 const RESERVED_LENGTH_BYTES: usize = 2;
 
 impl ObjectReader {
-    pub(super) fn new(of: MessageId, limit: usize) -> Self {
+    pub(super) fn new(message_type: MessageId, limit: usize) -> Self {
         Self {
-            of,
-            metadata_of: super::metadata_message(of).map(MessageId::get),
+            message_type,
+            metadata_type: super::metadata_message(message_type).map(MessageId::get),
             limit,
             field_filter: None,
-            filters: true,
+            filter_applies: true,
             state: State::Fields(Level::Object),
             object: Walk::new(0),
             metadata: Walk::new(0),
@@ -109,7 +114,7 @@ impl ObjectReader {
             pruned: Vec::new(),
             metadata_span: None,
             truncated: false,
-            prefix_discarded: false,
+            early_fields_discarded: false,
             error: None,
         }
     }
@@ -123,23 +128,24 @@ impl ObjectReader {
     }
 
     /// Sets whether the field filter applies to the next object.
-    pub(super) fn set_filters(&mut self, applies: bool) {
-        self.filters = applies;
+    pub(super) fn set_filter_applies(&mut self, applies: bool) {
+        self.filter_applies = applies;
     }
 
-    /// Applies the field filter to a complete object that was read without it.
+    /// Applies the field filter to a complete object that was read without it. Does nothing if the filter was
+    /// applied already, or if the object is too large or malformed.
     pub(super) fn filter_late(&mut self) {
-        if self.filters
+        if self.filter_applies
             || self.field_filter.is_none()
             || self.truncated
-            || self.prefix_discarded
+            || self.early_fields_discarded
             || self.error.is_some()
         {
             return;
         }
         let output = std::mem::take(&mut self.output);
         self.begin(output.len() as u64);
-        self.filters = true;
+        self.filter_applies = true;
         let complete = self.feed(&output, &mut 0);
         debug_assert!(complete, "a canonical object can be parsed again");
     }
@@ -160,32 +166,33 @@ impl ObjectReader {
         self.pruned.shrink_to(RETAINED_CAPACITY_BYTES);
         self.prune_rule = None;
         self.metadata_span = None;
-        (self.truncated, self.prefix_discarded, self.error) = (false, false, None);
+        (self.truncated, self.early_fields_discarded, self.error) = (false, false, None);
     }
 
     /// Continues at `bytes[*at]`; `true` when the object is complete. The caller then reads the result.
     pub(super) fn feed(&mut self, bytes: &[u8], at: &mut usize) -> bool {
         let part = take(&mut self.object_remaining, bytes, at);
-        if self.error.is_none() && !self.read_single_chunk(part) {
+        if self.error.is_none() && !self.try_read_single_chunk(part) {
             self.error = self.walk(part).err();
         }
         self.object_remaining == 0
     }
 
-    /// Reads an object that arrived in one chunk and is in canonical form; `false` if it has to be parsed
-    /// field by field.
-    fn read_single_chunk(&mut self, part: &[u8]) -> bool {
-        if part.len() as u64 != self.length || (self.filters && self.field_filter.is_some()) {
+    /// Reads an object that arrived in one chunk and is in canonical form. Returns `false`, and reads
+    /// nothing, if `part` has to be parsed field by field.
+    fn try_read_single_chunk(&mut self, part: &[u8]) -> bool {
+        if part.len() as u64 != self.length || (self.filter_applies && self.field_filter.is_some()) {
             return false;
         }
-        // Field-by-field parsing may need more bytes for the length of the metadata, and the limit must not
-        // depend on how the object arrived.
-        let Some(found) = without_managed_fields(part, self.limit.saturating_sub(RESERVED_LENGTH_BYTES))
+        // Field-by-field parsing reserves bytes for the length of the metadata and may not use all of them.
+        // Whether an object fits must not depend on how it arrived, so an object this close to the limit is
+        // parsed field by field.
+        let Some(stripped) = without_managed_fields(part, self.limit.saturating_sub(RESERVED_LENGTH_BYTES))
         else {
             return false;
         };
-        self.spare_buffer = std::mem::replace(&mut self.output, found.bytes);
-        let Range { start, end } = found.metadata;
+        self.spare_buffer = std::mem::replace(&mut self.output, stripped.bytes);
+        let Range { start, end } = stripped.metadata;
         self.metadata_span = Some(MetadataSpan { start, end: Some(end), complete: true });
         true
     }
@@ -198,7 +205,7 @@ impl ObjectReader {
         let bytes =
             if is_exact { std::mem::take(&mut self.output).into() } else { self.output.as_slice().into() };
         self.metadata_span = None;
-        Ok(ScannedObject { head, bytes, encoding: EntryEncoding::Protobuf(self.of) })
+        Ok(ScannedObject { head, bytes, encoding: EntryEncoding::Protobuf(self.message_type) })
     }
 
     /// Parses the head of the complete object.
@@ -206,11 +213,11 @@ impl ObjectReader {
         if let Some(error) = self.error {
             return Err(ObjectError::MalformedProtobuf(error));
         }
-        if self.truncated || self.prefix_discarded {
+        if self.truncated || self.early_fields_discarded {
             return Err(ObjectError::TooLarge { limit: self.limit });
         }
-        let at = self.metadata_range();
-        Ok(head::read(&self.output[at.clone()], at, &mut self.buffers)?)
+        let range = self.metadata_range();
+        Ok(head::read(&self.output[range.clone()], range, &mut self.buffers)?)
     }
 
     /// The key and the resource version, each if it could be read.
@@ -247,7 +254,7 @@ impl ObjectReader {
                         Step::End => self.finish_metadata(),
                     }
                 }
-                State::Value(level, is_copied) => {
+                State::Value { level, is_copied } => {
                     let value = take(&mut self.value_remaining, part, &mut at);
                     if is_copied {
                         self.output.extend_from_slice(value);
@@ -270,18 +277,21 @@ impl ObjectReader {
         }
         self.value_remaining = shape.length();
         let is_copied = self.start_field(level, number, shape);
-        self.state = State::Value(level, is_copied);
+        self.state = State::Value { level, is_copied };
         Ok(())
     }
 
     fn enter_metadata(&mut self, length: u64) -> Result<(), ProtobufError> {
-        // Protobuf would merge the two. No server sends that, and a head in two places is not supported.
+        // Protobuf merges repeated messages. No server repeats `metadata`, and a head in two places is not
+        // supported.
         if self.metadata_span.is_some() {
             return Err(ProtobufError::Twice);
         }
         if self.truncated {
+            // The object is too large. Without the fields so far, there is room for the head, which names the
+            // object in the error.
             self.output.clear();
-            (self.truncated, self.prefix_discarded) = (false, true);
+            (self.truncated, self.early_fields_discarded) = (false, true);
         }
         put_varint(&mut self.output, tag(METADATA, DATA));
         self.output.extend_from_slice(&[0; RESERVED_LENGTH_BYTES]);
@@ -310,7 +320,7 @@ impl ObjectReader {
         self.truncated |= self.output.len() > self.limit;
     }
 
-    /// Writes tag and length of a field; `false` if the field is left out.
+    /// Writes the tag of a field, and its length or number; `false` if the field is left out.
     fn start_field(&mut self, level: Level, number: u32, shape: Shape) -> bool {
         if level == Level::Metadata && number == numbers::MANAGED {
             return false;
@@ -345,16 +355,18 @@ impl ObjectReader {
         true
     }
 
+    /// Returns the part of a field; `None` if the table does not know it, or if no field filter needs it.
     fn part(&self, level: Level, number: u32) -> Option<&'static Part> {
-        self.field_filter.as_ref().filter(|_| self.filters)?;
-        let of = if level == Level::Object { Some(self.of.get()) } else { self.metadata_of };
-        of?.part(u64::from(number))
+        self.field_filter.as_ref().filter(|_| self.filter_applies)?;
+        let message_type =
+            if level == Level::Object { Some(self.message_type.get()) } else { self.metadata_type };
+        message_type?.part(u64::from(number))
     }
 
     /// Returns how the field filter treats a field. A field that the table does not know has no name, so no
     /// path names it.
     fn action(&self, level: Level, part: Option<&Part>) -> MemberAction {
-        let field_filter = self.field_filter.as_ref().filter(|_| self.filters);
+        let field_filter = self.field_filter.as_ref().filter(|_| self.filter_applies);
         field_filter.map_or(MemberAction::Keep, |filter| {
             filter.action(level, part.map_or("", |part| part.name).as_bytes())
         })

@@ -1,8 +1,9 @@
 //! The fast path for an object that arrived in one chunk in canonical form, as nearly all do: its output is
 //! copied in four pieces.
 //!
-//! For any other object it returns `None`, and [`super::object::ObjectReader`] parses it field by field,
-//! with the same output.
+//! The canonical form is defined in [`super::object`]. For any other object, [`without_managed_fields`]
+//! returns `None`, and [`super::object::ObjectReader`] parses the object field by field, with the same
+//! output.
 
 use super::METADATA;
 use super::fields::{DATA, FIXED32, FIXED64, Fields, Payload, VARINT, put_varint, tag, varint_length};
@@ -45,7 +46,7 @@ struct MetadataField<'a> {
     content: &'a [u8],
 }
 
-/// Finds the metadata; `None` if it is missing, or the object is not in canonical form.
+/// Finds the metadata; `None` if it is missing or repeated, or the object is not in canonical form.
 fn find_metadata(object: &[u8]) -> Option<MetadataField<'_>> {
     let (mut fields, mut found) = (Fields(object), None);
     loop {
@@ -74,6 +75,7 @@ fn split_at_managed_fields(metadata: &[u8]) -> Option<[&[u8]; 2]> {
         let end = metadata.len() - fields.0.len();
         if number == numbers::MANAGED && payload != Payload::Group {
             let managed = managed.get_or_insert(start..start);
+            // Adjacent fields start where the previous one ends.
             if std::mem::replace(&mut managed.end, end) != start {
                 return None;
             }
@@ -85,10 +87,10 @@ fn split_at_managed_fields(metadata: &[u8]) -> Option<[&[u8]; 2]> {
     Some([&metadata[..start], &metadata[end..]])
 }
 
-/// Whether the encoding of a field is minimal, as far as that can be decided cheaply.
+/// Whether the encoding of a field of `length` bytes is certainly minimal.
 #[inline]
 fn is_canonical(number: u32, payload: Payload<'_>, length: usize) -> bool {
-    let (wire_type, rest) = match payload {
+    let (wire_type, value_length) = match payload {
         // A varint of ten bytes has unused bits, which are ignored, so it may not be minimal.
         Payload::Varint(value) if value >> 63 == 0 => (VARINT, varint_length(value)),
         Payload::Varint(_) | Payload::Group => return false,
@@ -96,7 +98,7 @@ fn is_canonical(number: u32, payload: Payload<'_>, length: usize) -> bool {
         Payload::Fixed64(_) => (FIXED64, 8),
         Payload::Fixed32 => (FIXED32, 4),
     };
-    length == varint_length(tag(number, wire_type)) + rest
+    length == varint_length(tag(number, wire_type)) + value_length
 }
 
 #[cfg(test)]
@@ -140,9 +142,9 @@ mod tests {
 
     /// Checks whether the fast path applies, and that the result does not depend on it.
     #[track_caller]
-    fn check(object: &[u8], expected: bool) {
+    fn check(object: &[u8], is_fast: bool) {
         let limit = 1 << 20;
-        assert_eq!(without_managed_fields(object, limit).is_some(), expected);
+        assert_eq!(without_managed_fields(object, limit).is_some(), is_fast);
         let expected_object = read(object, 1, limit);
         assert_eq!(read(object, object.len(), limit), expected_object);
         for limit in 0..object.len() + 3 {

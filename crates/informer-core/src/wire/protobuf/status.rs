@@ -8,18 +8,18 @@ use informer_schema::Message;
 impl Status {
     /// Parses a protobuf body; `None` if it is not a `Status`.
     pub fn from_protobuf(bytes: &[u8]) -> Option<Self> {
-        status_in(bytes).map(Self::from_fields)
+        enveloped_status_fields(bytes).map(Self::from_fields)
     }
 }
 
 /// Parses the fields of a `Status` in its envelope.
-fn status_in(body: &[u8]) -> Option<StatusFields> {
+fn enveloped_status_fields(body: &[u8]) -> Option<StatusFields> {
     let (declared_type, object) = open_envelope(body)?;
-    (declared_type.kind == "Status").then(|| status_of(object)).flatten()
+    (declared_type.kind == "Status").then(|| status_fields(object)).flatten()
 }
 
 /// Parses the fields of a `Status` from its message.
-pub(super) fn status_of(bytes: &[u8]) -> Option<StatusFields> {
-    let of = Message::of_kind("v1", "Status")?;
-    decode(of, bytes).ok()
+pub(super) fn status_fields(bytes: &[u8]) -> Option<StatusFields> {
+    let message_type = Message::of_kind("v1", "Status")?;
+    decode(message_type, bytes).ok()
 }

@@ -7,25 +7,27 @@ use informer_schema::{KINDS, MESSAGES, Message, Wire};
 
 /// Kinds whose objects have metadata.
 fn kinds() -> impl Iterator<Item = &'static Message> {
-    MESSAGES.iter().filter(|of| of.is_kind && metadata_of(of).is_some_and(|of| of.ends_with(".ObjectMeta")))
+    MESSAGES.iter().filter(|message| {
+        message.is_kind && metadata_of(message).is_some_and(|name| name.ends_with(".ObjectMeta"))
+    })
 }
 
-fn metadata_of(of: &Message) -> Option<&'static str> {
-    let part = of.parts.iter().find(|part| part.name == "metadata")?;
+fn metadata_of(message: &Message) -> Option<&'static str> {
+    let part = message.parts.iter().find(|part| part.name == "metadata")?;
     match part.wire {
         Wire::Message(metadata) => Some(metadata.get().name),
         _ => None,
     }
 }
 
-fn number(of: &Message, name: &str) -> Option<u16> {
-    of.parts.iter().find(|part| part.name == name).map(|part| part.number)
+fn number(message: &Message, name: &str) -> Option<u16> {
+    message.parts.iter().find(|part| part.name == name).map(|part| part.number)
 }
 
 #[test]
 fn metadata_field_numbers_agree_with_the_table() {
-    for of in kinds() {
-        assert_eq!(number(of, "metadata").map(u32::from), Some(METADATA), "{}", of.name);
+    for message in kinds() {
+        assert_eq!(number(message, "metadata").map(u32::from), Some(METADATA), "{}", message.name);
     }
     let pod = message_of(&TypeMeta::new("v1", "Pod")).unwrap();
     let metadata = metadata_message(pod).unwrap().get();
@@ -44,10 +46,10 @@ fn metadata_field_numbers_agree_with_the_table() {
     ] {
         assert_eq!(number(metadata, name).map(u32::from), Some(known), "{name}");
     }
-    let owner = MESSAGES.iter().find(|of| of.name.ends_with("meta.v1.OwnerReference")).unwrap();
+    let owner = MESSAGES.iter().find(|message| message.name.ends_with("meta.v1.OwnerReference")).unwrap();
     let names = ["kind", "name", "uid", "apiVersion", "controller"];
     assert_eq!(names.map(|name| number(owner, name)), [1, 3, 4, 5, 6].map(Some));
-    let list = MESSAGES.iter().find(|of| of.name.ends_with("meta.v1.ListMeta")).unwrap();
+    let list = MESSAGES.iter().find(|message| message.name.ends_with("meta.v1.ListMeta")).unwrap();
     let names = ["resourceVersion", "continue", "remainingItemCount"];
     assert_eq!(names.map(|name| number(list, name)), [2, 3, 4].map(Some));
 }
@@ -55,26 +57,29 @@ fn metadata_field_numbers_agree_with_the_table() {
 #[test]
 fn list_field_numbers_agree_with_the_table() {
     let mut count = 0;
-    for of in kinds() {
-        let Some(list) = Message::of_kind(of.api_version, &format!("{}List", of.kind())) else { continue };
+    for message in kinds() {
+        let Some(list) = Message::of_kind(message.api_version, &format!("{}List", message.kind())) else {
+            continue;
+        };
         // The older version of metadata-only objects is never requested.
-        if of.api_version != "meta.k8s.io/v1beta1" {
+        if message.api_version != "meta.k8s.io/v1beta1" {
             let names = ["metadata", "items"];
-            assert_eq!(names.map(|name| number(list.get(), name)), [Some(1), Some(2)], "{}", of.name);
+            assert_eq!(names.map(|name| number(list.get(), name)), [Some(1), Some(2)], "{}", message.name);
             count += 1;
         }
     }
     assert!(count > 80, "{count}");
 }
 
-/// Inline messages are not nested deeper than the decoder supports.
+/// Inline messages (their fields are members of the object around them in JSON) are not nested deeper than
+/// the decoder supports.
 #[test]
 fn nesting_of_inline_messages_is_supported() {
-    fn depth(of: &Message) -> usize {
-        let inline = of.parts.iter().filter(|part| part.name.is_empty());
+    fn depth(message: &Message) -> usize {
+        let inline = message.parts.iter().filter(|part| part.name.is_empty());
         let depths = inline.map(|part| match part.wire {
             Wire::Message(inner) => 1 + depth(inner.get()),
-            _ => panic!("{}", of.name),
+            _ => panic!("{}", message.name),
         });
         depths.max().unwrap_or_default()
     }
@@ -85,7 +90,7 @@ fn nesting_of_inline_messages_is_supported() {
 /// The decoder relies on tags of at most two bytes.
 #[test]
 fn field_numbers_fit_into_two_tag_bytes() {
-    assert!(MESSAGES.iter().flat_map(|of| of.parts).all(|part| part.number < 2048));
+    assert!(MESSAGES.iter().flat_map(|message| message.parts).all(|part| part.number < 2048));
 }
 
 /// Every stable kind has protobuf, except those that are newer than the table.

@@ -1,8 +1,8 @@
 //! An incremental parser for the fields of one message.
 //!
-//! [`Walk`] parses tags, lengths and numbers and stops before every value that has a length; the caller
-//! decides what to do with it (skip it, copy it, or parse it with another [`Walk`]). It does not know
-//! Kubernetes.
+//! [`Walk`] parses tags, lengths and varints and stops before every other value; the caller decides what to
+//! do with that value (skip it, copy it, or parse it with another [`Walk`]). Groups are rejected. This file
+//! does not know Kubernetes.
 
 use super::fields::{DATA, FIXED32, FIXED64, GROUP, GROUP_END, VARINT, Varint, split_tag};
 use crate::wire::error::ProtobufError;
@@ -25,7 +25,8 @@ pub(super) enum Shape {
     Varint(u64),
     /// This many bytes follow. The caller consumes all of them before the next step.
     Data(u64),
-    /// Eight or four bytes follow, of this wire type. The caller consumes all of them before the next step.
+    /// A number of fixed size follows: its wire type, and its size, which is eight or four bytes. The caller
+    /// consumes all of them before the next step.
     Fixed(u8, u64),
 }
 
@@ -42,7 +43,8 @@ impl Shape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Tag,
-    Number,
+    /// In the value of a field.
+    Varint,
     Length,
 }
 
@@ -51,13 +53,14 @@ enum State {
 pub(super) struct Walk {
     state: State,
     varint: Varint,
+    /// Number of the current field.
     number: u32,
     /// Bytes remaining of the message.
     remaining: u64,
 }
 
 impl Walk {
-    /// Creates a parser for a message of `length` bytes; [`u64::MAX`] if it ends with its body.
+    /// Creates a parser for a message of `length` bytes; [`u64::MAX`] if the message ends with the body.
     pub(super) fn new(length: u64) -> Self {
         Self { state: State::Tag, varint: Varint::default(), number: 0, remaining: length }
     }
@@ -84,22 +87,22 @@ impl Walk {
                     let (number, wire_type) = split_tag(value)?;
                     self.number = number;
                     match wire_type {
-                        VARINT => self.state = State::Number,
+                        VARINT => self.state = State::Varint,
                         DATA => self.state = State::Length,
-                        FIXED64 => return self.skip(Shape::Fixed(wire_type, 8), ProtobufError::Short),
-                        FIXED32 => return self.skip(Shape::Fixed(wire_type, 4), ProtobufError::Short),
+                        FIXED64 => return self.pass_value(Shape::Fixed(wire_type, 8), ProtobufError::Short),
+                        FIXED32 => return self.pass_value(Shape::Fixed(wire_type, 4), ProtobufError::Short),
                         GROUP | GROUP_END => return Err(ProtobufError::Group),
                         other => return Err(ProtobufError::WireType(other)),
                     }
                 }
-                State::Number => return Ok(Step::Field(self.number, Shape::Varint(value))),
-                State::Length => return self.skip(Shape::Data(value), ProtobufError::Length),
+                State::Varint => return Ok(Step::Field(self.number, Shape::Varint(value))),
+                State::Length => return self.pass_value(Shape::Data(value), ProtobufError::Length),
             }
         }
     }
 
-    /// Returns a field whose bytes the caller consumes; `error` if they exceed the message.
-    fn skip(&mut self, shape: Shape, error: ProtobufError) -> Result<Step, ProtobufError> {
+    /// Returns a field whose value the caller consumes; `error` if the value exceeds the message.
+    fn pass_value(&mut self, shape: Shape, error: ProtobufError) -> Result<Step, ProtobufError> {
         self.remaining = self.remaining.checked_sub(shape.length()).ok_or(error)?;
         Ok(Step::Field(self.number, shape))
     }

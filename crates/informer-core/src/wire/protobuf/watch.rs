@@ -1,13 +1,14 @@
 //! Incremental parsing of a watch stream.
 //!
-//! A frame consists of its length in four bytes and a message with the type of the event and the object,
-//! which has its own envelope. A frame whose object cannot be read is produced as [`Frame::Unreadable`],
-//! and parsing continues; only bytes that are not a frame end the stream. The reader buffers one frame.
+//! A frame consists of its length in four bytes and a `WatchEvent` message: the frame's type (field 1) and a
+//! `RawExtension` message (field 2) around the bytes of the object (field 1 there), which start with an
+//! envelope. A frame whose object cannot be read is produced as [`Frame::Unreadable`], and parsing continues.
+//! Bytes that are not a frame end the parsing with an error. The reader buffers one frame.
 
 use super::envelope::{Envelope, Step as EnvelopeStep};
 use super::message_of;
 use super::object::{ObjectReader, check_type};
-use super::status::status_of;
+use super::status::status_fields;
 use super::walk::{Shape, Step, Walk, take};
 use crate::wire::error::{
     BodyErrorKind, BodyLocation, ObjectError, ProtobufError, UnreadableObject, WireError,
@@ -27,17 +28,17 @@ const MAX_FRAME_OVERHEAD_BYTES: usize = 64 << 20;
 enum State {
     /// In the length, after this many bytes.
     Length(u8),
-    /// In the event's message.
+    /// In the `WatchEvent` message.
     Event,
     Type,
-    /// In the message around the object's bytes.
+    /// In the `RawExtension` message.
     Extension,
     /// In the object's bytes.
     Object,
-    /// In a skipped value of the event.
-    EventValue,
-    /// In a skipped value of the extension.
-    ExtensionValue,
+    /// In the value of an unknown field of the `WatchEvent`.
+    SkippedEventValue,
+    /// In the value of an unknown field of the `RawExtension`.
+    SkippedExtensionValue,
 }
 
 /// The position in the object's bytes.
@@ -56,6 +57,7 @@ pub struct ProtobufWatchReader {
     max_frame_bytes: u64,
     state: State,
     object_state: ObjectState,
+    /// The length of the current frame, as sent.
     length: [u8; 4],
     event: Walk,
     extension: Walk,
@@ -63,8 +65,8 @@ pub struct ProtobufWatchReader {
     remaining: u64,
     envelope: Envelope,
     object: ObjectReader,
-    /// The event's type.
-    kind: Vec<u8>,
+    /// The frame's type, as sent.
+    frame_type: Vec<u8>,
     has_object: bool,
     /// The error in the envelope of the current object.
     object_error: Option<ProtobufError>,
@@ -78,10 +80,10 @@ pub struct ProtobufWatchReader {
 impl ProtobufWatchReader {
     /// Creates a reader for a watch on objects of this type; `None` if the kind has no protobuf.
     pub fn new(type_meta: TypeMeta, limits: Limits) -> Option<Self> {
-        let of = message_of(&type_meta)?;
+        let message_type = message_of(&type_meta)?;
         Some(Self {
             max_frame_bytes: limits.max_object_bytes.saturating_add(MAX_FRAME_OVERHEAD_BYTES) as u64,
-            object: ObjectReader::new(of, limits.max_object_bytes),
+            object: ObjectReader::new(message_type, limits.max_object_bytes),
             type_meta,
             state: State::Length(0),
             object_state: ObjectState::Done,
@@ -90,7 +92,7 @@ impl ProtobufWatchReader {
             extension: Walk::new(0),
             remaining: 0,
             envelope: Envelope::new(0),
-            kind: Vec::new(),
+            frame_type: Vec::new(),
             has_object: false,
             object_error: None,
             location: BodyLocation { index: 0, byte: 0 },
@@ -106,8 +108,7 @@ impl ProtobufWatchReader {
         self
     }
 
-    /// Reads from the front of `chunk` up to the next frame and returns it; `None` when the chunk is
-    /// consumed.
+    /// Reads from the front of `chunk` up to the next frame, and returns it; `None` if the chunk is consumed.
     ///
     /// # Errors
     ///
@@ -135,14 +136,14 @@ impl ProtobufWatchReader {
         }
     }
 
-    /// Reads a chunk and calls `on` with each frame that it completes.
+    /// Reads a chunk and calls `visit` with each frame that the chunk completes.
     ///
     /// # Errors
     ///
     /// Like [`Self::next`].
-    pub fn read(&mut self, mut chunk: &[u8], mut on: impl FnMut(Frame)) -> Result<(), WireError> {
+    pub fn read(&mut self, mut chunk: &[u8], mut visit: impl FnMut(Frame)) -> Result<(), WireError> {
         while let Some(frame) = self.next(&mut chunk)? {
-            on(frame);
+            visit(frame);
         }
         Ok(())
     }
@@ -160,7 +161,8 @@ impl ProtobufWatchReader {
         WireError { element: "frame", location: self.location, kind }
     }
 
-    /// Performs one step; breaks with the frame that it completes, or with `None` if the chunk is consumed.
+    /// Performs one step; breaks with the frame that the step completes, or with `None` if the chunk is
+    /// consumed. `base` is the offset of `chunk` in the stream.
     fn step(
         &mut self,
         chunk: &[u8],
@@ -175,7 +177,8 @@ impl ProtobufWatchReader {
                 }
                 *at += 1;
                 self.length[usize::from(count)] = byte;
-                if count == 3 {
+                let is_last = usize::from(count) + 1 == self.length.len();
+                if is_last {
                     self.state = State::Event;
                     self.begin_frame()?;
                 } else {
@@ -192,16 +195,16 @@ impl ProtobufWatchReader {
                 Step::End => self.state = State::Event,
                 Step::Field(number, shape) => self.enter_extension_field(number, shape),
             },
-            State::Type | State::EventValue | State::ExtensionValue => {
+            State::Type | State::SkippedEventValue | State::SkippedExtensionValue => {
                 let part = take(&mut self.remaining, chunk, at);
                 if self.state == State::Type {
-                    append_up_to(&mut self.kind, part, MAX_TYPE_BYTES);
+                    append_up_to(&mut self.frame_type, part, MAX_TYPE_BYTES);
                 }
                 if self.remaining > 0 {
                     return Ok(ControlFlow::Break(None));
                 }
                 self.state =
-                    if self.state == State::ExtensionValue { State::Extension } else { State::Event };
+                    if self.state == State::SkippedExtensionValue { State::Extension } else { State::Event };
             }
             State::Object => {
                 let part = take(&mut self.remaining, chunk, at);
@@ -221,8 +224,9 @@ impl ProtobufWatchReader {
             return Err(ProtobufError::Frame(length));
         }
         self.event = Walk::new(u64::from(length));
-        self.kind.clear();
+        self.frame_type.clear();
         (self.has_object, self.object_error) = (false, None);
+        // Discards the object of the previous frame, whose key would be reported if this frame has none.
         self.object.begin(0);
         Ok(())
     }
@@ -231,14 +235,14 @@ impl ProtobufWatchReader {
         self.remaining = shape.length();
         self.state = match (number, shape) {
             (1, Shape::Data(_)) => {
-                self.kind.clear();
+                self.frame_type.clear();
                 State::Type
             }
             (2, Shape::Data(length)) => {
                 self.extension = Walk::new(length);
                 State::Extension
             }
-            _ => State::EventValue,
+            _ => State::SkippedEventValue,
         };
     }
 
@@ -252,10 +256,10 @@ impl ProtobufWatchReader {
                 // An earlier object in this frame is discarded.
                 self.object.begin(0);
                 // Bookmarks and errors are not filtered: the reader needs their annotations and status.
-                self.object.set_filters(self.is_change());
+                self.object.set_filter_applies(self.should_filter());
                 State::Object
             }
-            _ => State::ExtensionValue,
+            _ => State::SkippedExtensionValue,
         };
     }
 
@@ -293,9 +297,9 @@ impl ProtobufWatchReader {
     }
 
     fn finish_frame(&mut self) -> Frame {
-        // The type may follow the object. No server is known to send that, so parsing the object twice is
-        // fine.
-        if self.has_object && self.is_change() {
+        // If the type follows the object, the object was read without the filter. No server is known to send
+        // this order, so parsing the object twice is fine.
+        if self.has_object && self.should_filter() {
             self.object.filter_late();
         }
         let frame = self.frame();
@@ -304,17 +308,18 @@ impl ProtobufWatchReader {
         frame
     }
 
-    /// Whether there is a field filter and the frame's type says that it contains an object of the cache.
-    fn is_change(&self) -> bool {
+    /// Whether there is a field filter, and the type read so far is that of a change and not of a bookmark or
+    /// an error.
+    fn should_filter(&self) -> bool {
         self.object.has_field_filter()
             && matches!(
-                FrameKind::from_name(&self.kind),
+                FrameKind::from_name(&self.frame_type),
                 FrameKind::Added | FrameKind::Modified | FrameKind::Deleted
             )
     }
 
     fn frame(&mut self) -> Frame {
-        let kind = FrameKind::from_name(&self.kind);
+        let kind = FrameKind::from_name(&self.frame_type);
         match kind {
             FrameKind::Error => Frame::Error(self.status().unwrap_or_default()),
             FrameKind::Bookmark => Frame::Bookmark {
@@ -332,9 +337,10 @@ impl ProtobufWatchReader {
         }
     }
 
-    fn change(&mut self, kind: FrameKind, frame: fn(ScannedObject) -> Frame) -> Frame {
+    /// Returns the frame that `to_frame` makes of the object, or an unreadable one.
+    fn change(&mut self, kind: FrameKind, to_frame: fn(ScannedObject) -> Frame) -> Frame {
         match self.check_envelope().and_then(|()| self.object.take_object()) {
-            Ok(object) => frame(object),
+            Ok(object) => to_frame(object),
             Err(error) => self.unreadable(kind, error),
         }
     }
@@ -349,7 +355,7 @@ impl ProtobufWatchReader {
 
     fn status(&self) -> Option<Status> {
         let is_status = self.envelope.declared_type.kind == "Status" && self.object_error.is_none();
-        is_status.then(|| status_of(self.object.bytes())).flatten().map(Status::from_fields)
+        is_status.then(|| status_fields(self.object.bytes())).flatten().map(Status::from_fields)
     }
 
     fn unreadable(&self, kind: FrameKind, error: ObjectError) -> Frame {

@@ -1,6 +1,6 @@
 //! Lists and maps: all fields with one number.
 
-use super::context::{Context, RawValue, wrong_wire_type};
+use super::context::{Context, RawValue, TrackPath, wrong_wire_type};
 use super::error::{Error, Step};
 use super::special;
 use super::value::Value;
@@ -24,7 +24,8 @@ pub(super) struct Elements<'de, 'c> {
 }
 
 impl<'de, 'c> Elements<'de, 'c> {
-    /// Creates the list of the fields with `number` among `bytes`; there are `count`, if it is known.
+    /// Creates the list of the fields with `number` in `bytes`. `count` is how many there are, if that is
+    /// known.
     #[inline]
     pub(super) fn new(
         items: Wire,
@@ -33,7 +34,8 @@ impl<'de, 'c> Elements<'de, 'c> {
         count: Option<usize>,
         context: Context<'c>,
     ) -> Self {
-        let count = count.filter(|_| !is_number(items));
+        // A packed field contains several elements.
+        let count = count.filter(|_| !can_be_packed(items));
         let value = Value { wire: items, raw: RawValue::Null, writes_type: true, context };
         Self { value, fields: Fields(bytes), number, count, read: 0, packed: Fields(&[]) }
     }
@@ -42,14 +44,16 @@ impl<'de, 'c> Elements<'de, 'c> {
     fn next(&mut self) -> Result<Option<RawValue<'de>>, Error> {
         loop {
             if !self.packed.0.is_empty()
-                && let Some(payload) = self.packed.packed(self.value.wire == Wire::Double)?
+                && let Some(payload) = self.packed.next_packed(self.value.wire == Wire::Double)?
             {
                 return RawValue::of(payload).map(Some);
             }
             match self.fields.next()? {
                 None => return Ok(None),
                 Some((number, _)) if number != self.number => {}
-                Some((_, Payload::Data(bytes))) if is_number(self.value.wire) => self.packed = Fields(bytes),
+                Some((_, Payload::Data(bytes))) if can_be_packed(self.value.wire) => {
+                    self.packed = Fields(bytes);
+                }
                 Some((_, payload)) => return RawValue::of(payload).map(Some),
             }
         }
@@ -57,7 +61,7 @@ impl<'de, 'c> Elements<'de, 'c> {
 }
 
 /// Whether several values of this type can be packed into one field.
-pub(super) fn is_number(items: Wire) -> bool {
+pub(super) fn can_be_packed(items: Wire) -> bool {
     matches!(items, Wire::Boolean | Wire::Int32 | Wire::Int64 | Wire::Double)
 }
 
@@ -70,14 +74,14 @@ impl<'de> SeqAccess<'de> for Elements<'de, '_> {
         self.value.raw = raw;
         let index = self.read;
         self.read += 1;
-        if !self.value.context.tracks_path {
+        if self.value.context.track_path == TrackPath::No {
             return seed.deserialize(&self.value).map(Some);
         }
         seed.deserialize(&self.value).map(Some).map_err(|error| error.inside(Step::Element(index)))
     }
 
-    /// The number of remaining elements. Each takes at least one byte, so the input cannot make it
-    /// arbitrarily large.
+    /// The number of remaining elements. Each element takes at least one byte, so the input cannot make the
+    /// number arbitrarily large.
     fn size_hint(&self) -> Option<usize> {
         self.count.map(|count| count.saturating_sub(self.read))
     }
@@ -99,6 +103,7 @@ impl<'de, 'c> Entries<'de, 'c> {
         Self { fields: Fields(bytes), remaining: count, key: &[], value }
     }
 
+    /// Advances to the next entry and returns its key.
     pub(super) fn next_name(&mut self) -> Result<Option<Cow<'de, str>>, Error> {
         let Some((_, payload)) = self.fields.next()? else { return Ok(None) };
         self.remaining = self.remaining.saturating_sub(1);
@@ -124,7 +129,7 @@ impl<'de, 'c> Entries<'de, 'c> {
     }
 }
 
-/// Parses key and value of an entry; of each the last counts.
+/// Parses key and value of an entry. If one of them is repeated, the last counts.
 pub(super) fn entry_of(entry: &[u8]) -> Result<(&[u8], Option<Payload<'_>>), Error> {
     let (mut key, mut value) = (&[][..], None);
     let mut fields = Fields(entry);
@@ -139,7 +144,7 @@ pub(super) fn entry_of(entry: &[u8]) -> Result<(&[u8], Option<Payload<'_>>), Err
     Ok((key, value))
 }
 
-/// Returns the value of an entry that omits it.
+/// Returns the value of an entry that omits its value.
 fn omitted_value(values: Wire) -> RawValue<'static> {
     match values {
         Wire::Boolean | Wire::Int32 | Wire::Int64 => RawValue::Varint(0),

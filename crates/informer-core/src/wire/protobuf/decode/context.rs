@@ -24,11 +24,18 @@ pub(super) enum RawValue<'de> {
 pub(super) struct Context<'c> {
     /// Remaining nesting depth.
     depth: u8,
-    /// Whether errors record the field path. Only the second decoding does: checking every result costs
-    /// more than decoding the value.
-    pub(super) tracks_path: bool,
+    /// Whether errors record the field path.
+    pub(super) track_path: TrackPath,
     /// Set when fields are not ordered by number.
     pub(super) unordered: &'c Cell<bool>,
+}
+
+/// Whether decoding errors record the field path. Checking every result for an error costs more than decoding
+/// most values, so paths are recorded only when an object is decoded again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TrackPath {
+    No,
+    Yes,
 }
 
 /// Maximum nesting depth, as in `serde_json`.
@@ -36,10 +43,11 @@ const MAX_DEPTH: u8 = 128;
 
 impl<'c> Context<'c> {
     /// Creates the context of a top-level message.
-    pub(super) fn new(tracks_path: bool, unordered: &'c Cell<bool>) -> Self {
-        Self { depth: MAX_DEPTH, tracks_path, unordered }
+    pub(super) fn new(track_path: TrackPath, unordered: &'c Cell<bool>) -> Self {
+        Self { depth: MAX_DEPTH, track_path, unordered }
     }
 
+    /// Returns the context of the values one level deeper, or an error at the maximum depth.
     pub(super) fn deeper(self) -> Result<Self, Error> {
         match self.depth {
             0 | 1 => Err(Error::new("recursion limit exceeded")),

@@ -1,6 +1,7 @@
 //! Messages and maps, which are both objects in JSON: names and values.
 
 use super::collections::Entries;
+use super::context::TrackPath;
 use super::error::{Error, Step};
 use super::message::Members;
 use super::value::Value;
@@ -52,7 +53,7 @@ impl<'de> MapAccess<'de> for Map<'de, '_> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
         let value = self.value();
-        if !value.context.tracks_path {
+        if value.context.track_path == TrackPath::No {
             return seed.deserialize(value);
         }
         seed.deserialize(value).map_err(|error| self.locate(error))

@@ -1,7 +1,7 @@
 //! A message as a map: its fields by their names in JSON.
 //!
-//! The parts of the table and the fields on the wire are both in the order of their numbers, so one pass
-//! over both finds the present, unknown and missing ones.
+//! A part is a field in the table of `informer-schema`. The parts and the fields on the wire are both in the
+//! order of their numbers, so one pass over both finds the fields that are present, unknown and missing.
 
 use super::context::{Context, RawValue, wrong_wire_type};
 use super::error::Error;
@@ -12,18 +12,19 @@ use informer_schema::{Message, Part, Wire};
 
 /// The members of a message.
 pub(super) struct Members<'de, 'c> {
-    walk: Walk<'de>,
-    /// The messages around this one, if it is inline.
-    outer: [Option<Walk<'de>>; MAX_INLINE],
+    cursor: Cursor<'de>,
+    /// The positions in the messages around the current one, if that is inline.
+    outer: [Option<Cursor<'de>>; MAX_INLINE],
     /// The type members that were not produced yet.
     pending_type: PendingType,
     /// The name of the current member.
     name: &'static str,
+    /// The value of the current member.
     value: Value<'de, 'c>,
 }
 
-/// Maximum nesting of inline messages, whose fields are members of the object around them. An admission
-/// policy's rule reaches it.
+/// Maximum nesting of inline messages. In JSON, the fields of an inline message are members of the object
+/// around it. The rule of an admission policy has this nesting.
 pub(in crate::wire::protobuf) const MAX_INLINE: usize = 2;
 
 /// The type members, apiVersion and kind, that are still to be produced.
@@ -36,28 +37,35 @@ enum PendingType {
 
 /// The position in one message.
 #[derive(Clone, Copy)]
-struct Walk<'de> {
-    /// The parts after the last field.
+struct Cursor<'de> {
+    /// The parts after that of the last field.
     parts: &'static [Part],
+    /// See [`Message::has_nulls`].
     has_nulls: bool,
+    /// The unread fields.
     fields: Fields<'de>,
     /// The number of the last field.
-    last: u32,
+    last_number: u32,
 }
 
-impl<'de> Walk<'de> {
+impl<'de> Cursor<'de> {
     #[inline]
-    fn new(of: &'static Message, bytes: &'de [u8]) -> Self {
-        Self { parts: of.parts, has_nulls: of.has_nulls, fields: Fields(bytes), last: 0 }
+    fn new(message_type: &'static Message, bytes: &'de [u8]) -> Self {
+        Self {
+            parts: message_type.parts,
+            has_nulls: message_type.has_nulls,
+            fields: Fields(bytes),
+            last_number: 0,
+        }
     }
 
-    /// Finds the part with a number and advances past it.
+    /// Returns the part with a number, and advances past it; `None`, without advancing, if there is none.
     #[inline]
-    fn find(&mut self, number: u32) -> Option<&'static Part> {
+    fn take_part(&mut self, number: u32) -> Option<&'static Part> {
         // Numbers are ascending and mostly consecutive, so the part is at the guessed index or before it.
         let guess = number.checked_sub(u32::from(self.parts.first()?.number))? as usize;
-        let is_it = |part: &Part| u32::from(part.number) == number;
-        let index = if self.parts.get(guess).is_some_and(is_it) {
+        let has_number = |part: &Part| u32::from(part.number) == number;
+        let index = if self.parts.get(guess).is_some_and(has_number) {
             guess
         } else {
             let end = self.parts.len().min(guess);
@@ -82,11 +90,12 @@ impl<'de> Walk<'de> {
         None
     }
 
-    /// Reads all consecutive fields with a number, of which the first starts at `start` and is already
-    /// read. `None` if its tag is not minimal.
+    /// Reads all consecutive fields with a number. The first of them is already read and starts at `start`.
+    /// `None` if the tag of the first is not minimal.
     #[inline]
     fn read_run(&mut self, number: u32, start: &'de [u8]) -> Result<Option<RawValue<'de>>, Error> {
-        // Equal number and wire type have equal tags, of one or two bytes.
+        // Fields with equal number and wire type have equal tags. A minimal tag has one byte for a number
+        // below 16, otherwise two: a test checks that the table has no larger numbers.
         let is_short = number < 16;
         let tag = &start[..if is_short { 1 } else { 2 }];
         if (tag[0] < 0x80) != is_short || (!is_short && tag[1] >= 0x80) {
@@ -102,8 +111,10 @@ impl<'de> Walk<'de> {
     }
 }
 
-/// Whether JSON has `null` for a part that is absent on the wire. All other parts are always on the wire,
-/// so an absent one is absent in JSON as well: it was omitted, or the server does not know the field.
+/// Whether JSON has `null` for a part that is absent on the wire, provided that JSON always has the part.
+///
+/// Servers write every other part to the wire, even if it is empty. If one is absent, JSON does not have it
+/// either: a field filter dropped it, or the server does not know it.
 fn can_be_null(part: &Part) -> bool {
     part.pointer || matches!(part.wire, Wire::List(_) | Wire::Map(_) | Wire::Bytes)
 }
@@ -111,29 +122,39 @@ fn can_be_null(part: &Part) -> bool {
 impl<'de, 'c> Members<'de, 'c> {
     #[inline]
     pub(super) fn new(
-        of: &'static Message,
+        message_type: &'static Message,
         bytes: &'de [u8],
         writes_type: bool,
         context: Context<'c>,
     ) -> Self {
-        let pending_type = if writes_type && of.is_kind { PendingType::Both(of) } else { PendingType::Done };
+        let pending_type = if writes_type && message_type.is_kind {
+            PendingType::Both(message_type)
+        } else {
+            PendingType::Done
+        };
         let value = Value { wire: Wire::String, raw: RawValue::Null, writes_type: false, context };
-        Self { walk: Walk::new(of, bytes), outer: [None; MAX_INLINE], pending_type, name: "", value }
+        Self {
+            cursor: Cursor::new(message_type, bytes),
+            outer: [None; MAX_INLINE],
+            pending_type,
+            name: "",
+            value,
+        }
     }
 
-    /// Returns the name of the next member that JSON would have.
+    /// Advances to the next member that JSON would have, and returns its name.
     pub(super) fn next_name(&mut self) -> Result<Option<&'static str>, Error> {
         if !matches!(self.pending_type, PendingType::Done) {
             return Ok(Some(self.next_type_member()));
         }
         loop {
-            let start = self.walk.fields.0;
-            let field = self.walk.fields.next()?;
-            if self.walk.has_nulls
-                && let Some(part) = self.walk.next_null(field.map_or(u32::MAX, |(number, _)| number))
+            let start = self.cursor.fields.0;
+            let field = self.cursor.fields.next()?;
+            if self.cursor.has_nulls
+                && let Some(part) = self.cursor.next_null(field.map_or(u32::MAX, |(number, _)| number))
             {
                 // The field is read again by the next call.
-                self.walk.fields.0 = start;
+                self.cursor.fields.0 = start;
                 return Ok(Some(self.set_member(part, RawValue::Null)));
             }
             let Some((number, payload)) = field else {
@@ -142,13 +163,13 @@ impl<'de, 'c> Members<'de, 'c> {
                 }
                 return Ok(None);
             };
-            if number <= self.walk.last {
-                return Err(self.unordered());
+            if number <= self.cursor.last_number {
+                return Err(self.report_unordered());
             }
-            self.walk.last = number;
+            self.cursor.last_number = number;
             // Unknown fields are skipped.
-            let Some(part) = self.walk.find(number) else { continue };
-            if let Some(raw) = self.take(part, payload, start)? {
+            let Some(part) = self.cursor.take_part(number) else { continue };
+            if let Some(raw) = self.convert_field(part, payload, start)? {
                 return Ok(Some(self.set_member(part, raw)));
             }
         }
@@ -171,17 +192,17 @@ impl<'de, 'c> Members<'de, 'c> {
         part.name
     }
 
-    /// Returns the error for a field that is repeated or out of order.
+    /// Records that a field is repeated or out of order, and returns the error.
     #[cold]
-    fn unordered(&self) -> Error {
+    fn report_unordered(&self) -> Error {
         self.value.context.unordered.set(true);
         Error::new("fields are not ordered by number")
     }
 
-    /// Converts a field that starts at `start`. `None` if JSON omits it, or if it is an inline message,
-    /// which is then entered.
+    /// Returns the value of a field that starts at `start`. `None` if JSON omits the field, or if the field
+    /// is an inline message: then the cursor has entered this message.
     #[inline]
-    fn take(
+    fn convert_field(
         &mut self,
         part: &'static Part,
         payload: Payload<'de>,
@@ -189,15 +210,15 @@ impl<'de, 'c> Members<'de, 'c> {
     ) -> Result<Option<RawValue<'de>>, Error> {
         match part.wire {
             Wire::List(_) | Wire::Map(_) => {
-                let run = self.walk.read_run(self.walk.last, start)?;
-                run.map(Some).ok_or_else(|| self.unordered())
+                let run = self.cursor.read_run(self.cursor.last_number, start)?;
+                run.map(Some).ok_or_else(|| self.report_unordered())
             }
-            Wire::Message(of) if part.name.is_empty() => {
+            Wire::Message(message_type) if part.name.is_empty() => {
                 let Payload::Data(bytes) = payload else { return Err(wrong_wire_type()) };
-                let slot = self.outer.iter_mut().find(|slot| slot.is_none());
+                let free = self.outer.iter_mut().find(|outer| outer.is_none());
                 // A test checks that the table does not exceed this depth.
-                let slot = slot.ok_or_else(|| Error::new("inline messages are nested too deeply"))?;
-                *slot = Some(std::mem::replace(&mut self.walk, Walk::new(of.get(), bytes)));
+                let free = free.ok_or_else(|| Error::new("inline messages are nested too deeply"))?;
+                *free = Some(std::mem::replace(&mut self.cursor, Cursor::new(message_type.get(), bytes)));
                 Ok(None)
             }
             wire => {
@@ -210,14 +231,17 @@ impl<'de, 'c> Members<'de, 'c> {
     /// Continues with the message around this one; `false` if there is none.
     fn leave(&mut self) -> bool {
         let outer = self.outer.iter_mut().rev().find_map(Option::take);
-        outer.map(|outer| self.walk = outer).is_some()
+        outer.map(|outer| self.cursor = outer).is_some()
     }
 
+    /// Advances to the next type member, and returns its name.
     fn next_type_member(&mut self) -> &'static str {
         let (name, text);
         (self.pending_type, name, text) = match self.pending_type {
-            PendingType::Both(of) => (PendingType::Kind(of), "apiVersion", of.api_version),
-            PendingType::Kind(of) => (PendingType::Done, "kind", of.kind()),
+            PendingType::Both(message_type) => {
+                (PendingType::Kind(message_type), "apiVersion", message_type.api_version)
+            }
+            PendingType::Kind(message_type) => (PendingType::Done, "kind", message_type.kind()),
             PendingType::Done => (PendingType::Done, "", ""),
         };
         (self.value.wire, self.value.raw) = (Wire::String, RawValue::Data(text.as_bytes()));

@@ -1,10 +1,11 @@
 //! Lookup of the values at a field path in a message, without decoding the rest.
 //!
 //! The values equal those that the path finds in the object's JSON, because they are decoded like those of
-//! a typed object: names come from the table, and other fields are skipped. One exception: of a field that
-//! occurs twice, with other fields in between, the first value is found and not the last; no server writes
-//! that.
+//! a typed object. Exceptions concern objects that no server writes: of a field that occurs twice, with other
+//! fields in between, the first value may be found and not the last; and a malformed field after those on the
+//! path may be overlooked.
 
+use super::context::TrackPath;
 use super::order;
 use super::value::Value;
 use crate::wire::protobuf::fields::{Fields, Payload};
@@ -14,78 +15,80 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
 
-/// Calls `visit` with the values at a path, in their order. An unreadable object has none.
+/// Calls `visit` with the values at a path, in their order. There are none if a malformed field is found.
 pub(in crate::wire) fn values_at(
     path: &[Box<str>],
-    of: MessageId,
+    message_type: MessageId,
     bytes: &[u8],
     visit: &mut dyn FnMut(&str),
 ) {
-    if let Ok(found) = text_at(path, of, bytes) {
-        found.into_iter().for_each(visit);
+    if let Ok(text) = text_at(path, message_type, bytes) {
+        text.into_iter().for_each(visit);
         return;
     }
     let (unordered, unused) = (Cell::new(false), Cell::new(false));
-    let found = seek(path, &Value::whole(of, bytes, false, &unordered));
+    let values = seek(path, &Value::whole(message_type, bytes, TrackPath::No, &unordered));
     if !unordered.get() {
-        found.iter().flatten().for_each(|value| visit(value));
-    } else if let Ok(bytes) = order::ordered(of, bytes) {
-        let found = seek(path, &Value::whole(of, &bytes, false, &unused));
-        found.iter().flatten().for_each(|value| visit(value));
+        values.iter().flatten().for_each(|value| visit(value));
+    } else if let Ok(bytes) = order::ordered(message_type, bytes) {
+        let values = seek(path, &Value::whole(message_type, &bytes, TrackPath::No, &unused));
+        values.iter().flatten().for_each(|value| visit(value));
     }
 }
 
-/// The path needs the general decoder.
+/// The error of the functions for the simple case, when the path or the object needs the general decoder.
 struct NotSimple;
 
 /// Finds the string at a path in the simple case: messages on the way and a string at the end, each present
 /// at most once.
 ///
-/// Most indexes look up such paths, on every change. Fields beside the path are not examined, so an object
-/// that is malformed there still has a value here.
+/// Most indexes look up such paths, on every change. The insides of fields that are not on the path, and
+/// fields with higher numbers, are not examined, so an object that is malformed there still has a value
+/// here.
 fn text_at<'a>(
     path: &[Box<str>],
-    mut of: MessageId,
+    mut message_type: MessageId,
     mut bytes: &'a [u8],
 ) -> Result<Option<&'a str>, NotSimple> {
     let (last, parents) = path.split_last().ok_or(NotSimple)?;
     for name in parents {
-        let part = part_named(of, name)?;
+        let part = part_named(message_type, name)?;
         let Wire::Message(inner) = part.wire else { return Err(NotSimple) };
         match only_data(bytes, part)? {
-            Some(data) => (of, bytes) = (inner, data),
+            Some(data) => (message_type, bytes) = (inner, data),
             None => return Ok(None),
         }
     }
-    let part = part_named(of, last)?;
+    let part = part_named(message_type, last)?;
     if part.wire != Wire::String {
         return Err(NotSimple);
     }
     let text = only_data(bytes, part)?.map(std::str::from_utf8).transpose().map_err(|_| NotSimple)?;
+    // JSON omits an empty string, unless the part is a pointer or always present.
     Ok(text.filter(|text| part.pointer || part.always || !text.is_empty()))
 }
 
 /// Finds the part with this name in a message without inline parts.
-fn part_named(of: MessageId, name: &str) -> Result<&'static Part, NotSimple> {
-    let parts = of.get().parts;
+fn part_named(message_type: MessageId, name: &str) -> Result<&'static Part, NotSimple> {
+    let parts = message_type.get().parts;
     let all_named = parts.iter().all(|part| !part.name.is_empty());
     parts.iter().find(|part| all_named && part.name == name).ok_or(NotSimple)
 }
 
-/// Returns the data of a part that may be present once.
+/// Returns the data of a part; `None` if it is absent, an error if it is repeated.
 ///
-/// Servers write fields in the order of their numbers, so the fields after the part are not examined: the
-/// object was often parsed on another processor, and every access may be a cache miss.
+/// Servers write fields in the order of their numbers, so the fields after the part are not examined. This is
+/// faster: the object was often parsed on another processor, and every access may be a cache miss.
 fn only_data<'a>(message: &'a [u8], part: &Part) -> Result<Option<&'a [u8]>, NotSimple> {
-    let (mut fields, mut found, mut last) = (Fields(message), None, 0);
+    let (mut fields, mut found, mut last_number) = (Fields(message), None, 0);
     while let Some((number, payload)) = fields.next().map_err(|_| NotSimple)? {
         if found.is_some() && number > u32::from(part.number) {
             break;
         }
-        if number < last || matches!(payload, Payload::Fixed32 | Payload::Group) {
+        if number < last_number || matches!(payload, Payload::Fixed32 | Payload::Group) {
             return Err(NotSimple);
         }
-        last = number;
+        last_number = number;
         if number == u32::from(part.number) {
             let Payload::Data(data) = payload else { return Err(NotSimple) };
             if found.replace(data).is_some() {
@@ -93,10 +96,11 @@ fn only_data<'a>(message: &'a [u8], part: &Part) -> Result<Option<&'a [u8]>, Not
             }
         }
     }
-    // JSON may have a value for an absent part.
+    // JSON may have a value for a part that is absent in protobuf.
     if found.is_none() && part.always { Err(NotSimple) } else { Ok(found) }
 }
 
+/// Returns the values at a path by the general decoder; `None` if the object does not decode.
 fn seek<'de>(path: &[Box<str>], value: &Value<'de, '_>) -> Option<Vec<Cow<'de, str>>> {
     let mut found = Vec::new();
     let seek = Seek { path, in_list: false, found: &mut found };

@@ -1,7 +1,8 @@
 //! Values that JSON writes in another form than protobuf: quantities, floating point numbers, bytes, JSON
 //! inside messages, and alternatives of two types.
 //!
-//! Their messages are small; of a repeated field the last value counts, in any order of fields.
+//! Their messages are small, so each lookup reads all fields, in any order. Of a repeated field the last
+//! value counts.
 
 use super::context::wrong_wire_type;
 use super::error::Error;
@@ -18,12 +19,13 @@ pub(super) fn is_empty(wire: Wire, payload: Payload<'_>) -> Result<bool, Error> 
         (Wire::Time | Wire::MicroTime, Payload::Data(bytes)) => is_null_time(wire, bytes),
         (_, Payload::Varint(value)) => Ok(value == 0),
         (_, Payload::Data(bytes)) => Ok(bytes.is_empty()),
+        // Zero with any sign.
         (_, Payload::Fixed64(bits)) => Ok(bits << 1 == 0),
         (_, Payload::Fixed32 | Payload::Group) => Ok(false),
     }
 }
 
-/// Returns the text of a quantity.
+/// Returns the text of a quantity; `0` if it is absent.
 pub(super) fn quantity(bytes: &[u8]) -> Result<&[u8], Error> {
     Ok(last_data(bytes, 1)?.unwrap_or(b"0"))
 }
@@ -58,18 +60,18 @@ pub(super) fn double<'de, V: Visitor<'de>>(value: f64, visitor: V) -> Result<V::
     if !value.is_finite() {
         return Err(Error::new("infinity and NaN do not exist in JSON"));
     }
-    // An integral number has no fraction. Go writes very large and very small ones with exponents, which
-    // parse to the same number.
+    // Like Go, `format!` writes an integral number without a fraction, so the visitor receives an integer. Go
+    // writes very large and very small numbers with exponents, but they parse to the same number.
     let number: serde_json::Number = serde_json::from_str(&format!("{value}"))?;
     Ok(number.deserialize_any(visitor)?)
 }
 
-/// Whether neither alternative is present.
+/// Whether neither alternative (field 1 or 2) is present.
 pub(super) fn is_null_choice(bytes: &[u8]) -> Result<bool, Error> {
     Ok(last_data(bytes, 1)?.is_none() && last_data(bytes, 2)?.is_none())
 }
 
-/// Returns the boolean in field 1.
+/// Returns the boolean in field 1; `false` if it is absent.
 pub(super) fn is_true(bytes: &[u8]) -> Result<bool, Error> {
     let mut is_true = false;
     let mut fields = Fields(bytes);
@@ -83,7 +85,7 @@ pub(super) fn is_true(bytes: &[u8]) -> Result<bool, Error> {
     Ok(is_true)
 }
 
-/// Returns the last field with the number `wanted`, which contains bytes.
+/// Returns the bytes of the last field with the number `wanted`.
 pub(super) fn last_data(bytes: &[u8], wanted: u32) -> Result<Option<&[u8]>, Error> {
     let mut found = None;
     let mut fields = Fields(bytes);
@@ -112,7 +114,7 @@ pub(super) fn base64(bytes: &[u8]) -> String {
     out
 }
 
-/// Returns the text; invalid UTF-8 is replaced as Go does in JSON.
+/// Returns the text; invalid UTF-8 is replaced as Go's JSON encoder does.
 pub(super) fn text(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),

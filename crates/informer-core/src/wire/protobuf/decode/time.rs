@@ -46,7 +46,8 @@ pub(super) struct Text {
 }
 
 impl Text {
-    pub(super) fn new(time: Time, micro: bool) -> Result<Self, Error> {
+    /// Formats a time, with a fraction if `has_fraction`.
+    pub(super) fn new(time: Time, has_fraction: bool) -> Result<Self, Error> {
         let days = time.seconds.div_euclid(86_400);
         let second = time.seconds.rem_euclid(86_400);
         let (year, month, day) = civil(days).ok_or_else(|| Error::new("time outside the years 0 to 9999"))?;
@@ -57,7 +58,7 @@ impl Text {
         text.put(11, 2, second / 3600);
         text.put(14, 2, second / 60 % 60);
         text.put(17, 2, second % 60);
-        if micro {
+        if has_fraction {
             text.put(20, 6, i64::from(time.nanoseconds) / 1000);
         } else {
             text.bytes[19] = b'Z';
@@ -67,7 +68,7 @@ impl Text {
     }
 
     pub(super) fn as_str(&self) -> &str {
-        // ASCII only.
+        // The bytes are ASCII, so the conversion does not fail.
         std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
     }
 
@@ -79,7 +80,8 @@ impl Text {
     }
 }
 
-/// Returns year, month and day of a day since 1970, or `None` if the year does not have four digits.
+/// Returns year, month and day of the date `days` after 1970-01-01; `None` if the year does not have four
+/// digits.
 ///
 /// The algorithm is Howard Hinnant's: years start in March, so that the leap day is the last.
 fn civil(days: i64) -> Option<(i64, i64, i64)> {

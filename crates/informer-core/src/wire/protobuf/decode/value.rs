@@ -5,7 +5,7 @@
 //! method handles only the shapes it accepts.
 
 use super::collections::{Elements, Entries};
-use super::context::{Context, RawValue, wrong_wire_type};
+use super::context::{Context, RawValue, TrackPath, wrong_wire_type};
 use super::error::Error;
 use super::map::Map;
 use super::message::Members;
@@ -23,8 +23,8 @@ use std::cell::Cell;
 pub(super) struct Value<'de, 'c> {
     pub(super) wire: Wire,
     pub(super) raw: RawValue<'de>,
-    /// Whether a kind has the members apiVersion and kind: the object itself does, and so do the items of a
-    /// list.
+    /// Whether a message that is a kind has the members apiVersion and kind here. It does at the top level
+    /// and as an element of a list, but not as the value of a field.
     pub(super) writes_type: bool,
     pub(super) context: Context<'c>,
 }
@@ -46,13 +46,13 @@ enum Shape<'de, 'c> {
 impl<'de, 'c> Value<'de, 'c> {
     /// Creates the value of a top-level message.
     pub(super) fn whole(
-        of: MessageId,
+        message_type: MessageId,
         bytes: &'de [u8],
-        tracks_path: bool,
+        track_path: TrackPath,
         unordered: &'c Cell<bool>,
     ) -> Self {
-        let context = Context::new(tracks_path, unordered);
-        Self { wire: Wire::Message(of), raw: RawValue::Data(bytes), writes_type: true, context }
+        let context = Context::new(track_path, unordered);
+        Self { wire: Wire::Message(message_type), raw: RawValue::Data(bytes), writes_type: true, context }
     }
 
     /// Whether the value is `null` in JSON.
@@ -69,8 +69,8 @@ impl<'de, 'c> Value<'de, 'c> {
     }
 
     #[inline]
-    fn members(&self, of: MessageId, bytes: &'de [u8]) -> Result<Map<'de, 'c>, Error> {
-        Ok(Map::Members(Members::new(of.get(), bytes, self.writes_type, self.context.deeper()?)))
+    fn members(&self, message_type: MessageId, bytes: &'de [u8]) -> Result<Map<'de, 'c>, Error> {
+        Ok(Map::Members(Members::new(message_type.get(), bytes, self.writes_type, self.context.deeper()?)))
     }
 
     fn elements(
@@ -83,10 +83,13 @@ impl<'de, 'c> Value<'de, 'c> {
         Ok(Elements::new(items, bytes, number, count, self.context.deeper()?))
     }
 
+    /// Returns the shape of the value.
     fn shape(&self) -> Result<Shape<'de, 'c>, Error> {
         Ok(match (self.wire, self.raw) {
             (Wire::String, RawValue::Data(bytes)) => Shape::Text(special::text(bytes)),
-            (Wire::Message(of), RawValue::Data(bytes)) => Shape::Map(self.members(of, bytes)?),
+            (Wire::Message(message_type), RawValue::Data(bytes)) => {
+                Shape::Map(self.members(message_type, bytes)?)
+            }
             (Wire::List(items), RawValue::Run(bytes, number, count)) => {
                 Shape::List(self.elements(*items, bytes, number, Some(count))?)
             }
@@ -118,16 +121,19 @@ impl<'de, 'c> Value<'de, 'c> {
             Wire::Bytes => Shape::Text(special::base64(bytes).into()),
             Wire::Raw | Wire::Fields => Shape::Json(special::raw(bytes)?),
             Wire::Strings => Shape::List(self.elements(Wire::String, bytes, 1, None)?),
-            Wire::OrBoolean(of) => match special::last_data(bytes, 2)? {
-                Some(message) => Shape::Map(self.members(of, message)?),
+            Wire::OrBoolean(message_type) => match special::last_data(bytes, 2)? {
+                Some(message) => Shape::Map(self.members(message_type, message)?),
                 None => Shape::Boolean(special::is_true(bytes)?),
             },
-            Wire::OrList(of) | Wire::OrStrings(of) => {
-                let items =
-                    if matches!(self.wire, Wire::OrList(_)) { Wire::Message(of) } else { Wire::String };
+            Wire::OrList(message_type) | Wire::OrStrings(message_type) => {
+                let items = if matches!(self.wire, Wire::OrList(_)) {
+                    Wire::Message(message_type)
+                } else {
+                    Wire::String
+                };
                 match (special::last_data(bytes, 2)?, special::last_data(bytes, 1)?) {
                     (Some(_), _) => Shape::List(self.elements(items, bytes, 2, None)?),
-                    (None, Some(message)) => Shape::Map(self.members(of, message)?),
+                    (None, Some(message)) => Shape::Map(self.members(message_type, message)?),
                     (None, None) => Shape::Null,
                 }
             }
@@ -166,7 +172,7 @@ fn json<'de, T>(
     Ok(value)
 }
 
-/// Passes an integer to the visitor; as in JSON, one that is not negative is unsigned.
+/// Passes an integer to the visitor, as `serde_json` does: unsigned unless it is negative.
 #[inline]
 fn integer<'de, V: Visitor<'de>>(value: i64, visitor: V) -> Result<V::Value, Error> {
     match u64::try_from(value) {
@@ -339,9 +345,9 @@ impl<'de> Deserializer<'de> for &Value<'de, '_> {
         visitor: V,
     ) -> Result<V::Value, Error> {
         // The common case, built here: moving it out of a `Shape` would cost more than decoding it.
-        if let (Wire::Message(of), RawValue::Data(bytes)) = (self.wire, self.raw) {
+        if let (Wire::Message(message_type), RawValue::Data(bytes)) = (self.wire, self.raw) {
             let context = self.context.deeper()?;
-            let mut map = Map::Members(Members::new(of.get(), bytes, self.writes_type, context));
+            let mut map = Map::Members(Members::new(message_type.get(), bytes, self.writes_type, context));
             return visitor.visit_map(&mut map);
         }
         match self.shape()? {
