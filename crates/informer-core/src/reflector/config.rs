@@ -53,9 +53,10 @@ pub struct Config {
     pub transform_fallback: TransformFallback,
     /// The choice between watch-lists and lists.
     pub watch_list: WatchListPolicy,
-    /// Page size of every list.
+    /// Page size of full lists.
     ///
-    /// By default only lists that may reach the server's storage are paged, with 500 items per page.
+    /// By default only lists that may reach the server's storage are paged, with 500 items per page. A list
+    /// whose paging fails is requested once more without pages, whatever this setting.
     pub page_size: Option<u32>,
     /// The period at which the cache is compared with a full list; `None` disables audits.
     pub audit_period: Option<Duration>,
@@ -67,9 +68,12 @@ pub struct Config {
     ///
     /// The delay is random between this and twice this.
     pub unavailable_retry_delay: Duration,
-    /// The time without notable progress after which a watch-list is replaced by a list.
+    /// The length of a progress window: if the number of keys of a watch-list grows by 1 % or less in one
+    /// window, a list replaces the watch-list.
     pub watch_list_progress_timeout: Duration,
-    /// The timeout of the response headers. The timeout of the source should be shorter.
+    /// The timeout of the response headers.
+    ///
+    /// The header timeout of the source should be shorter, because its error describes possible causes.
     pub response_header_timeout: Duration,
     /// The time without data after which a list fails.
     pub list_idle_timeout: Duration,
@@ -106,12 +110,12 @@ impl Config {
         }
     }
 
-    /// Returns the reader for the body of a list with these headers; `None` if it cannot be read.
+    /// Returns the reader for the body of a list with these headers; `None` if its encoding cannot be read.
     pub(super) fn list_body(&self, head: &ResponseHead) -> Option<ListBody> {
         ListBody::new(self.body_encoding_of(head)?, &self.type_meta, self.limits, self.field_filter.as_ref())
     }
 
-    /// Returns the reader for the body of a watch with these headers; `None` if it cannot be read.
+    /// Returns the reader for the body of a watch with these headers; `None` if its encoding cannot be read.
     pub(super) fn watch_body(&self, head: &ResponseHead) -> Option<WatchBody> {
         WatchBody::new(self.body_encoding_of(head)?, &self.type_meta, self.limits, self.field_filter.as_ref())
     }
@@ -119,7 +123,7 @@ impl Config {
     /// Returns the encoding of a response; `None` if it cannot be read. The encodings of two responses may
     /// differ.
     fn body_encoding_of(&self, head: &ResponseHead) -> Option<BodyEncoding> {
-        // A transform is a function from JSON to JSON.
+        // A transform is a function from JSON to JSON, so with a transform only JSON can be read.
         head.body_encoding().filter(|encoding| *encoding == BodyEncoding::Json || self.transform.is_none())
     }
 

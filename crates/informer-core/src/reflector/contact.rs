@@ -1,8 +1,7 @@
 //! Times of the last contact with the server.
 //!
-//! The age of the cache, the silence timeout and the next audit are derived from them. Contains moments only;
-//! each one is set by a method of [`Contact`]. This file must not know the contents of
-//! what was received.
+//! The age of the cache and the silence timeout are derived from these times. The moment of the next audit is
+//! here too. This file must not know the contents of what was received.
 
 use crate::time::Moment;
 
@@ -10,11 +9,12 @@ use crate::time::Moment;
 #[derive(Debug, Default)]
 pub(super) struct Contact {
     /// When a part of a response was last received; `None` until the first one.
-    received_at: Option<Moment>,
+    last_contact: Option<Moment>,
     /// When the cache was last known to be up to date: an open watch received something, or a full list was
     /// complete.
     last_up_to_date: Moment,
-    /// When the server last reported its state: in a frame of a watch, or in a full list.
+    /// When the server last reported its state: in a full list, or in a frame of a watch that is neither
+    /// ERROR nor of unknown type.
     last_progress: Moment,
     /// When the open request was sent.
     request_sent: Moment,
@@ -24,7 +24,7 @@ pub(super) struct Contact {
 
 impl Contact {
     pub(super) fn last_contact(&self) -> Option<Moment> {
-        self.received_at
+        self.last_contact
     }
 
     pub(super) fn last_up_to_date(&self) -> Moment {
@@ -48,7 +48,7 @@ impl Contact {
     }
 
     pub(super) fn record_contact(&mut self, now: Moment) {
-        self.received_at = Some(now);
+        self.last_contact = Some(now);
     }
 
     /// Records that an open watch received something.

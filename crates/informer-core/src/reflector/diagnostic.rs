@@ -11,11 +11,11 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequestKind {
-    /// A list, or one page of it.
+    /// A list, one page of it, or a probe.
     List,
     /// A watch.
     Watch,
-    /// A watch that begins with the initial list.
+    /// A watch that begins with all current objects (`sendInitialEvents`).
     WatchList,
 }
 

@@ -19,8 +19,8 @@ impl Reflector {
         }
     }
 
-    /// Records a malformed body; after [`MAX_MALFORMED_BODIES`] consecutive protobuf bodies, only JSON is
-    /// requested.
+    /// Records a malformed body. After [`MAX_MALFORMED_BODIES`] consecutive malformed protobuf bodies, the
+    /// reflector requests only JSON.
     pub(super) fn record_malformed_body(&mut self, error: &WireError) {
         if !matches!(error.kind, BodyErrorKind::Protobuf(_)) || self.server.encoding_policy.json_only {
             return;

@@ -36,7 +36,8 @@ pub enum FailureKind {
     Timeout,
     /// The connection broke, or the body ended too early.
     Interrupted,
-    /// The body is not what was requested: neither JSON nor protobuf, or not a valid list or watch.
+    /// The body is not what was requested: neither JSON nor protobuf, or not a valid list or watch. Also an
+    /// HTTP status other than 2xx, 4xx and 5xx, and an ERROR frame without a code.
     MalformedBody,
     /// The request was never sent, because it is not a valid request.
     InvalidRequest,
@@ -98,13 +99,13 @@ impl Failure {
         self.kind
     }
 
-    /// Returns the HTTP status of the response or the code of an ERROR frame; `None` if there was no
-    /// response.
+    /// Returns the HTTP status of an error response or the code of an ERROR frame; `None` for every other
+    /// failure.
     pub fn status_code(&self) -> Option<u16> {
         self.status_code
     }
 
-    /// Returns the delay that the server requests before the next request (`Retry-After`).
+    /// Returns the time for which the server asks the client to wait (`Retry-After`).
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
@@ -135,7 +136,7 @@ impl Failure {
         Self::new(FailureKind::Timeout, message)
     }
 
-    /// Creates the failure for a DELETED frame whose object is unreadable.
+    /// Creates the failure for a DELETED frame whose key is unreadable.
     ///
     /// Only a relist can reveal which object was deleted.
     pub(crate) fn unreadable_deletion() -> Self {
@@ -152,7 +153,7 @@ impl Failure {
             (429, _) | (_, "TooManyRequests") => FailureKind::Throttled,
             (403, _) | (_, "Forbidden") => FailureKind::Forbidden,
             (_, "NotFound" | "MethodNotAllowed") => FailureKind::NotServed,
-            // Retried, because the client renews an expired token.
+            // Not `Rejected`: the client renews an expired token, so a retry may succeed.
             (401, _) => FailureKind::Unauthorized,
             (400..=499, _) => FailureKind::Rejected,
             (500.., _) => FailureKind::ServerError,
@@ -200,7 +201,8 @@ impl ResponseHead {
         (200..300).contains(&self.status)
     }
 
-    /// Returns the declared encoding of the body: JSON without a `Content-Type`, `None` if it is neither.
+    /// Returns the declared encoding of the body; `None` if it is neither JSON nor protobuf. A body without a
+    /// `Content-Type` counts as JSON.
     pub(crate) fn body_encoding(&self) -> Option<BodyEncoding> {
         match self.content_type.as_deref() {
             None => Some(BodyEncoding::Json),
@@ -249,11 +251,14 @@ impl ErrorResponse {
     /// quoted.
     pub(crate) fn failure(&self) -> Failure {
         if self.head.is_success() {
+            // A successful protobuf response is an error response only if there is a transform.
             if self.head.body_encoding() == Some(BodyEncoding::Protobuf) {
                 return Failure::malformed("expected JSON, got protobuf, which was not requested");
             }
-            let found = self.head.content_type.as_deref().unwrap_or("nothing");
-            return Failure::malformed(format!("expected JSON or protobuf, got {found} (a proxy's page?)"));
+            let content_type = self.head.content_type.as_deref().unwrap_or("nothing");
+            return Failure::malformed(format!(
+                "expected JSON or protobuf, got {content_type} (a proxy's page?)"
+            ));
         }
         let body = match self.head.body_encoding() {
             Some(BodyEncoding::Protobuf) => Status::from_protobuf(&self.body),

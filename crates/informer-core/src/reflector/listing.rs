@@ -19,6 +19,7 @@ const MAX_EMPTY_PAGES: u32 = 3;
 impl Reflector {
     pub(super) fn begin_list(&mut self, now: Moment) {
         let consistency = self.position.consistency(Consistency::Any);
+        // kube-apiserver serves a list not older than a version from its watch cache.
         let may_reach_storage =
             self.server.pages_cached_lists || !matches!(consistency, Consistency::NotOlderThan(_));
         let limit = self.config.page_size.or(may_reach_storage.then_some(PAGE_SIZE));
@@ -27,8 +28,8 @@ impl Reflector {
 
     /// Starts an audit: compares the cache with a list at the same version.
     ///
-    /// Only then is every difference drift; a newer list would also contain changes that the watch has not
-    /// delivered.
+    /// At the same version, every difference is drift. A newer list would also contain changes that the watch
+    /// has not delivered.
     pub(super) fn begin_audit(&mut self, now: Moment) {
         let Some(position) = self.position.version().cloned() else { return };
         self.record_health(now);
@@ -41,17 +42,17 @@ impl Reflector {
         self.send_first_page(now, ListRequest::new(Consistency::Exact(position), limit));
     }
 
-    /// Returns the moment of the next audit.
+    /// Returns the moment of the next audit: after the audit period and a jitter of up to a tenth of it.
     ///
-    /// It has jitter, so that the clients of one server and the kinds of one client do not list
+    /// The jitter prevents the clients of one server, and the kinds of one client, from listing
     /// simultaneously.
     pub(super) fn next_audit(&mut self, now: Moment) -> Option<Moment> {
         let tenth = self.config.audit_period? / 10;
         Some(now + 9 * tenth + self.health.jittered(tenth))
     }
 
-    /// Handles a failed audit: sends an ordinary list if the server cannot serve the version of the audit,
-    /// otherwise backs off and resumes the watch.
+    /// Handles a failed audit: sends an ordinary list if the server cannot serve the version of the audit or
+    /// rejects the request, otherwise backs off and resumes the watch.
     fn audit_failed(&mut self, now: Moment, failure: Failure) {
         if matches!(
             failure.class(),
@@ -70,7 +71,7 @@ impl Reflector {
 
     pub(super) fn list_bytes(&mut self, now: Moment, mut chunk: &[u8]) {
         let Phase::Listing(listing) = &mut self.phase else { return };
-        if let ResponseState::Rejected(response) = &mut listing.response {
+        if let ResponseState::Error(response) = &mut listing.response {
             if response.read(chunk) {
                 let failure = response.failure();
                 self.cancel_stream();
@@ -99,11 +100,12 @@ impl Reflector {
         if matches!(&self.phase, Phase::Listing(listing) if listing.probe)
             && !matches!(item, ListItem::Meta(_))
         {
-            return;
+            return; // only the version of a probe is used
         }
+        // An object is converted before the phase is borrowed; any other item is passed on as `Err`.
         let entry = match item {
             ListItem::Object(scanned) => Ok(self.listed_entry(scanned)),
-            other => Err(other),
+            item => Err(item),
         };
         let Phase::Listing(listing) = &mut self.phase else { return };
         match entry {
@@ -132,7 +134,7 @@ impl Reflector {
         let Phase::Listing(listing) = &self.phase else { return };
         let outcome = match &listing.response {
             ResponseState::Pending => Err(Failure::interrupted("the response ended before its headers")),
-            ResponseState::Rejected(response) => Err(response.failure()),
+            ResponseState::Error(response) => Err(response.failure()),
             ResponseState::Body(reader) => {
                 reader.finish().map(|()| reader.encoding()).map_err(|error| Failure::from(&error))
             }
@@ -165,6 +167,7 @@ impl Reflector {
 
     fn next_page(&mut self, now: Moment, token: Box<str>) {
         let Phase::Listing(listing) = &self.phase else { return };
+        // The server may send pages although none were requested.
         let limit = listing.request.limit.or(Some(PAGE_SIZE));
         let request = ListRequest { continue_token: Some(token), limit, ..listing.request.clone() };
         self.server.pages_cached_lists |= request.consistency == Consistency::Any;
@@ -202,10 +205,10 @@ impl Reflector {
         self.begin_watch(now);
     }
 
-    /// Returns the failure of a list that is older than the position and not `consistent`, that is, not of
-    /// the server's most recent state.
+    /// Returns the failure of a list that is older than the position.
     ///
-    /// C1: only a consistent list may be older, which is a rewind. Any other list is requested again.
+    /// C1: an older list is accepted, as a rewind, only if it is `consistent`: requested as the server's most
+    /// recent state.
     pub(super) fn stale_list_failure(
         &self,
         request: RequestKind,
@@ -237,7 +240,7 @@ impl Reflector {
 
     /// Requests the whole list without pages, with the consistency of the first page.
     ///
-    /// Happens once per list, because a server that pages nevertheless could cause an endless loop.
+    /// Happens at most once per list, because a server that pages nevertheless could cause an endless loop.
     fn list_unpaged(&mut self, now: Moment, failure: Failure) {
         let Phase::Listing(listing) = &self.phase else { return };
         let request = ListRequest::new(listing.request.consistency.clone(), None);
@@ -250,8 +253,9 @@ impl Reflector {
 
     /// Handles a failed list or watch-list.
     ///
-    /// If the server cannot serve the version, the request is repeated immediately for the most recent state,
-    /// once. Every other failure is followed by a backoff.
+    /// If the server cannot serve the version, the reflector repeats the request immediately, for the most
+    /// recent state. Every other failure is followed by a backoff, as is every failure of a request that was
+    /// already for the most recent state (`consistent`).
     pub(super) fn relist_failed(
         &mut self,
         now: Moment,

@@ -38,8 +38,8 @@ pub struct Reflector {
 impl Reflector {
     /// Creates a reflector that has not started.
     ///
-    /// `store` is the cache it feeds, if there is one. A relist reuses the entries of unchanged objects from
-    /// there, so that no object is in memory twice.
+    /// `seed` determines the jitter. `store` is the cache that the reflector feeds, if there is one. A relist
+    /// reuses the entries of unchanged objects from there, so that no object is in memory twice.
     pub fn new(config: Config, seed: u64, store: Option<StoreReader>) -> Self {
         Self {
             health: Health::new(config.backoff, seed),
@@ -87,6 +87,8 @@ impl Reflector {
             return;
         }
         self.contact.record_contact(now);
+        // Before the chunk is read, because it may end the watch; and again after it, because it may turn a
+        // watch-list into a watch.
         self.record_up_to_date(now);
         match &mut self.phase {
             Phase::Listing(_) => self.list_bytes(now, chunk),
@@ -124,6 +126,7 @@ impl Reflector {
         if self.next_deadline().is_none_or(|deadline| now < deadline) {
             return;
         }
+        // The body of an error response did not arrive in time; its headers are sufficient.
         if let Some(failure) = self.error_response().map(ErrorResponse::failure) {
             self.cancel_stream();
             return self.stream_failed(now, failure);
@@ -152,18 +155,20 @@ impl Reflector {
         }
     }
 
-    /// Returns the deltas for the queue, in order. The driver drains them after every call of another method,
-    /// before it polls actions.
+    /// Returns the deltas for the delta FIFO, in order. The driver drains them after every call of `start` or
+    /// a `handle_…` method, before it polls actions.
     pub fn deltas(&mut self) -> &mut VecDeque<Delta> {
         self.out.deltas()
     }
 
-    /// Returns the next action. Must be polled until `None` after every call of another method.
+    /// Removes and returns the next action. Must be polled until `None` after every call of `start` or a
+    /// `handle_…` method.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.out.pop_action()
     }
 
-    /// Returns the moment at which [`Reflector::handle_timeout`] must be called.
+    /// Returns the moment at which [`Reflector::handle_timeout`] must be called; `None` before the start and
+    /// after the stop.
     pub fn next_deadline(&self) -> Option<Moment> {
         if let Some(response) = self.error_response() {
             return Some(response.deadline());
@@ -202,7 +207,7 @@ impl Reflector {
         }
     }
 
-    /// Sets whether full lists are expected to arrive faster as lists than as watch-lists.
+    /// Sets whether the complete set of objects is expected to arrive faster in lists than in a watch-list.
     ///
     /// Only [`WatchListPolicy::Auto`] considers this.
     pub fn prefer_lists(&mut self, prefer: bool) {
@@ -272,8 +277,10 @@ impl Reflector {
         }
     }
 
-    /// Delays the next step: by the delay for unavailable resources if the failure is of that kind, otherwise
-    /// by the backoff, or by `Retry-After` (at most [`MAX_RETRY_AFTER`]) if that is longer.
+    /// Reports the failure of `request` and delays the step `resume`.
+    ///
+    /// If the resource is forbidden or not served, the delay is `unavailable_retry_delay` with jitter. After
+    /// any other failure it is the longer of the backoff and `Retry-After` (at most [`MAX_RETRY_AFTER`]).
     pub(super) fn enter_backoff(
         &mut self,
         now: Moment,
@@ -285,7 +292,6 @@ impl Reflector {
             FailureClass::Forbidden | FailureClass::NotServed => {
                 self.health.jittered(self.config.unavailable_retry_delay)
             }
-            // A small Retry-After does not shorten the backoff.
             _ => self.health.next_delay().max(failure.retry_after().unwrap_or_default().min(MAX_RETRY_AFTER)),
         };
         self.report_failure(request, failure.clone(), delay);
@@ -311,6 +317,7 @@ impl Reflector {
     }
 
     pub(super) fn send_watch(&mut self, now: Moment, start: super::WatchStart) -> Stream {
+        // `timeoutSeconds` is a whole number.
         let seconds = self.health.jittered(self.config.watch_timeout).as_secs();
         let timeout = Duration::from_secs(seconds);
         self.contact.record_request(now);
@@ -345,14 +352,14 @@ impl Reflector {
         }
     }
 
-    /// Records contact as proof that the cache is up to date, if the open request is a successful watch.
+    /// Records that the cache is up to date, if the open request is a watch with a successful response.
     fn record_up_to_date(&mut self, now: Moment) {
         if matches!(&self.phase, Phase::Watching(watching) if watching.stream.is_open()) {
             self.contact.record_up_to_date(now);
         }
     }
 
-    /// Returns the error response to the open request, if it was rejected.
+    /// Returns the response to the open request, if it is an error response.
     fn error_response(&self) -> Option<&ErrorResponse> {
         match &self.phase {
             Phase::Listing(listing) => listing.error_response(),

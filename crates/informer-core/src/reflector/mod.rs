@@ -7,15 +7,16 @@
 //!
 //! | phase | file | left when |
 //! |---|---|---|
-//! | watch-listing | `watchlist` | the initial events end (→ watching), or it fails (→ listing or backing off) |
-//! | listing | `listing` | the last page is complete (→ watching), or a page fails (→ backing off or listing) |
-//! | watching | `watching` | the stream ends (→ watching, backing off, or a relist) |
+//! | watch-listing | `watchlist` | the initial events end (→ watching) or fail (→ a relist or backing off) |
+//! | listing | `listing` | the last page is complete (→ watching) or a page fails (→ listing or backing off) |
+//! | watching | `watching` | the stream ends (→ watching, a relist or backing off); an audit is due (→ listing) |
 //! | backing off | `machine` | the delay has passed (→ a relist, probing or watching) |
-//! | probing (a `Listing` of one object) | `probe` | the list ends or fails (→ watching, backing off or a relist) |
+//! | probing (a `Listing` of one object) | `probe` | the list ends or fails (→ watching, a relist or backing off) |
 //!
-//! These files contain the transitions, as methods of [`Reflector`]; no other module imports them. The data
-//! of each phase is in `phase`. Everything else the reflector knows is in groups with their own invariants:
-//! `position`, `server` (facts observed about it), `health`, `contact`, `cached` and `out`.
+//! A relist is either watch-listing or listing. The files of the table contain the transitions, as methods of
+//! [`Reflector`]. The data of each phase is in `phase`. Everything else the reflector knows is in groups with
+//! their own invariants: `position`, `server` (facts about the server), `health`, `contact`, `cached` and
+//! `out`.
 //!
 //! Guarantees implemented here: the order of versions (C1), the rules about silence, backoff and hot loops
 //! (C11), and the states of an informer (C7).

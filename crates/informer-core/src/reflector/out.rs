@@ -1,4 +1,4 @@
-//! Output of the reflector to its driver: deltas and actions, each in order, and counters.
+//! Output of the reflector to its driver: a queue of deltas, a queue of actions, and counters.
 //!
 //! Invariant: every request has its own stream and is counted. This file must not know the reason for an
 //! action.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the position is always a version that the server sent (C1). It changes in two ways:
 //! a stream advances it, and a full list replaces it. If the server cannot serve it, it is marked as
-//! unavailable and kept for comparison. This file must not know open requests.
+//! unavailable and kept for comparison. This file must not know which requests are open.
 
 use super::request::Consistency;
 use crate::version::ResourceVersion;
@@ -11,7 +11,8 @@ use crate::version::ResourceVersion;
 #[derive(Debug, Default)]
 pub(super) struct Position {
     version: Option<ResourceVersion>,
-    /// A list or watch-list failed because of its version; the next one requests the most recent state.
+    /// A list, watch-list or probe failed because of its version; the next list or watch-list requests the
+    /// most recent state.
     unavailable: bool,
     /// A watch from the position expired, and no watch has been healthy (open for a minimum time) since.
     expired_since_health: bool,

@@ -1,11 +1,11 @@
-//! The probe: a list of one object, sent before a watch resumes after a failure.
+//! The probe: a list of one object, sent before a watch resumes after a backoff.
 //!
 //! It checks that the server has reached the position, the resource version from which the watch resumes;
 //! otherwise states would be delivered out of order (C1).
 //!
 //! A server restored from a backup that is older than the position accepts a watch from there, and stays
 //! silent until its own versions have passed the position. A list with `resourceVersionMatch=NotOlderThan`
-//! detects this. Only its version, or its failure, is used; the object is dropped.
+//! detects such a server. Only the version or the failure of the list is used; the object is dropped.
 
 use super::failure::{Failure, FailureClass};
 use super::machine::Reflector;
@@ -17,7 +17,7 @@ use crate::time::Moment;
 use std::time::Duration;
 
 /// Number of probes with a transient failure, since the last success, after which the watch starts without
-/// one.
+/// a probe.
 ///
 /// Lists can fail for reasons that do not affect watches. Throttled and unreachable servers do not count,
 /// because a watch would fail there too.

@@ -1,7 +1,7 @@
 //! The list and watch requests of the reflector, as data.
 //!
-//! A request contains everything that decides its response. This module knows only the query parameters and
-//! their order; paths, headers and timeouts belong to the source.
+//! A request contains what the reflector decides: the query parameters in their order, and whether protobuf
+//! is excluded. Paths, selectors, headers and the timeout of the response headers belong to the source.
 
 use crate::version::ResourceVersion;
 use std::time::Duration;
@@ -30,13 +30,14 @@ pub enum Consistency {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ListRequest {
-    /// The requested state. On later pages the continue token decides instead.
+    /// The states from which the first page may be served. On later pages the continue token decides instead.
     pub consistency: Consistency,
     /// The page size; `None` for the whole list.
     pub limit: Option<u32>,
     /// The continue token of the previous page; `None` for the first page.
     pub continue_token: Option<Box<str>>,
-    /// Whether only JSON is accepted, because protobuf bodies arrive malformed. Otherwise both are.
+    /// Whether only JSON is accepted, because protobuf bodies arrive malformed. If not, the source decides
+    /// whether it accepts protobuf too.
     pub json_only: bool,
 }
 
@@ -48,7 +49,8 @@ pub struct WatchRequest {
     pub start: WatchStart,
     /// The time after which the server ends the stream (`timeoutSeconds`).
     pub timeout: Duration,
-    /// Whether only JSON is accepted, because protobuf bodies arrive malformed. Otherwise both are.
+    /// Whether only JSON is accepted, because protobuf bodies arrive malformed. If not, the source decides
+    /// whether it accepts protobuf too.
     pub json_only: bool,
 }
 
@@ -70,8 +72,9 @@ impl ListRequest {
 
     /// Returns the query parameters in the order in which they are sent.
     ///
-    /// `NotOlderThan` is always explicit, because a version with a limit and without a match rule means
-    /// "exactly this version". A continue token excludes both the version and the match rule.
+    /// `resourceVersionMatch=NotOlderThan` is always explicit, because without a match rule kube-apiserver
+    /// takes a version with a limit as an exact one. A continue token excludes both the version and the match
+    /// rule.
     pub fn query(&self) -> Vec<(&'static str, String)> {
         let mut query = Vec::new();
         if let Some(limit) = self.limit {
@@ -134,8 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn version_is_never_sent_without_its_match_rule() {
-        // resourceVersion with limit and without a match rule means Exact, and the client crate omits "0".
+    fn version_of_a_list_is_sent_with_its_match_rule_unless_it_is_zero() {
         let at_nine = Consistency::NotOlderThan(ResourceVersion::new("9"));
         let list = ListRequest::new(at_nine.clone(), Some(500));
         assert_eq!(text(list.query()), "limit=500&resourceVersion=9&resourceVersionMatch=NotOlderThan");

@@ -80,8 +80,8 @@ pub(super) struct EncodingPolicy {
 pub(super) struct Probes {
     /// Whether a probe since the last success found a server that had not reached the reflector's position.
     ///
-    /// After one such probe, the server may only lag behind another one. After two in a row, it is considered
-    /// restored from a backup.
+    /// After the first such probe, the server may only lag behind another server. After the second, it is
+    /// considered restored from a backup.
     pub(super) behind: bool,
     /// Number of probes with a transient failure since the last success.
     pub(super) failed: u32,

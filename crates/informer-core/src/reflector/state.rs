@@ -102,7 +102,8 @@ pub enum RelistReason {
     Unavailable,
     /// A list failed, watches failed repeatedly, or only a full list can reveal which object was deleted.
     Failed,
-    /// Nothing was received for so long that the position is suspect.
+    /// No frame was received for so long that the position is suspect: the server may have been restored from
+    /// a backup.
     Suspect,
     /// The cache is compared with a full list at the audit period.
     Audit,
@@ -167,7 +168,7 @@ impl RelistCounters {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ReflectorCounters {
-    /// Requests for a list, a page of one, or a probe.
+    /// Requests for a list, a page of a list, or a probe.
     pub lists: u64,
     /// Requests for a watch.
     pub watches: u64,
@@ -179,20 +180,20 @@ pub struct ReflectorCounters {
     pub full_lists: u64,
     /// Frames read.
     pub frames: u64,
-    /// Bookmarks among the frames.
+    /// Bookmarks of watches. Those before and at the end of the initial events of a watch-list do not count.
     pub bookmarks: u64,
     /// Objects that could not be read.
     pub unreadable: u64,
     /// Objects on which the transform failed.
     pub transform_errors: u64,
-    /// Responses, chunks, ends and errors of requests that had been cancelled.
+    /// Responses, chunks, ends and errors of requests that were no longer open.
     pub stray_responses: u64,
     /// Requested versions and continue tokens that the server no longer had (410), and versions of watches
-    /// that it had not reached.
+    /// that it had not reached. Probes and audits do not count.
     pub expired: u64,
     /// Lists of the server's most recent state that were older than the cache.
     pub rewinds: u64,
-    /// Streams closed because nothing was received in time.
+    /// Watches closed because nothing was received before the silence timeout.
     pub silence_timeouts: u64,
     /// Requests that failed and streams that broke.
     pub failures: u64,

@@ -1,10 +1,13 @@
 //! The watching phase.
 //!
-//! A watch that was open for [`HEALTHY_WATCH_AGE`] is healthy: the next one follows without a delay, unless
-//! the failure that ended it requires one. A watch that ended earlier is followed by a backoff, so that no
-//! server can cause a hot loop (C11); only the first watch whose position has expired is followed by a relist
-//! immediately. A connection is closed if nothing is received for three times the longest time between this
-//! server's bookmarks, and at least 90 seconds.
+//! A watch that was open for [`HEALTHY_WATCH_AGE`] is healthy: the next watch follows without a delay, unless
+//! the failure that ended the healthy watch requires a delay. A watch that ended earlier is followed by a
+//! backoff, so that no server can cause a hot loop (C11). An exception is the first watch since a healthy one
+//! whose position has expired: it is followed by a relist immediately.
+//!
+//! The reflector closes a watch if nothing is received before the silence timeout: three times the longest
+//! time between this server's bookmarks, but at least 90 seconds and at most the timeout of the watch plus 10
+//! seconds. Before this server's first bookmark, the maximum applies.
 
 use super::diagnostic::{ReflectorDiagnostic, RequestKind};
 use super::failure::{Failure, FailureClass};
@@ -41,6 +44,9 @@ impl Reflector {
         now - self.contact.last_progress() > SUSPECT_SILENCES * silence
     }
 
+    /// Starts a watch from the position, or relists if there is none or it is suspect.
+    ///
+    /// `seamless` if the previous watch was healthy and ended regularly.
     fn open_watch(&mut self, now: Moment, seamless: bool) {
         let Some(position) = self.position.version().cloned() else {
             return self.begin_relist(now, RelistReason::Initial);
@@ -60,7 +66,7 @@ impl Reflector {
         else {
             return;
         };
-        if let ResponseState::Rejected(response) = &mut stream.response {
+        if let ResponseState::Error(response) = &mut stream.response {
             if response.read(chunk) {
                 let failure = response.failure();
                 self.cancel_stream();
@@ -68,8 +74,8 @@ impl Reflector {
             }
             return;
         }
-        // An ERROR frame ends the stream and with it the loop; the end of the initial events changes the
-        // phase.
+        // A frame can change the phase: the end of the initial events turns a watch-list into a watch, and an
+        // ERROR frame ends the stream and thereby the loop.
         while let Some(next) = self.next_frame(id, &mut chunk) {
             match next {
                 Ok((encoding, frame)) => {
@@ -156,13 +162,13 @@ impl Reflector {
         }
     }
 
-    /// Handles a change of an unreadable object. The store is informed, so that it marks its older state as
-    /// stale.
+    /// Handles a change of an unreadable object. The delta makes the store mark the cached state of the
+    /// object as stale.
     fn watch_unreadable(&mut self, now: Moment, kind: &FrameKind, unreadable: UnreadableObject) {
         self.out.counters.unreadable += 1;
         self.report(ReflectorDiagnostic::ObjectSkipped(unreadable.clone()));
         if matches!(unreadable.error, ObjectError::OtherKind { .. } | ObjectError::UnknownFrame) {
-            return; // its key and version do not belong to this cache
+            return; // the key and version of the object do not belong to this cache
         }
         unreadable.version.iter().for_each(|version| self.position.advance(version.clone()));
         match (kind, unreadable.key.clone()) {
@@ -231,7 +237,8 @@ impl Reflector {
         }
     }
 
-    /// Backs off after a watch that ended early, and relists if several in a row received no frame.
+    /// Backs off after a watch that ended early, or that failed with `Retry-After`. Then the watch resumes,
+    /// or the reflector relists if several watches in a row received no frame.
     fn watch_ended_early(&mut self, now: Moment, failure: Failure) {
         let Phase::Watching(watching) = &self.phase else { return };
         let too_many_unproductive = self.health.record_early_end(watching.stream.frames == 0);

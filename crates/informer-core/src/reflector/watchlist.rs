@@ -1,13 +1,14 @@
 //! The watch-listing phase: a watch that begins with all current objects.
 //!
 //! Some servers and proxies stream a watch-list and never end the initial events. They report no error, so
-//! progress is monitored: each window of time must contain a notable number of new keys. If a failure shows
-//! that the server does not support watch-lists, they are disabled, and the reflector lists instead.
+//! the reflector monitors progress: in each progress window, the number of keys must grow by more than 1 %.
+//! If a failure shows that the server does not support watch-lists, the reflector disables watch-lists and
+//! lists instead.
 
 use super::diagnostic::{ReflectorDiagnostic, RequestKind};
 use super::failure::{Failure, FailureClass};
 use super::machine::Reflector;
-use super::phase::{ByKey, Phase, WatchListing, Watching};
+use super::phase::{EntryByKey, Phase, WatchListing, Watching};
 use super::request::{Consistency, WatchStart};
 use super::server::MAX_UNFINISHED_WATCH_LISTS;
 use crate::delta::{Delta, Replaced};
@@ -18,8 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 impl Reflector {
     pub(super) fn begin_watch_list(&mut self, now: Moment) {
-        // A watch-list without a version is consistent, so the initial one requests that instead of "any
-        // version".
+        // The initial list requests any state, because a list of the most recent state may be read from etcd.
+        // kube-apiserver serves a watch-list of the most recent state from its watch cache.
         let consistency = self.position.consistency(Consistency::MostRecent);
         self.out.counters.watch_lists += 1;
         let stream = self.send_watch(now, WatchStart::InitialEvents(consistency.clone()));
@@ -38,7 +39,7 @@ impl Reflector {
                 let entry = self.listed_entry(scanned);
                 if let Phase::WatchListing(listing) = &mut self.phase {
                     listing.unreadable.remove(entry.key());
-                    listing.entries.replace(ByKey(entry));
+                    listing.entries.replace(EntryByKey(entry));
                 }
                 return;
             }
@@ -53,6 +54,7 @@ impl Reflector {
             Frame::Bookmark { initial_events_end: true, version: Some(version) } => {
                 self.watch_list_complete(now, version);
             }
+            // Added and Modified are handled above.
             Frame::Bookmark { .. } | Frame::Added(_) | Frame::Modified(_) => {}
             Frame::Error(status) => {
                 self.cancel_stream();
@@ -94,7 +96,7 @@ impl Reflector {
         }
         self.record_full_list(now, version.clone(), consistent);
         self.server.watch_list.unfinished = 0;
-        let entries = listing.entries.into_iter().map(|ByKey(entry)| entry).collect();
+        let entries = listing.entries.into_iter().map(|EntryByKey(entry)| entry).collect();
         let unreadable = listing.unreadable.into_values().collect();
         let scope = self.config.scope.clone();
         self.push(Delta::Replaced(Replaced { scope, version, entries, unreadable, audit: false }));
@@ -112,7 +114,8 @@ impl Reflector {
         self.watch_list_failed(now, failure);
     }
 
-    /// Starts the next progress window, or replaces a stalled watch-list by a list.
+    /// Starts the next progress window; or disables watch-lists and lists instead, if the watch-list made no
+    /// progress.
     pub(super) fn check_watch_list_progress(&mut self, now: Moment) {
         let Phase::WatchListing(listing) = &mut self.phase else { return };
         if listing.made_progress() {
@@ -132,7 +135,8 @@ impl Reflector {
         match failure.class() {
             FailureClass::Expired | FailureClass::VersionTooLarge => {
                 if consistent {
-                    // It failed although it requested no particular version. A list may succeed.
+                    // The watch-list requested no particular version, so a repetition may fail again. A list
+                    // may succeed.
                     self.record_unfinished(&failure);
                 }
                 self.relist_failed(now, RequestKind::WatchList, consistent, failure);
@@ -146,7 +150,7 @@ impl Reflector {
             }
             FailureClass::Rejected | FailureClass::Forbidden | FailureClass::NotServed => {
                 // Old servers reject the parameters of a watch-list in different ways. If the list succeeds,
-                // this was the reason; if not, the failure of the list is reported.
+                // the parameters were the reason; if not, the failure of the list is reported.
                 self.server.watch_list.rejected_this_relist = Some(failure.clone());
                 self.report_failure(RequestKind::WatchList, failure, std::time::Duration::ZERO);
                 self.begin_list(now);

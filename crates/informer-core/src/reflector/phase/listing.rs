@@ -21,8 +21,8 @@ pub(in crate::reflector) struct Listing {
     pub(in crate::reflector) response: ResponseState<ListBody>,
     /// The metadata of the current page.
     pub(in crate::reflector) meta: Option<ListMeta>,
-    /// The version of the first page. Later pages repeat it; if one has a newer version, a watch from this
-    /// one still misses no change.
+    /// The version of the first page. Later pages repeat it. If a later page has a newer version, a watch
+    /// from the version of the first page still misses no change.
     pub(in crate::reflector) version: Option<ResourceVersion>,
     /// The continue tokens received so far.
     pub(in crate::reflector) tokens: BTreeSet<Box<str>>,
@@ -65,7 +65,7 @@ impl Listing {
     pub(in crate::reflector) fn receive_head(&mut self, now: Moment, head: ResponseHead, config: &Config) {
         let body = head.is_success().then(|| config.list_body(&head)).flatten();
         self.response =
-            body.map_or_else(|| ResponseState::Rejected(ErrorResponse::new(now, head)), ResponseState::Body);
+            body.map_or_else(|| ResponseState::Error(ErrorResponse::new(now, head)), ResponseState::Body);
     }
 
     pub(in crate::reflector) fn error_response(&self) -> Option<&ErrorResponse> {
@@ -102,6 +102,7 @@ impl Listing {
         self.version.as_ref()
     }
 
+    /// Returns whether this is an audit. Only audits request an exact version.
     pub(in crate::reflector) fn is_audit(&self) -> bool {
         matches!(self.request.consistency, Consistency::Exact(_))
     }

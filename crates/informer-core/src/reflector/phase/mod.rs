@@ -11,7 +11,7 @@ mod watchlist;
 pub(in crate::reflector) use listing::Listing;
 pub(in crate::reflector) use response::ResponseState;
 pub(in crate::reflector) use stream::{MIN_SILENCE_TIMEOUT, Stream, Watching};
-pub(in crate::reflector) use watchlist::{ByKey, WatchListing};
+pub(in crate::reflector) use watchlist::{EntryByKey, WatchListing};
 
 use super::failure::Failure;
 use crate::time::Moment;
@@ -37,7 +37,9 @@ pub(in crate::reflector) enum Phase {
 }
 
 impl Phase {
-    /// Panics if the phase needs a position and the cache is not synced.
+    /// Panics if the phase needs a position and there is none.
+    ///
+    /// There is a position exactly when the cache is `synced` (an invariant of `Cached`).
     pub(in crate::reflector) fn check(&self, synced: bool) {
         let needs_position =
             matches!(self, Self::Watching(_) | Self::BackingOff { resume: Resume::Watch, .. });

@@ -9,13 +9,13 @@ pub(in crate::reflector) enum ResponseState<R> {
     Pending,
     /// The headers report success, and the body is being read by `R`.
     Body(R),
-    /// The headers report an error or an unreadable body; the error is being received.
-    Rejected(ErrorResponse),
+    /// The headers report an error or an unreadable encoding; the body is being received.
+    Error(ErrorResponse),
 }
 
 impl<R> ResponseState<R> {
-    /// Returns the error response, if the request was rejected.
+    /// Returns the response, if it is an error response.
     pub(in crate::reflector) fn error_response(&self) -> Option<&ErrorResponse> {
-        if let Self::Rejected(response) = self { Some(response) } else { None }
+        if let Self::Error(response) = self { Some(response) } else { None }
     }
 }

@@ -18,7 +18,8 @@ const WATCH_END_SLACK: Duration = Duration::from_secs(10);
 pub(in crate::reflector) struct Stream {
     pub(in crate::reflector) id: StreamId,
     pub(in crate::reflector) response: ResponseState<WatchBody>,
-    /// When the headers were received; until then, when the request was sent.
+    /// When the headers were received; until then, when the request was sent. For a watch that began as a
+    /// watch-list, when the initial events ended.
     pub(in crate::reflector) opened: Moment,
     /// The requested timeout, after which the server ends the stream.
     pub(in crate::reflector) timeout: Duration,
@@ -36,14 +37,15 @@ impl Stream {
         self.opened = now;
         let body = head.is_success().then(|| config.watch_body(&head)).flatten();
         self.response =
-            body.map_or_else(|| ResponseState::Rejected(ErrorResponse::new(now, head)), ResponseState::Body);
+            body.map_or_else(|| ResponseState::Error(ErrorResponse::new(now, head)), ResponseState::Body);
     }
 
-    /// Returns the failure if the stream ends before its response was successful.
+    /// Returns the failure of a stream that ends without a successful response; `None` if the response is
+    /// successful.
     pub(in crate::reflector) fn response_failure(&self) -> Option<Failure> {
         match &self.response {
             ResponseState::Pending => Some(Failure::interrupted("the response ended before its headers")),
-            ResponseState::Rejected(response) => Some(response.failure()),
+            ResponseState::Error(response) => Some(response.failure()),
             ResponseState::Body(_) => None,
         }
     }
@@ -67,8 +69,8 @@ impl Stream {
 #[derive(Debug)]
 pub(in crate::reflector) struct Watching {
     pub(in crate::reflector) stream: Stream,
-    /// Whether the watch follows a healthy one without a delay, so that the cache counts as live before the
-    /// headers of this watch arrive.
+    /// Whether the previous watch was healthy and ended regularly, so that the cache counts as live before
+    /// the headers of this watch arrive.
     pub(in crate::reflector) seamless: bool,
 }
 

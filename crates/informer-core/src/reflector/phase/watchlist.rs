@@ -20,43 +20,44 @@ use std::sync::Arc;
 pub(in crate::reflector) struct WatchListing {
     pub(in crate::reflector) stream: Stream,
     pub(in crate::reflector) consistency: Consistency,
-    pub(in crate::reflector) entries: BTreeSet<ByKey>,
+    pub(in crate::reflector) entries: BTreeSet<EntryByKey>,
     pub(in crate::reflector) unreadable: BTreeMap<Key, UnreadableObject>,
-    /// Start of the current progress window, and the number of keys at that moment.
+    /// Start of the current progress window, and the number of keys at that moment; `None` until the headers
+    /// are received.
     pub(in crate::reflector) window: Option<(Moment, usize)>,
 }
 
 /// An entry ordered by its key.
 ///
-/// The key is not copied, because all entries are held until the list is complete.
+/// A map from keys to entries would hold a second copy of every key until the list is complete.
 #[derive(Debug)]
-pub(in crate::reflector) struct ByKey(pub(in crate::reflector) Arc<Entry>);
+pub(in crate::reflector) struct EntryByKey(pub(in crate::reflector) Arc<Entry>);
 
-impl Borrow<Key> for ByKey {
+impl Borrow<Key> for EntryByKey {
     fn borrow(&self) -> &Key {
         self.0.key()
     }
 }
 
-impl Ord for ByKey {
+impl Ord for EntryByKey {
     fn cmp(&self, other: &Self) -> Ordering {
         self.0.key().cmp(other.0.key())
     }
 }
 
-impl PartialOrd for ByKey {
+impl PartialOrd for EntryByKey {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for ByKey {
+impl PartialEq for EntryByKey {
     fn eq(&self, other: &Self) -> bool {
         self.0.key() == other.0.key()
     }
 }
 
-impl Eq for ByKey {}
+impl Eq for EntryByKey {}
 
 impl WatchListing {
     pub(in crate::reflector) fn receive_head(&mut self, now: Moment, head: ResponseHead, config: &Config) {

@@ -49,7 +49,8 @@ const RESPONSES: &[&str] = &[
 
 /// Upper bound on the requests in any second.
 ///
-/// A relist may drop its version, the watch-list and the pages, one after the other.
+/// A relist may drop its version, the watch-list and the pages, one after the other; each time it sends
+/// another request without a delay.
 const MAX_REQUESTS_PER_SECOND: usize = 12;
 
 #[test]

@@ -69,7 +69,7 @@ fn failed_audit_resumes_the_watch() {
 #[test]
 fn audit_with_a_newer_list_reports_no_drift() {
     // Regression: with a proxy that drops `resourceVersionMatch`, every change since the last frame was
-    // drift.
+    // reported as drift.
     check(
         "
         with audit-period 4m

@@ -116,7 +116,7 @@ fn second_malformed_protobuf_list_disables_protobuf() {
     );
 }
 
-// Regression: behind such a proxy, every watch failed as well.
+// Regression: behind a proxy that treats bodies as text, every watch failed as well.
 #[test]
 fn second_malformed_protobuf_watch_disables_protobuf() {
     check(

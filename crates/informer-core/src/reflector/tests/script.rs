@@ -19,12 +19,12 @@
 //! | `ADDED a/x@5`, `BOOKMARK @9 end`, `ERROR 410 Expired` | a frame; ` + ` joins several in one chunk |
 //! | `reject 410 Expired` | headers, a `Status` and the end; the reason `TooLarge` adds the cause of that name |
 //! | `bytes …`, `end`, `error refused`, `error reset` | a part of a body, its end, a transport error |
-//! | `old …` | any of the above, for the previous request |
+//! | `old …` | a part of a response, as in the lines above, for the previous request |
 //! | `state`, `deadline`, `count frames …` | prints these; a change of state is always printed |
 //! | `during 5m 3..9 list: … / …; watch: …` | responds like this for 5 min; between 3 and 8 requests are sent |
 //!
 //! An object is `namespace/name@version`, followed by `;uid=…`, `;kind=…` or `;big`. Name and version are
-//! optional.
+//! optional. `=…` is an object as literal JSON.
 
 use super::super::{
     Action, Config, Failure, FailureKind, InformerState, Reflector, RequestKind, ResponseHead, StreamId,
@@ -74,9 +74,9 @@ pub(super) struct Run {
     transcript: String,
     /// The open request.
     open: Option<(StreamId, RequestKind)>,
-    /// The request before the open one, or the last one.
+    /// The request that was closed last.
     closed: Option<StreamId>,
-    /// The request that [`Run::has_new_request`] returned last.
+    /// The request that was open at the last call of [`Run::has_new_request`].
     noticed: Option<StreamId>,
     requests: u64,
     watch_timeout: Duration,
@@ -85,6 +85,7 @@ pub(super) struct Run {
     state: String,
     /// When the cache was last known to be up to date.
     last_up_to_date: Moment,
+    /// Whether output is left out of the transcript.
     quiet: bool,
 }
 

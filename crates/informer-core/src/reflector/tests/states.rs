@@ -93,7 +93,8 @@ fn received_objects_are_counted_in_the_listing_state() {
     );
 }
 
-// A cache that has synced stays usable: the state reports since when it may be out of date, not a progress.
+// A synced cache stays usable during a relist: the state reports since when the cache may be out of date, not
+// the progress of the relist.
 #[test]
 fn relist_has_the_state_stale_instead_of_listing() {
     check(

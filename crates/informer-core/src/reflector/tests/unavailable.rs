@@ -130,8 +130,8 @@ fn lagging_server_is_probed_again_before_a_relist() {
     );
 }
 
-// Regression: a probe that had found the server behind, and was followed by one without a result, counted for
-// the next outage as well, however much later. A single lag then caused a relist.
+// Regression: if a probe found the server behind and the next probe had no result, the first one was still
+// counted at the next outage, however much later. A single lag then caused a relist.
 #[test]
 fn earlier_lag_is_forgotten_after_a_healthy_watch() {
     check(

@@ -82,7 +82,7 @@ fn bookmark_without_a_version_does_not_advance_the_position() {
     );
 }
 
-// C11, P16: as an ERROR frame or as a response status.
+// C11, P16. The 410 arrives as an ERROR frame or as a response status.
 #[test]
 fn first_410_after_a_healthy_watch_relists_immediately_and_the_second_backs_off() {
     check(
@@ -365,8 +365,8 @@ fn watch_that_ends_early_backs_off_and_relists_after_three() {
     );
 }
 
-// A position that makes a server fail makes it fail again.
-// Regression: this was repeated forever, because the ERROR frame counted as progress.
+// A position that makes a server fail makes it fail every time.
+// Regression: the watch was repeated forever, because the ERROR frame counted as progress.
 #[test]
 fn watch_with_only_an_error_frame_is_unproductive() {
     check(

@@ -69,7 +69,7 @@ fn only_the_marker_with_a_version_ends_the_initial_events() {
         > state listing 1
         BOOKMARK @7
         BOOKMARK @8 end=false
-        # a marker without a version does not end them
+        # a marker without a version does not end the initial events
         BOOKMARK - end
         ADDED a/y@3
         > state listing 2
@@ -734,7 +734,7 @@ fn watch_list_older_than_requested_is_requested_again_at_the_most_recent_state()
     );
 }
 
-// An error response whose body does not arrive is independent of the initial events.
+// An error response whose body does not arrive is not a stalled watch-list.
 #[test]
 fn error_response_without_a_body_does_not_disable_watch_lists() {
     check(
