@@ -69,7 +69,7 @@ impl<K> SharedInformer<K> {
 
     /// Returns the description of the informer that messages contain, such as `pods in all namespaces`.
     pub fn description(&self) -> &str {
-        &self.engine.resource
+        &self.engine.description
     }
 
     /// Starts the informer; later calls have no effect, also after a shutdown.
@@ -250,6 +250,6 @@ impl<K> Collect for SharedInformer<K> {
 
 impl<K> fmt::Debug for SharedInformer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "informer for {}: {}", self.engine.resource, self.status().state)
+        write!(f, "informer for {}: {}", self.engine.description, self.status().state)
     }
 }

@@ -78,7 +78,7 @@ impl Shared {
             return;
         }
         undeclared.push(Arc::clone(engine));
-        let (controller, resource) = (&*self.name, &*engine.resource);
+        let (controller, resource) = (&*self.name, &*engine.description);
         tracing::warn!(
             controller,
             resource,
@@ -96,7 +96,7 @@ impl Shared {
 
     /// Returns the error for a source whose informer has stopped.
     pub(super) fn source_stopped_error(&self, index: usize) -> ControllerError {
-        let resource = self.sources.get(index).map(|source| Arc::clone(&source.engine.resource));
+        let resource = self.sources.get(index).map(|source| Arc::clone(&source.engine.description));
         let controller = Arc::clone(&self.name);
         ControllerError::InformerStopped { controller, informer: resource.unwrap_or_default() }
     }

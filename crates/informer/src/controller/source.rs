@@ -214,7 +214,7 @@ impl ErasedSource {
     /// Describes why the source is not ready.
     pub(super) fn reason(&self) -> String {
         let status = self.engine.status();
-        let resource = &self.engine.resource;
+        let resource = &self.engine.description;
         if is_synced(&status) {
             return format!("{resource}: synced, but its initial list is not handled yet");
         }

@@ -213,7 +213,7 @@ impl SharedInformerFactory {
     pub(crate) fn not_synced(&self) -> Vec<(Arc<Engine>, String)> {
         let describe = |engine: Arc<Engine>| {
             let status = engine.status();
-            let reason = format!("{}: {}", engine.resource, status.state.display_at(status.now));
+            let reason = format!("{}: {}", engine.description, status.state.display_at(status.now));
             (!is_synced(&status)).then_some((engine, reason))
         };
         self.registry.engines().into_iter().filter_map(describe).collect()
@@ -235,7 +235,7 @@ impl Collect for SharedInformerFactory {
 impl fmt::Debug for SharedInformerFactory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> =
-            self.registry.engines().iter().map(|engine| engine.resource.to_string()).collect();
+            self.registry.engines().iter().map(|engine| engine.description.to_string()).collect();
         write!(f, "factory of informers: {names:?}")
     }
 }

@@ -140,7 +140,7 @@ impl Registry {
         match run_state {
             RunState::NotStarted => {}
             RunState::Started(runtime) => engine.start(&runtime),
-            RunState::ShutDown => engine.cancel_start(),
+            RunState::ShutDown => engine.stop(),
         }
         engine
     }

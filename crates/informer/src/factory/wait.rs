@@ -31,7 +31,7 @@ impl SharedInformerFactory {
         let failed = error.informers.into_iter().next();
         let sync = |(at, engine): (usize, &SyncWaiter)| match &failed {
             Some(failed) if at == index => failed.clone(),
-            _ => engine.sync(),
+            _ => engine.sync_state(),
         };
         let existing = engines.iter().enumerate().filter(|(at, _)| is_needed(*at));
         Err(SyncError { informers: existing.map(sync).collect(), timeout: error.timeout })

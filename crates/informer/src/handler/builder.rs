@@ -157,6 +157,6 @@ impl<K: 'static, E: Deliverable<K>> HandlerBuilder<K, E> {
 
 impl<K, E> fmt::Debug for HandlerBuilder<K, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "handler for {}: {:?}", self.engine.resource, self.options)
+        write!(f, "handler for {}: {:?}", self.engine.description, self.options)
     }
 }

@@ -92,6 +92,6 @@ impl<K, E> Unpin for EventStream<K, E> {}
 
 impl<K, E> fmt::Debug for EventStream<K, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "event stream of {}", self.listener.resource())
+        write!(f, "event stream of {}", self.listener.description())
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct CacheCompression {
 
 impl CacheCompression {
     /// Creates a compressor if the options ask for compression.
-    pub(super) fn of(resource: &ResourceType, options: &InformerOptions) -> Option<Self> {
+    pub(super) fn from_options(resource: &ResourceType, options: &InformerOptions) -> Option<Self> {
         let is_compressed = options.retention_or_default() == Retention::Compressed;
         is_compressed.then(|| Self::new(resource.is_secret()))
     }
@@ -109,6 +109,7 @@ impl CompressionTask {
             let (compressor, reader) = (Arc::clone(&self.compression.compressor), self.reader.clone());
             let train = self.train;
             let result = match blocking(move || train(&compressor, &reader.snapshot())).await {
+                // Also if no dictionary was trained: new entries may not be compressed with the newest one.
                 Ok(_) => self.recompress().await,
                 Err(exit) => Err(exit),
             };
@@ -170,7 +171,7 @@ mod tests {
         let training = |resource: ResourceType| {
             format!(
                 "{:?}",
-                CacheCompression::of(&resource, &options).map(|compression| compression.compressor)
+                CacheCompression::from_options(&resource, &options).map(|compression| compression.compressor)
             )
         };
         assert_eq!(training(ResourceType::of::<Secret>(&())), "Some(training disabled)");
@@ -187,9 +188,9 @@ mod tests {
         let (commands, _pump) = mpsc::unbounded_channel();
         let status = Arc::new(StatusCell::new(&[Scope::All]));
         let reported = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&reported);
+        let recorder = Arc::clone(&reported);
         let hook: DiagnosticHook =
-            Arc::new(move |_, diagnostic| heard.lock().unwrap().push(diagnostic.to_string()));
+            Arc::new(move |_, diagnostic| recorder.lock().unwrap().push(diagnostic.to_string()));
         let diagnostics = DiagnosticSink { resource: "pods".into(), hook: Some(hook) };
         let stop = watch::Sender::new(false);
         let mut task = CompressionTask::new(
@@ -211,6 +212,7 @@ mod tests {
 
     #[test]
     fn default_retention_has_no_compression() {
-        assert!(CacheCompression::of(&ResourceType::of::<Pod>(&()), &InformerOptions::default()).is_none());
+        let pods = ResourceType::of::<Pod>(&());
+        assert!(CacheCompression::from_options(&pods, &InformerOptions::default()).is_none());
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 pub(super) enum CacheCompression {}
 
 impl CacheCompression {
-    pub(super) fn of(_: &ResourceType, _: &InformerOptions) -> Option<Self> {
+    pub(super) fn from_options(_: &ResourceType, _: &InformerOptions) -> Option<Self> {
         None
     }
 

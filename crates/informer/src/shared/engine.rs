@@ -39,11 +39,12 @@ pub(crate) struct DetachedListener(pub(super) Arc<Listener>);
 /// The shared state behind all handles of one informer.
 pub(crate) struct Engine {
     /// Description of the informer for messages, such as `pods in all namespaces`.
-    pub(crate) resource: Arc<str>,
+    pub(crate) description: Arc<str>,
     pub(crate) kind: ResourceType,
     pub(crate) reader: StoreReader,
     pub(super) status: Arc<StatusCell>,
     pub(super) clock: Clock,
+    /// The factory that takes over detached handlers; unset if the informer was created without a factory.
     pub(crate) detach_target: OnceLock<Weak<dyn DetachTarget>>,
     /// The resync period of handlers that do not set their own.
     pub(super) resync_period: Duration,
@@ -51,8 +52,8 @@ pub(crate) struct Engine {
     decode_errors: Arc<AtomicU64>,
     commands: mpsc::UnboundedSender<Command>,
     stop: watch::Sender<bool>,
-    next_listener: AtomicU64,
-    /// The existing listeners, which a shutdown closes at its timeout.
+    next_listener_id: AtomicU64,
+    /// The existing listeners, for metrics and to close them all.
     listeners: Mutex<Vec<Weak<Listener>>>,
     run_state: Mutex<RunState>,
 }
@@ -82,22 +83,23 @@ impl Engine {
     ) -> Arc<Self> {
         let (client, options) = (client.as_ref(), &options);
         let scopes = options.scopes();
-        let name: Arc<str> = format!("{} {}", resource.name(), options.describe_selection()).into();
-        let diagnostics = DiagnosticSink { resource: Arc::clone(&name), hook: options.diagnostic_hook() };
+        let description: Arc<str> = format!("{} {}", resource.name(), options.describe_selection()).into();
+        let diagnostics =
+            DiagnosticSink { resource: Arc::clone(&description), hook: options.diagnostic_hook() };
         let (writer, reader) = StoreWriter::new(scopes.iter().cloned());
         let (queue, status) = (Arc::new(DeltaQueue::new(scopes.len())), Arc::new(StatusCell::new(&scopes)));
         let (commands, receiver) = mpsc::unbounded_channel();
         let (clock, stop, decode_errors) = (Clock::new(), watch::Sender::new(false), Arc::default());
         let (parameters, throughput) = (options.build_parameters(), options.throughput());
-        let compression = CacheCompression::of(resource, options);
+        let compression = CacheCompression::from_options(resource, options);
         let driver = |(scope_index, scope): (usize, &informer_core::Scope)| {
             let mut config = options.config(resource, scope.clone());
             config.decode_errors = Some(Arc::clone(&decode_errors));
             if let Some(compression) = &compression {
                 compression.configure(&mut config);
             }
-            // Only for jitter, which spreads the requests of a server's clients over time.
-            let seed = options.seed_of(&name, scope_index);
+            // The seed is only for jitter, which spreads the requests of a server's clients over time.
+            let seed = options.seed_of(&description, scope_index);
             Some(ReflectorDriver {
                 machine: Reflector::new(config, seed, Some(reader.clone())),
                 source: options.source_of(client, resource, scope, &parameters, &throughput)?,
@@ -131,7 +133,7 @@ impl Engine {
         };
         let tasks = UnstartedTasks { drivers, pump, compression_task };
         Arc::new(Self {
-            resource: name,
+            description,
             kind: resource.clone(),
             reader,
             status,
@@ -142,7 +144,7 @@ impl Engine {
             decode_errors,
             commands,
             stop,
-            next_listener: AtomicU64::new(0),
+            next_listener_id: AtomicU64::new(0),
             listeners: Mutex::default(),
             run_state: Mutex::new(RunState::Idle(Box::new(tasks))),
         })
@@ -156,7 +158,7 @@ impl Engine {
                 let UnstartedTasks { drivers, pump, compression_task } = *tasks;
                 let (running, ended) = watch::channel(());
                 let running = Arc::new(running);
-                let span = tracing::info_span!("informer", resource = &*self.resource);
+                let span = tracing::info_span!("informer", resource = &*self.description);
                 for driver in drivers {
                     let task = report_panic(driver.run(), self.diagnostics.clone());
                     runtime.spawn(with_running_guard(Arc::clone(&running), task).instrument(span.clone()));
@@ -169,7 +171,7 @@ impl Engine {
                 runtime.spawn(with_running_guard(running, task).instrument(span));
                 RunState::Running(ended)
             }
-            other => other,
+            unchanged => unchanged,
         };
     }
 
@@ -190,9 +192,8 @@ impl Engine {
         options: ListenerOptions,
         handler: Option<super::listener::HandlerFn>,
     ) -> Arc<Listener> {
-        let number = self.next_listener.fetch_add(1, Ordering::Relaxed);
-        let listener =
-            Arc::new(Listener::new(number, options, handler, self.clock, self.diagnostics.clone()));
+        let id = self.next_listener_id.fetch_add(1, Ordering::Relaxed);
+        let listener = Arc::new(Listener::new(id, options, handler, self.clock, self.diagnostics.clone()));
         let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         listeners.retain(|known| known.strong_count() > 0);
         listeners.push(Arc::downgrade(&listener));
@@ -243,12 +244,12 @@ impl Engine {
         let (status, snapshot) = (self.status(), self.reader.snapshot());
         let handlers = self.live_listeners().iter().map(|listener| handler_metrics(listener)).collect();
         let decode_errors = self.decode_errors.load(Ordering::Relaxed);
-        InformerMetrics::new(&self.resource, &status, &snapshot, decode_errors, handlers)
+        InformerMetrics::new(&self.description, &status, &snapshot, decode_errors, handlers)
     }
 
     /// Stops the engine, waits until pending events are delivered, and drops the rest after `timeout`.
     ///
-    /// An engine that was never started cannot be started afterwards.
+    /// An engine that was never started cannot be started any more.
     pub(crate) async fn shutdown(&self, timeout: Duration) -> Result<(), ShutdownError> {
         /// Time for a handler call in progress to return after `timeout`.
         const TASK_END_TIMEOUT: Duration = Duration::from_millis(100);
@@ -262,9 +263,9 @@ impl Engine {
             return Ok(());
         }
         self.close_listeners();
-        let resource = Arc::clone(&self.resource);
+        let informer = Arc::clone(&self.description);
         let late = tokio::time::timeout(TASK_END_TIMEOUT, all_ended).await;
-        late.map_err(|_| ShutdownError::of(timeout, Unfinished::Informer { informer: resource }))
+        late.map_err(|_| ShutdownError::of(timeout, Unfinished::Informer { informer }))
     }
 
     /// Waits for a stop request.
@@ -278,8 +279,9 @@ impl Engine {
         *self.stop.borrow() || self.status.is_stopped()
     }
 
-    /// Stops the engine. If it was never started, it cannot be started afterwards.
-    pub(crate) fn cancel_start(&self) {
+    /// Stops the engine without waiting for its tasks. If it was never started, it cannot be started any
+    /// more.
+    pub(crate) fn stop(&self) {
         self.stop.send_replace(true);
         if self.discard_if_unstarted().is_none() {
             self.close_listeners();
@@ -293,8 +295,8 @@ impl Engine {
         if let RunState::Running(ended) = &*run_state {
             return Some(ended.clone());
         }
-        // The destructors of the tasks set the state to `Stopped` and drop handlers, which may call this
-        // engine: the lock must be released.
+        // The destructors of the tasks set the state to `Stopped` and drop handlers. A destructor of a
+        // handler may call this engine, so the lock is released first.
         let tasks = std::mem::replace(&mut *run_state, RunState::Discarded);
         drop(run_state);
         drop(tasks);
@@ -380,8 +382,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn c9_dead_pump_stops_the_informer() {
-        // The driver noticed only when it had a delta to push: an idle informer stayed live although no
-        // task wrote its cache.
+        // Regression: the driver noticed the end of the pump only when it had a delta to push, so an idle
+        // informer stayed live although no task wrote its cache.
         let pods = SharedInformer::<Pod>::with_source(SilentSource, InformerOptions::default());
         let registration: Registration = pods.on_event(|_| {});
         let run_state = std::mem::replace(&mut *pods.engine().lock_run_state(), RunState::Discarded);

@@ -104,8 +104,10 @@ struct ListenerState {
 #[derive(Debug, Default)]
 pub(super) struct ListenerCounters {
     pub(super) delivered: AtomicU64,
+    /// Changes that a full uncoalesced outbox skipped. A coalescing outbox counts none.
     pub(super) coalesced: AtomicU64,
     pub(super) panics: AtomicU64,
+    /// Calls of at least [`SLOW_CALL_THRESHOLD`].
     pub(super) slow: AtomicU64,
 }
 
@@ -117,8 +119,8 @@ pub(super) struct Listener {
     clock: Clock,
     diagnostics: DiagnosticSink,
     state: Mutex<ListenerState>,
-    /// The handler, until its task takes it. Dropped when the listener is closed before that: a handler may
-    /// hold handles of its own informer, and both would keep each other alive.
+    /// The handler, until its task takes it. If the listener is closed before, it drops the handler: a
+    /// handler may hold handles of its own informer, and handler and informer would keep each other alive.
     handler: Mutex<Option<HandlerFn>>,
     /// Whether events are taken by polling instead of by a task.
     polled: bool,
@@ -343,6 +345,7 @@ impl Listener {
         let ListenerState { outbox, closing, synced, .. } = &mut *state;
         if !*synced && outbox.initial_list_delivered() {
             *synced = true;
+            // A listener that has ended stays ended.
             self.stage.send_if_modified(|stage| {
                 let is_initial = *stage == SyncStage::Initial;
                 if is_initial {

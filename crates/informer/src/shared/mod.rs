@@ -1,8 +1,9 @@
 //! The shared part of an informer: one watch and one cache for many readers and handlers.
 //!
-//! Behind every handle is an [`Engine`] with one reflector driver per namespace, one [`pump`] and one task
-//! per handler. The drivers fill the delta queue; the pump applies the deltas to the store and fills the
-//! outboxes of the listeners. Nothing here knows the Rust type of objects.
+//! Behind every handle is an [`Engine`] with one reflector driver per scope (all namespaces, or one selected
+//! namespace), one [`pump`], one task per handler and, for a compressed cache, a compression task. The
+//! drivers fill the delta queue; the pump applies the deltas to the store and fills the outboxes of the
+//! listeners. Nothing here knows the Rust type of objects.
 
 mod command;
 #[cfg_attr(not(feature = "compression"), path = "compression_disabled.rs")]

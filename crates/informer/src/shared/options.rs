@@ -82,7 +82,7 @@ pub struct InformerOptions {
     throughput: Option<Throughput>,
 }
 
-/// The paths of a field filter, as the user wrote them.
+/// Whether a field filter drops or keeps fields, with their paths as the user wrote them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum FieldFilterMode {
     Drop(Vec<String>),
@@ -108,8 +108,8 @@ struct KindTransform {
 impl InformerOptions {
     /// Selects one namespace; an empty name selects all namespaces.
     ///
-    /// Defaults to all namespaces. A factory ignores it for cluster-scoped kinds, except for dynamic ones,
-    /// whose scope is unknown.
+    /// Defaults to all namespaces. A factory ignores the namespace for cluster-scoped kinds, except for
+    /// dynamic kinds, whose scope is unknown.
     pub fn namespace(self, namespace: impl Into<String>) -> Self {
         self.namespaces([namespace])
     }
@@ -139,7 +139,7 @@ impl InformerOptions {
     /// Selects the objects whose fields match.
     ///
     /// The server filters, and supports only a few fields of each kind, such as `metadata.name` or a pod's
-    /// `spec.nodeName`; it rejects requests with others. Defaults to all objects.
+    /// `spec.nodeName`; it rejects requests with other fields. Defaults to all objects.
     pub fn field_selector(self, selector: FieldSelector) -> Self {
         Self { selection: self.selection.field_selector(selector), ..self }
     }
@@ -244,9 +244,9 @@ impl InformerOptions {
 
     /// Sets whether lists are requested with gzip.
     ///
-    /// gzip reduces traffic and costs CPU time on both sides. By default the throughput decides, which is
-    /// measured over all informers of a factory: below 16 MB/s the next full list is requested with gzip,
-    /// and with [`WatchListPolicy::Auto`] as a list instead of a watch-list, which servers do not compress.
+    /// gzip reduces traffic and costs CPU time on both sides. By default the throughput decides, measured
+    /// over all informers of a factory: below 16 MB/s the next full list is requested with gzip. With
+    /// [`WatchListPolicy::Auto`] it is then requested as a list, because servers do not compress watch-lists.
     /// (An initial list may be slightly older than an initial watch-list.) Ignored with a
     /// [`source`](Self::source).
     pub fn gzip_lists(mut self, gzip: bool) -> Self {
@@ -323,9 +323,9 @@ impl InformerOptions {
 
     /// Sets a function that is called with the description of the informer and every diagnostic.
     ///
-    /// Diagnostics are failed requests, errors inside watch streams, unreadable objects, panics and slow
-    /// handlers. They are also logged with `tracing`. The function must not block; a panic in it is caught
-    /// and logged. Defaults to none.
+    /// Diagnostics are failed requests, errors inside watch streams, unreadable objects, failed transforms,
+    /// fallbacks to lists or JSON, rewinds, drift, panics and slow handlers. They are also logged with
+    /// `tracing`. The function must not block; a panic in it is caught and logged. Defaults to none.
     ///
     /// ```
     /// use informer::InformerOptions;
@@ -366,8 +366,8 @@ impl InformerOptions {
         mut self,
         paths: impl IntoIterator<Item = S>,
     ) -> Result<Self, ConfigError> {
-        let paths = FieldFilterMode::Drop(paths.into_iter().map(|path| path.as_ref().to_owned()).collect());
-        self.field_filter = Some((paths.build()?, paths));
+        let mode = FieldFilterMode::Drop(paths.into_iter().map(|path| path.as_ref().to_owned()).collect());
+        self.field_filter = Some((mode.build()?, mode));
         Ok(self)
     }
 
@@ -384,8 +384,8 @@ impl InformerOptions {
         mut self,
         paths: impl IntoIterator<Item = S>,
     ) -> Result<Self, ConfigError> {
-        let paths = FieldFilterMode::Keep(paths.into_iter().map(|path| path.as_ref().to_owned()).collect());
-        self.field_filter = Some((paths.build()?, paths));
+        let mode = FieldFilterMode::Keep(paths.into_iter().map(|path| path.as_ref().to_owned()).collect());
+        self.field_filter = Some((mode.build()?, mode));
         Ok(self)
     }
 

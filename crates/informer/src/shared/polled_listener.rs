@@ -32,14 +32,16 @@ impl PolledListener {
         self.listener.backlog()
     }
 
-    pub(crate) fn resource(&self) -> &str {
-        &self.engine.resource
+    /// Returns the description of the informer for messages.
+    pub(crate) fn description(&self) -> &str {
+        &self.engine.description
     }
 }
 
 impl Drop for PolledListener {
     fn drop(&mut self) {
         self.engine.remove_listener(&self.listener);
+        // No task does this for a polled listener.
         self.listener.end();
     }
 }

@@ -43,7 +43,7 @@ pub(super) struct Pump {
     pub(super) compression: Option<CacheCompression>,
 }
 
-/// However the pump ends, it stops the informer: its drivers end, and its state becomes `Stopped` (C9).
+/// However the pump ends, it stops the informer: the drivers end, and the state becomes `Stopped` (C9).
 impl Drop for Pump {
     fn drop(&mut self) {
         self.stop.send_replace(true);
@@ -54,7 +54,7 @@ impl Drop for Pump {
             match self.commands.try_recv() {
                 Ok(Command::AddListener(listener)) => drop(listener.close(drain)),
                 Ok(_) => {}
-                // A sender is in the middle of sending.
+                // In a closed channel, this means that a sender is in the middle of sending.
                 Err(TryRecvError::Empty) => std::thread::yield_now(),
                 Err(TryRecvError::Disconnected) => break,
             }

@@ -10,6 +10,9 @@ use informer_core::{Delta, Replaced, ResourceVersion};
 use std::task::{Context, Poll};
 
 const PERIOD: Duration = Duration::from_secs(100);
+/// Arguments of `Listener::close`.
+const DRAIN: bool = true;
+const DROP_PENDING: bool = false;
 
 /// A pump that a test runs step by step.
 struct SteppedPump {
@@ -66,7 +69,7 @@ impl SteppedPump {
     }
 
     /// Creates a listener without a task that is not added to the pump.
-    fn listener(&self) -> Arc<Listener> {
+    fn new_listener(&self) -> Arc<Listener> {
         let options = ListenerOptions {
             name: "test".into(),
             resync_period: PERIOD,
@@ -82,10 +85,10 @@ impl SteppedPump {
     }
 
     /// Adds a listener and takes its initial list.
-    fn added(&mut self) -> Arc<Listener> {
-        let listener = self.listener();
+    fn add_drained_listener(&mut self) -> Arc<Listener> {
+        let listener = self.new_listener();
         self.add(&listener);
-        assert_eq!(taken(&listener), "+a@1! +b@2!");
+        assert_eq!(take_events(&listener), "+a@1! +b@2!");
         listener
     }
 
@@ -105,7 +108,7 @@ fn diagnostics() -> DiagnosticSink {
 }
 
 /// Takes the pending events of a listener; the text ends with `end` if the listener has ended.
-fn taken(listener: &Listener) -> String {
+fn take_events(listener: &Listener) -> String {
     let mut context = Context::from_waker(noop_waker_ref());
     let mut all = Vec::new();
     loop {
@@ -124,44 +127,44 @@ fn taken(listener: &Listener) -> String {
 #[tokio::test(start_paused = true)]
 async fn c12_add_then_resync_repeats_the_initial_list_only_after_it_was_taken() {
     let mut harness = SteppedPump::synced().await;
-    let (fast, slow) = (harness.added(), harness.listener());
+    let (fast, slow) = (harness.add_drained_listener(), harness.new_listener());
     harness.add(&slow);
     harness.resync().await;
-    assert_eq!(taken(&fast), "=a@1 =b@2");
-    assert_eq!(taken(&slow), "+a@1! +b@2!", "pending events are not repeated");
+    assert_eq!(take_events(&fast), "=a@1 =b@2");
+    assert_eq!(take_events(&slow), "+a@1! +b@2!", "pending events are not repeated");
 }
 
 #[tokio::test(start_paused = true)]
 async fn c6_resync_then_add_delivers_only_the_initial_list() {
     let mut harness = SteppedPump::synced().await;
-    let early = harness.added();
+    let early = harness.add_drained_listener();
     harness.resync().await;
-    let late = harness.added();
+    let late = harness.add_drained_listener();
     harness.pump.resync(&harness.listeners);
-    assert_eq!(taken(&late), "", "its own period has just started");
-    assert_eq!(taken(&early), "=a@1 =b@2");
+    assert_eq!(take_events(&late), "", "its own period has just started");
+    assert_eq!(take_events(&early), "=a@1 =b@2");
 }
 
 #[tokio::test(start_paused = true)]
 async fn c12_listener_added_before_the_sync_is_not_due_before_it() {
     let mut harness = SteppedPump::new();
-    let listener = harness.listener();
+    let listener = harness.new_listener();
     harness.add(&listener);
     harness.resync().await;
-    assert_eq!((taken(&listener).as_str(), harness.listeners.next_resync()), ("", None));
+    assert_eq!((take_events(&listener).as_str(), harness.listeners.next_resync()), ("", None));
     harness.sync().await;
-    assert_eq!(taken(&listener), "+a@1! +b@2!");
+    assert_eq!(take_events(&listener), "+a@1! +b@2!");
     harness.resync().await;
-    assert_eq!(taken(&listener), "=a@1 =b@2");
+    assert_eq!(take_events(&listener), "=a@1 =b@2");
 }
 
 #[tokio::test(start_paused = true)]
 async fn c6_close_then_resync_delivers_nothing_although_the_pump_still_has_the_listener() {
     let mut harness = SteppedPump::synced().await;
-    let listener = harness.added();
-    listener.close(false);
+    let listener = harness.add_drained_listener();
+    listener.close(DROP_PENDING);
     harness.resync().await;
-    assert_eq!(taken(&listener), "end");
+    assert_eq!(take_events(&listener), "end");
     harness.remove(&listener);
     assert_eq!(harness.listeners.next_resync(), None);
 }
@@ -169,26 +172,26 @@ async fn c6_close_then_resync_delivers_nothing_although_the_pump_still_has_the_l
 #[tokio::test(start_paused = true)]
 async fn c6_resync_then_close_drops_the_resync_events() {
     let mut harness = SteppedPump::synced().await;
-    let listener = harness.added();
+    let listener = harness.add_drained_listener();
     harness.resync().await;
-    listener.close(false);
-    assert_eq!(taken(&listener), "end");
+    listener.close(DROP_PENDING);
+    assert_eq!(take_events(&listener), "end");
 }
 
 #[tokio::test(start_paused = true)]
 async fn c10_resync_then_drain_delivers_the_resync_events() {
     let mut harness = SteppedPump::synced().await;
-    let listener = harness.added();
+    let listener = harness.add_drained_listener();
     harness.resync().await;
-    listener.close(true);
-    assert_eq!(taken(&listener), "=a@1 =b@2 end");
+    listener.close(DRAIN);
+    assert_eq!(take_events(&listener), "=a@1 =b@2 end");
 }
 
-/// A resync was delivered while a shutdown drained the queue, and delayed the remaining events.
+/// Regression: a resync was delivered while a shutdown drained the queue, and delayed the remaining events.
 #[tokio::test(start_paused = true)]
 async fn c10_no_resync_is_due_during_a_shutdown() {
     let mut harness = SteppedPump::synced().await;
-    let _listener = harness.added();
+    let _listener = harness.add_drained_listener();
     assert!(harness.pump.next_resync(&harness.listeners).is_some());
     harness.pump.queue.close();
     assert_eq!(harness.pump.next_resync(&harness.listeners), None);
@@ -197,7 +200,7 @@ async fn c10_no_resync_is_due_during_a_shutdown() {
 #[tokio::test(start_paused = true)]
 async fn c6_remove_then_resync_fills_no_outbox() {
     let mut harness = SteppedPump::synced().await;
-    let listener = harness.added();
+    let listener = harness.add_drained_listener();
     harness.remove(&listener);
     harness.resync().await;
     assert_eq!((listener.backlog().0, harness.listeners.next_resync()), (0, None));
@@ -206,8 +209,8 @@ async fn c6_remove_then_resync_fills_no_outbox() {
 #[tokio::test(start_paused = true)]
 async fn c6_close_then_add_then_resync_delivers_nothing() {
     let mut harness = SteppedPump::synced().await;
-    let listener = harness.listener();
-    listener.close(false);
+    let listener = harness.new_listener();
+    listener.close(DROP_PENDING);
     harness.add(&listener);
     harness.resync().await;
     assert_eq!((listener.backlog().0, harness.listeners.next_resync()), (0, None));
@@ -217,11 +220,11 @@ async fn c6_close_then_add_then_resync_delivers_nothing() {
 #[tokio::test(start_paused = true)]
 async fn c1_resync_and_change_do_not_overtake_each_other() {
     let mut harness = SteppedPump::synced().await;
-    let listener = harness.added();
+    let listener = harness.add_drained_listener();
     harness.apply(Delta::Updated(entry("a", 3))).await;
     harness.resync().await;
-    assert_eq!(taken(&listener), "~a@1>a@3 =b@2");
+    assert_eq!(take_events(&listener), "~a@1>a@3 =b@2");
     harness.resync().await;
     harness.apply(Delta::Updated(entry("a", 4))).await;
-    assert_eq!(taken(&listener), "~a@3>a@4 =b@2");
+    assert_eq!(take_events(&listener), "~a@3>a@4 =b@2");
 }

@@ -59,8 +59,7 @@ impl Registration {
     ///
     /// # Cancel safety
     ///
-    /// The handler is removed even if the future is dropped after its first poll, or without any; only the
-    /// wait is cancelled.
+    /// Dropping the future, polled or not, still removes the handler; only the wait is cancelled.
     pub async fn remove(mut self) {
         let Some(listener) = self.listener.take() else { return };
         if self.engine.remove_listener(&listener) && !listener.is_calling() {

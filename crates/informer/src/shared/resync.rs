@@ -1,8 +1,9 @@
 //! Resync (C12): schedules when a handler receives which cached objects again.
 //!
 //! A round visits the keys in order within one period; at any time, the share of objects that is due equals
-//! the elapsed share of the period. An object that exists for a whole round is delivered exactly once in
-//! it. A resync sends no request. This file reads no clock: the caller passes the time.
+//! the elapsed share of the period. An object that exists for a whole round is due exactly once in that
+//! round. (The outbox skips due objects that have pending events, or for which it has no capacity.) A resync
+//! sends no request. This file reads no clock: the caller passes the time.
 
 use informer_core::{Entry, Key, Moment, StoreSnapshot};
 use std::sync::Arc;
@@ -70,12 +71,13 @@ impl ResyncSchedule {
     pub(super) fn take(&mut self, objects: &StoreSnapshot, now: Moment) -> Vec<Arc<Entry>> {
         let Some(round) = &mut self.round else { return Vec::new() };
         if now >= round.ends {
-            let rest = objects.after(round.cursor.as_ref()).cloned().collect();
+            let due = objects.after(round.cursor.as_ref()).cloned().collect();
             // Whole rounds that were missed, for example while the process was suspended, are not repeated.
             let started = if now - round.ends < self.period { round.ends } else { now };
+            // `begin_slice` has already scheduled the next slice.
             let next_slice = round.next_slice;
             *round = Round { next_slice, ..Round::new(self.period, started) };
-            return rest;
+            return due;
         }
         // The share of the remaining objects that is due equals the elapsed share of the remaining time, so a
         // growing cache causes no burst.
@@ -142,14 +144,14 @@ mod tests {
 
     #[test]
     fn c12_deleted_objects_cause_no_burst_at_the_end_of_a_round() {
-        // Deleted objects that had been delivered were subtracted from the remaining ones: nothing was due
-        // until the end of the round, and then everything.
+        // Regression: deleted objects that had been delivered were subtracted from the remaining ones, so
+        // nothing was due until the end of the round, and then everything.
         let objects = cache((0..1000).map(|number| format!("pod-{number:04}")));
         let mut schedule = started(Duration::from_secs(100));
         assert_eq!(schedule.take(&objects, at(50_000)).len(), 500);
-        let rest = cache((500..1000).map(|number| format!("pod-{number:04}")));
-        assert_eq!(schedule.take(&rest, at(75_000)).len(), 250);
-        assert_eq!(schedule.take(&rest, at(100_000)).len(), 250);
+        let remaining = cache((500..1000).map(|number| format!("pod-{number:04}")));
+        assert_eq!(schedule.take(&remaining, at(75_000)).len(), 250);
+        assert_eq!(schedule.take(&remaining, at(100_000)).len(), 250);
     }
 
     #[test]
@@ -165,7 +167,8 @@ mod tests {
 
     #[test]
     fn c12_growing_cache_causes_no_burst() {
-        // Near the end of a round, nearly all objects of a list that had just arrived were due immediately.
+        // Regression: near the end of a round, nearly all objects of a list that had just arrived were due
+        // immediately.
         let mut schedule = started(Duration::from_secs(100));
         assert_eq!(schedule.take(&cache([]), at(90_000)).len(), 0);
         let objects = cache((0..1000).map(|number| format!("pod-{number:04}")));

@@ -12,7 +12,8 @@ use std::time::Duration;
 /// A handle that reads the status of an informer without keeping the informer alive.
 #[derive(Clone)]
 pub(crate) struct SyncWaiter {
-    pub(crate) resource: Arc<str>,
+    /// Description of the informer for messages.
+    pub(crate) description: Arc<str>,
     status: Arc<StatusCell>,
     clock: Clock,
     engine: Weak<Engine>,
@@ -28,7 +29,10 @@ impl SyncWaiter {
         self.status.get(self.clock.now())
     }
 
-    /// Waits until the initial list is in the cache, or the informer is in a state in which it cannot sync.
+    /// Waits until the initial list is in the cache.
+    ///
+    /// Returns an error immediately if the informer is in a state in which it cannot sync, and otherwise
+    /// after `timeout`.
     pub(crate) async fn wait_for_sync(&self, timeout: Duration) -> Result<(), SyncError> {
         let mut status = self.status.subscribe();
         let settled = status.wait_for(|status| is_synced(status) || is_unavailable(&status.state));
@@ -40,23 +44,23 @@ impl SyncWaiter {
         if is_synced(&status) {
             return Ok(());
         }
-        let informer = Arc::clone(&self.resource);
+        let informer = Arc::clone(&self.description);
         let sync = InformerSync { informer, synced: false, state: status.state, now: self.clock.now() };
         Err(SyncError { informers: vec![sync], timeout: elapsed_timeout })
     }
 
     /// Returns the current sync state of the informer.
-    pub(crate) fn sync(&self) -> InformerSync {
+    pub(crate) fn sync_state(&self) -> InformerSync {
         let status = self.status();
-        let (informer, synced) = (Arc::clone(&self.resource), is_synced(&status));
+        let (informer, synced) = (Arc::clone(&self.description), is_synced(&status));
         InformerSync { informer, synced, state: status.state, now: status.now }
     }
 }
 
 impl Engine {
     pub(crate) fn sync_waiter(self: &Arc<Self>) -> SyncWaiter {
-        let (resource, status) = (Arc::clone(&self.resource), Arc::clone(&self.status));
-        SyncWaiter { resource, status, clock: self.clock, engine: Arc::downgrade(self) }
+        let (description, status) = (Arc::clone(&self.description), Arc::clone(&self.status));
+        SyncWaiter { description, status, clock: self.clock, engine: Arc::downgrade(self) }
     }
 
     /// Waits until the cache, or its part for one namespace, has reached a resource version.
@@ -80,7 +84,7 @@ impl Engine {
             }
         };
         let error = |reason| {
-            let informer = Arc::clone(&self.resource);
+            let informer = Arc::clone(&self.description);
             VersionWaitError { informer, wanted: wanted.clone(), reason }
         };
         result.map_err(error)

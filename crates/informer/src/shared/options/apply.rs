@@ -179,7 +179,7 @@ impl InformerOptions {
     }
 
     /// Returns the scopes of the cache, each with its own reflector: all namespaces, or one scope per
-    /// namespace.
+    /// namespace. A source of the user ignores namespaces, so it has a single scope.
     pub(crate) fn scopes(&self) -> Vec<Scope> {
         match self.selection.namespaces.as_deref() {
             Some(names) if !names.is_empty() && self.source.is_none() => {
@@ -208,7 +208,7 @@ impl InformerOptions {
         let mut source = KubeSource::new(client?.clone(), resource.url_path(namespace))
             .query_parameters(|target| target.clone_from(parameters))
             .metadata_only(resource.metadata_only)
-            .prefer_protobuf(self.reads_protobuf(resource))
+            .prefer_protobuf(self.requests_protobuf(resource))
             .throughput(throughput.clone());
         if let Some(gzip) = self.gzip_lists {
             source = source.gzip_lists(gzip);
@@ -219,9 +219,9 @@ impl InformerOptions {
         Some(Arc::new(source))
     }
 
-    /// Returns whether protobuf is requested: the protobuf message of the kind must be known, and there must
-    /// be no transform, which needs JSON.
-    fn reads_protobuf(&self, resource: &ResourceType) -> bool {
+    /// Returns whether protobuf is requested: the user must not have disabled it, the protobuf message of the
+    /// kind must be known, and there must be no transform, which needs JSON.
+    fn requests_protobuf(&self, resource: &ResourceType) -> bool {
         self.prefer_protobuf.unwrap_or(true)
             && self.transform_of(resource).is_none()
             && message_of(&resource.types()).is_some()
@@ -255,6 +255,7 @@ impl InformerOptions {
         let default_fallback =
             if resource.is_secret() { TransformFallback::MetadataOnly } else { TransformFallback::default() };
         config.transform_fallback = self.transform_fallback.unwrap_or(default_fallback);
+        // The source applies the timeout itself; that of the reflector is for sources that do not.
         if let Some(timeout) = self.response_header_timeout {
             config.response_header_timeout = config.response_header_timeout.max(timeout.saturating_mul(2));
         }

@@ -3,8 +3,11 @@
 //! For a handler that lags, the changes of a key are coalesced into one event that leads from the state the
 //! handler saw last to the current state. An object that appeared and disappeared in between is not
 //! delivered, unless the handler requested transient deletes. A deletion and a re-creation after it remain
-//! two events, each with its queue position, so that the deletions of a relist stay in front; a key never has
-//! more. Performs no I/O and reads no clock: the caller passes the time.
+//! two events, each with its own queue position, so that the deletions of a relist stay in front. A key
+//! never has more than two pending events. Performs no I/O and reads no clock: the caller passes the time.
+//!
+//! Events are numbered in the order in which they are delivered (sequence number). Each key with pending
+//! events has a slot: an index into the vector of pending keys.
 
 use crate::event::{Event, Untyped, UpdateCause};
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -35,13 +38,14 @@ pub(in crate::shared) struct CoalescingOutbox {
 #[derive(Debug)]
 struct QueuePosition {
     sequence: u64,
-    at: Moment,
+    added_at: Moment,
     /// Slot of the event's key in `pending`; may belong to another key if the position is obsolete.
     slot: u32,
 }
 
-/// The pending events of all keys. Keys are not copied, because the whole initial list is stored here and its
-/// entries contain them.
+/// The pending events of all keys.
+///
+/// Keys are not copied: the whole initial list is stored here, and its entries contain their keys.
 #[derive(Debug, Default)]
 struct Pending {
     keys: Vec<PendingKey>,
@@ -140,7 +144,7 @@ impl CoalescingOutbox {
     /// Returns when the oldest pending event was added.
     pub(super) fn oldest_added_at(&mut self) -> Option<Moment> {
         self.remove_obsolete_front();
-        self.order.front().map(|position| position.at)
+        self.order.front().map(|position| position.added_at)
     }
 
     /// Returns the number of pending events.
@@ -168,6 +172,7 @@ impl CoalescingOutbox {
         let slot = self.pending.slot_for(after.key());
         let key = &mut self.pending.keys[slot as usize];
         if let Some(upsert) = &mut key.upsert {
+            // Coalesced: the pending event keeps its queue position and its old state.
             upsert.after = Arc::clone(after);
             upsert.cause = cause;
             return;
@@ -189,8 +194,9 @@ impl CoalescingOutbox {
         let slot = self.pending.slot_for(last.key());
         let key = &mut self.pending.keys[slot as usize];
         match key.upsert.take() {
-            // The handler never saw this incarnation, so its addition and deletion cancel out. A pending
-            // delete of the previous incarnation stays.
+            // The handler never saw this incarnation, so its addition and deletion cancel out, unless
+            // transient deletes are requested. A pending delete of the previous incarnation stays and
+            // suffices.
             Some(PendingUpsert { before: None, .. })
                 if !self.deliver_transient_deletes || key.delete.is_some() =>
             {
@@ -199,6 +205,7 @@ impl CoalescingOutbox {
                     self.pending.remove(slot, last.key());
                 }
             }
+            // The delete takes the queue position of the upsert.
             Some(PendingUpsert { sequence, .. }) => {
                 key.delete = Some(PendingDelete { sequence, last: Arc::clone(last), observed });
             }
@@ -214,7 +221,7 @@ impl CoalescingOutbox {
 
     /// Appends the position of a new event. Removes obsolete positions once they are the majority.
     fn push_position(&mut self, sequence: u64, slot: u32, now: Moment) {
-        self.order.push_back(QueuePosition { sequence, at: now, slot });
+        self.order.push_back(QueuePosition { sequence, added_at: now, slot });
         if self.order.len() > 2 * self.events + 64 {
             self.order.retain(|position| self.pending.contains(position));
         }
@@ -299,8 +306,8 @@ impl Pending {
     /// Removes a key that has no events any more and frees its slot.
     fn remove(&mut self, slot: u32, key: &Key) {
         let is_slot = |known: &u32| *known == slot;
-        if let Ok(found) = self.slots.find_entry(self.hasher.hash_one(key), is_slot) {
-            found.remove();
+        if let Ok(occupied) = self.slots.find_entry(self.hasher.hash_one(key), is_slot) {
+            occupied.remove();
             self.free.push(slot);
         }
     }
@@ -331,6 +338,7 @@ impl Pending {
         self.free.clear();
         self.free.shrink_to(capacity);
         self.slots.clear();
+        // The table is empty, so the hasher is never called.
         self.slots.shrink_to(capacity, |_| 0);
     }
 }

@@ -5,6 +5,10 @@ use crate::test_support::{added, deleted, entry, text, updated};
 use informer_core::random::Random;
 use std::collections::BTreeMap;
 
+/// The argument `initial` of `add`.
+const INITIAL: bool = true;
+const NOT_INITIAL: bool = false;
+
 fn drain(outbox: &mut CoalescingOutbox) -> String {
     std::iter::from_fn(|| outbox.pop()).map(|event| text(&event.into())).collect::<Vec<_>>().join(" ")
 }
@@ -14,7 +18,7 @@ fn drain(outbox: &mut CoalescingOutbox) -> String {
 fn check(changes: &[Change], expected: &str) {
     let mut outbox = CoalescingOutbox::default();
     for change in changes {
-        outbox.add(change, false, Moment::default());
+        outbox.add(change, NOT_INITIAL, Moment::default());
     }
     assert_eq!(drain(&mut outbox), expected);
     assert!(outbox.is_empty() && outbox.events == 0 && outbox.order.is_empty());
@@ -39,12 +43,12 @@ fn c5_deletions_of_a_relist_stay_in_front() {
 #[test]
 fn initial_list_is_delivered_when_none_of_its_events_is_pending() {
     let mut outbox = CoalescingOutbox::default();
-    outbox.add(&added("a", 1), true, Moment::default());
-    outbox.add(&added("b", 2), true, Moment::default());
+    outbox.add(&added("a", 1), INITIAL, Moment::default());
+    outbox.add(&added("b", 2), INITIAL, Moment::default());
     assert!(!outbox.initial_list_delivered(), "the initial list is not complete");
     outbox.mark_initial_list_complete();
-    outbox.add(&added("c", 3), false, Moment::default());
-    outbox.add(&deleted("b", 4), false, Moment::default());
+    outbox.add(&added("c", 3), NOT_INITIAL, Moment::default());
+    outbox.add(&deleted("b", 4), NOT_INITIAL, Moment::default());
     assert_eq!(text(&outbox.pop().unwrap().into()), "+a@1!");
     assert!(outbox.initial_list_delivered(), "b was deleted, c is not in the initial list");
     assert_eq!(drain(&mut outbox), "+c@3");
@@ -60,7 +64,7 @@ fn empty_initial_list_is_delivered_immediately() {
 #[test]
 fn c12_resync_skips_keys_with_pending_events() {
     let mut outbox = CoalescingOutbox::default();
-    outbox.add(&updated("a", 1, 3), false, Moment::default());
+    outbox.add(&updated("a", 1, 3), NOT_INITIAL, Moment::default());
     outbox.add_resync(&entry("a", 3), Moment::default());
     outbox.add_resync(&entry("b", 2), Moment::default());
     assert_eq!(drain(&mut outbox), "~a@1>a@3 =b@2");
@@ -70,11 +74,11 @@ fn c12_resync_skips_keys_with_pending_events() {
 fn oldest_added_at_is_the_time_of_the_oldest_pending_event() {
     let at = |seconds| Moment::at(std::time::Duration::from_secs(seconds));
     let mut outbox = CoalescingOutbox::default();
-    outbox.add(&added("a", 1), false, at(1));
-    outbox.add(&added("b", 2), false, at(2));
-    outbox.add(&updated("a", 1, 3), false, at(3));
+    outbox.add(&added("a", 1), NOT_INITIAL, at(1));
+    outbox.add(&added("b", 2), NOT_INITIAL, at(2));
+    outbox.add(&updated("a", 1, 3), NOT_INITIAL, at(3));
     assert_eq!(outbox.oldest_added_at(), Some(at(1)));
-    outbox.add(&deleted("a", 4), false, at(4));
+    outbox.add(&deleted("a", 4), NOT_INITIAL, at(4));
     assert_eq!(outbox.oldest_added_at(), Some(at(2)));
     outbox.pop();
     assert_eq!(outbox.oldest_added_at(), None);
@@ -84,19 +88,19 @@ fn oldest_added_at_is_the_time_of_the_oldest_pending_event() {
 fn obsolete_positions_do_not_accumulate() {
     let mut outbox = CoalescingOutbox::default();
     for version in 0..10_000 {
-        outbox.add(&added("a", version), false, Moment::default());
-        outbox.add(&deleted("a", version), false, Moment::default());
+        outbox.add(&added("a", version), NOT_INITIAL, Moment::default());
+        outbox.add(&deleted("a", version), NOT_INITIAL, Moment::default());
     }
     assert!(outbox.order.len() < 200, "{} positions without an event", outbox.order.len());
 }
 
 #[test]
 fn drained_outbox_releases_the_memory_of_a_burst() {
-    // The initial list of 50,000 pods left 7 MB in the outbox of every handler, for as long as the handler
-    // lived.
+    // Regression: the initial list of 50,000 pods left 7 MB in the outbox of every handler, for as long as
+    // the handler lived.
     let mut outbox = CoalescingOutbox::default();
     for number in 0..5000 {
-        outbox.add(&added(&format!("pod-{number}"), 1), true, Moment::default());
+        outbox.add(&added(&format!("pod-{number}"), 1), INITIAL, Moment::default());
     }
     while outbox.pop().is_some() {}
     let Pending { keys, free, slots, .. } = &outbox.pending;
@@ -118,16 +122,16 @@ fn bursts_of_many_keys_fold_to_the_current_state() {
             let name = format!("pod-{}", random.below(300));
             match (current.get(&name).copied(), random.below(4)) {
                 (None, _) => {
-                    outbox.add(&added(&name, version), false, Moment::default());
+                    outbox.add(&added(&name, version), NOT_INITIAL, Moment::default());
                     current.insert(name, version);
                 }
                 (Some(old), 0) => {
-                    outbox.add(&deleted(&name, old), false, Moment::default());
+                    outbox.add(&deleted(&name, old), NOT_INITIAL, Moment::default());
                     current.remove(&name);
                 }
                 (Some(old), 1) => outbox.add_resync(&entry(&name, old), Moment::default()),
                 (Some(old), _) => {
-                    outbox.add(&updated(&name, old, version), false, Moment::default());
+                    outbox.add(&updated(&name, old, version), NOT_INITIAL, Moment::default());
                     current.insert(name, version);
                 }
             }

@@ -14,7 +14,8 @@ fn randomly_timed_events_fold_to_the_current_state() {
     for seed in 0..1000 {
         let mut random = Random::new(seed);
         let capacity = (seed % 2 == 1).then(|| 1 + usize::try_from(random.below(6)).unwrap());
-        let mut outbox = Outbox::new(capacity, false);
+        let deliver_transient_deletes = false;
+        let mut outbox = Outbox::new(capacity, deliver_transient_deletes);
         let (mut current, mut folded) = (BTreeMap::new(), BTreeMap::new());
         let mut accounted = 0;
         for version in 1..100 {
@@ -28,7 +29,8 @@ fn randomly_timed_events_fold_to_the_current_state() {
                 Change::Deleted { .. } => drop(current.remove(name)),
                 _ => drop(current.insert(name, version)),
             }
-            outbox.add(&change, false, Moment::default());
+            let initial = false;
+            outbox.add(&change, initial, Moment::default());
             for _ in 0..random.below(3) {
                 accounted += outbox.pop().map_or(0, |next| apply(&next, &mut folded, seed));
             }

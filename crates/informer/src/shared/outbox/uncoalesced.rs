@@ -15,8 +15,8 @@ use std::sync::Arc;
 pub(in crate::shared) struct UncoalescedOutbox {
     capacity: usize,
     queue: VecDeque<QueuedEvent>,
-    /// Number of queued events that count against the capacity. The initial list does not: it is one state
-    /// per object in any case.
+    /// Number of queued events that count against the capacity. Those of the initial list do not: there is
+    /// only one per object.
     counted: usize,
     last_sequence: u64,
     /// Last sequence number of the initial list.
@@ -34,7 +34,7 @@ pub(in crate::shared) struct UncoalescedOutbox {
 #[derive(Debug)]
 struct QueuedEvent {
     sequence: u64,
-    at: Moment,
+    added_at: Moment,
     counted: bool,
     event: Event<Untyped>,
 }
@@ -94,11 +94,13 @@ impl UncoalescedOutbox {
         if let Some(queued) = self.queue.pop_front() {
             self.counted -= usize::from(queued.counted);
             if self.queue.is_empty() {
-                // Frees the memory of a burst, above all of the initial list.
+                // Frees the memory of a burst, above all of the initial list, except for one batch of the
+                // pump.
                 self.queue.shrink_to(256);
             }
             return Some(Delivery::Event(queued.event));
         }
+        // Skipped changes are reported before the events into which they were coalesced.
         let skipped = self.unreported_skips();
         if skipped > 0 {
             self.skipped += skipped;
@@ -116,7 +118,7 @@ impl UncoalescedOutbox {
     }
 
     pub(super) fn oldest_added_at(&mut self) -> Option<Moment> {
-        self.queue.front().map(|queued| queued.at).or_else(|| self.overflow.oldest_added_at())
+        self.queue.front().map(|queued| queued.added_at).or_else(|| self.overflow.oldest_added_at())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -132,7 +134,8 @@ impl UncoalescedOutbox {
         self.overflowed - self.overflow_delivered - self.overflow.pending_events() as u64 - self.skipped
     }
 
-    /// Returns whether an event may be queued: it must not overtake the overflow.
+    /// Returns whether an event may be queued: there must be capacity, and no overflow that it would
+    /// overtake.
     fn has_capacity(&self) -> bool {
         self.overflow.is_empty() && self.counted < self.capacity
     }
@@ -140,7 +143,7 @@ impl UncoalescedOutbox {
     fn push(&mut self, event: Event<Untyped>, counted: bool, now: Moment) {
         self.last_sequence += 1;
         self.counted += usize::from(counted);
-        self.queue.push_back(QueuedEvent { sequence: self.last_sequence, at: now, counted, event });
+        self.queue.push_back(QueuedEvent { sequence: self.last_sequence, added_at: now, counted, event });
     }
 }
 
@@ -148,6 +151,13 @@ impl UncoalescedOutbox {
 mod tests {
     use super::*;
     use crate::test_support::{added, deleted, text, updated};
+
+    /// The argument `initial` of `add`.
+    const INITIAL: bool = true;
+    const NOT_INITIAL: bool = false;
+    /// The argument `deliver_transient_deletes` of `new`.
+    const DELIVER_TRANSIENT_DELETES: bool = true;
+    const SKIP_TRANSIENT_DELETES: bool = false;
 
     fn now() -> Moment {
         Moment::default()
@@ -159,9 +169,9 @@ mod tests {
 
     #[test]
     fn every_state_is_delivered_up_to_the_capacity() {
-        let mut outbox = UncoalescedOutbox::new(3, false);
+        let mut outbox = UncoalescedOutbox::new(3, SKIP_TRANSIENT_DELETES);
         for change in [added("a", 1), updated("a", 1, 2), updated("a", 2, 3)] {
-            outbox.add(&change, false, now());
+            outbox.add(&change, NOT_INITIAL, now());
         }
         assert_eq!(drain(&mut outbox), "+a@1 ~a@1>a@2 ~a@2>a@3");
         assert!(outbox.is_empty());
@@ -169,24 +179,24 @@ mod tests {
 
     #[test]
     fn states_beyond_the_capacity_are_coalesced_and_counted() {
-        let mut outbox = UncoalescedOutbox::new(2, false);
+        let mut outbox = UncoalescedOutbox::new(2, SKIP_TRANSIENT_DELETES);
         let changes =
             [added("a", 1), updated("a", 1, 2), updated("a", 2, 3), updated("a", 3, 4), added("b", 5)];
         for change in &changes {
-            outbox.add(change, false, now());
+            outbox.add(change, NOT_INITIAL, now());
         }
         assert_eq!(drain(&mut outbox), "+a@1 ~a@1>a@2 lagged 1 ~a@2>a@4 +b@5");
         // The handler has caught up and receives every state again.
-        outbox.add(&updated("a", 4, 6), false, now());
-        outbox.add(&updated("a", 6, 7), false, now());
+        outbox.add(&updated("a", 4, 6), NOT_INITIAL, now());
+        outbox.add(&updated("a", 6, 7), NOT_INITIAL, now());
         assert_eq!(drain(&mut outbox), "~a@4>a@6 ~a@6>a@7");
     }
 
     #[test]
     fn object_that_was_added_and_deleted_counts_as_two_skipped_changes() {
-        let mut outbox = UncoalescedOutbox::new(1, false);
+        let mut outbox = UncoalescedOutbox::new(1, SKIP_TRANSIENT_DELETES);
         for change in [added("a", 1), added("b", 2), deleted("b", 3)] {
-            outbox.add(&change, false, now());
+            outbox.add(&change, NOT_INITIAL, now());
         }
         assert_eq!(drain(&mut outbox), "+a@1 lagged 2");
         assert!(outbox.is_empty());
@@ -195,14 +205,14 @@ mod tests {
     /// C8 for controllers: pending changes are coalesced, but no key is skipped.
     #[test]
     fn transient_deletes_are_delivered_on_request() {
-        let mut outbox = UncoalescedOutbox::new(1, true);
+        let mut outbox = UncoalescedOutbox::new(1, DELIVER_TRANSIENT_DELETES);
         for change in [added("a", 1), added("b", 2), updated("b", 2, 3), deleted("b", 4), added("c", 5)] {
-            outbox.add(&change, false, now());
+            outbox.add(&change, NOT_INITIAL, now());
         }
         assert_eq!(drain(&mut outbox), "+a@1 lagged 2 -b@4 +c@5");
         // The next incarnation of b follows its deletion.
         for change in [added("a", 6), added("b", 7), deleted("b", 8), added("b", 9)] {
-            outbox.add(&change, false, now());
+            outbox.add(&change, NOT_INITIAL, now());
         }
         assert_eq!(drain(&mut outbox), "+a@6 lagged 1 -b@8 +b@9");
         assert!(outbox.is_empty());
@@ -210,12 +220,12 @@ mod tests {
 
     #[test]
     fn initial_list_does_not_count_against_the_capacity() {
-        let mut outbox = UncoalescedOutbox::new(1, false);
+        let mut outbox = UncoalescedOutbox::new(1, SKIP_TRANSIENT_DELETES);
         for name in ["a", "b", "c"] {
-            outbox.add(&added(name, 1), true, now());
+            outbox.add(&added(name, 1), INITIAL, now());
         }
         outbox.mark_initial_list_complete();
-        outbox.add(&updated("a", 1, 2), false, now());
+        outbox.add(&updated("a", 1, 2), NOT_INITIAL, now());
         assert!(!outbox.initial_list_delivered());
         assert_eq!(drain(&mut outbox), "+a@1! +b@1! +c@1! ~a@1>a@2");
         assert!(outbox.initial_list_delivered());
