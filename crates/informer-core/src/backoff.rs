@@ -31,11 +31,11 @@ impl BackoffConfig {
     }
 }
 
-/// A delay that doubles from the initial to the maximum one; each is multiplied by a random factor between
-/// one and two.
+/// A delay that doubles from the initial to the maximum one. Jitter multiplies each delay by a random factor
+/// between one and two.
 ///
-/// Only `Backoff::reset` starts it over, when the server is healthy again; the passing of time alone does
-/// not (C11).
+/// Only `Backoff::reset`, called when the server is healthy again, starts over; the passing of time alone
+/// does not (C11).
 #[derive(Debug)]
 pub(crate) struct Backoff {
     config: BackoffConfig,
@@ -58,9 +58,9 @@ impl Backoff {
     }
 }
 
-/// Returns a delay doubled this many times, or the longest possible one.
+/// Returns `delay` doubled `times` times, or the longest possible duration if that overflows.
 pub(crate) fn doubled(delay: Duration, times: u32) -> Duration {
-    /// Doublings after which a nanosecond is the longest possible duration.
+    /// Number of doublings after which even a nanosecond has become the longest possible duration.
     const MAX_DOUBLINGS: u32 = 94;
     (0..times.min(MAX_DOUBLINGS)).fold(delay, |delay, _| delay.saturating_mul(2))
 }

@@ -4,11 +4,13 @@
 //!
 //! The first objects stay uncompressed and are copied as samples. When there are enough samples, further
 //! objects are compressed without a dictionary until the training ends. The dictionary is used for every
-//! later object; entries that are already in the store are recompressed by
-//! [`StoreWriter::install_recompressed`](crate::StoreWriter::install_recompressed). The compressor trains
-//! again, on objects of the whole store, when the compression ratio gets worse; once the store has grown far
-//! beyond its size at the last training, a smaller deterioration is enough. Training is slow: it runs on the
-//! thread that calls [`Compressor::train`] and blocks nothing else.
+//! later object. Entries that are already in the store are replaced by recompressed ones, see
+//! [`StoreWriter::install_recompressed`](crate::StoreWriter::install_recompressed).
+//!
+//! [`Compressor::needs_training`] asks for another training, on objects of the whole store, when the
+//! compression ratio gets worse. Once the store has grown far beyond its size at the last training, a smaller
+//! deterioration is enough. Training is slow: it runs on the thread that calls [`Compressor::train`] and
+//! blocks nothing else.
 
 use crate::object::Entry;
 use crate::retention::{Codec, Samples, SizeTotals, StoredBytes};
@@ -20,17 +22,17 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 const MAX_TRAINING_OBJECTS: usize = 512;
 /// Minimum number of recent objects over which the compression ratio is measured.
 const RATIO_WINDOW_OBJECTS: usize = 512;
-/// Ratio of the expected to the recent compression ratio, in percent, below which the compressor trains
-/// again: objects take a quarter more memory than expected.
+/// The ratio is degraded if the expected compression ratio is below this percentage of the recent one:
+/// objects take a quarter more memory than expected. A degraded ratio causes training.
 const DEGRADED_PERCENT: usize = 80;
-/// Ratio of the new to the current compression ratio, in percent, below which a new dictionary replaces the
-/// current one: objects take a tenth less memory.
+/// A new dictionary replaces the current one if its compression ratio is below this percentage of the current
+/// one's: objects take a tenth less memory.
 const REPLACE_PERCENT: usize = 90;
 /// Factor by which the store must have grown since the last training before its growth can cause training.
 const GROWTH_FACTOR: usize = 8;
-/// Ratio of the expected compression ratio to that of all objects since the last training, in percent, below
-/// which a grown store causes training: objects take a ninth more memory than expected. If the last training
-/// had too few samples, growth alone is sufficient.
+/// A grown store causes training if the expected compression ratio is below this percentage of the ratio of
+/// all objects since the last training: objects take a ninth more memory than expected. If the last training
+/// had too few samples, growth alone causes training.
 const STEADY_PERCENT: usize = 90;
 /// Minimum number of objects in the store for training again.
 const MIN_RETRAIN_OBJECTS: usize = 64;
@@ -53,7 +55,8 @@ pub struct Compressor {
 }
 
 struct State {
-    /// `None` until the first training has ended.
+    /// Compresses further objects, with the current dictionary or without any; `None` until the first
+    /// training has ended.
     codec: Option<Arc<Codec>>,
     phase: Phase,
     /// The sizes of the objects compressed since `recent` was last evaluated.
@@ -61,7 +64,7 @@ struct State {
     /// Number of objects after which `recent` is evaluated. Doubles each time training does not yield a
     /// better dictionary.
     window: usize,
-    /// The sizes of the held-out samples, which the last training did not use.
+    /// The sizes of the held-out samples (not used by the last training), compressed by `codec`.
     expected: SizeTotals,
     /// The sizes of all objects compressed since the last training.
     since_training: SizeTotals,
@@ -151,7 +154,8 @@ impl Compressor {
     /// Trains a dictionary on the first objects, or on objects of the whole store; returns whether there
     /// is a new codec, with which entries can be recompressed.
     ///
-    /// This is slow. It returns `false` immediately if training is disabled or in progress.
+    /// Training is slow. Returns `false` if the new dictionary is not considerably better than the current
+    /// one, and immediately if training is disabled or in progress.
     pub fn train(&self, snapshot: &StoreSnapshot) -> bool {
         let Some((samples, current)) = self.begin_training(snapshot) else { return false };
         let trained = Codec::train(&samples);
@@ -189,8 +193,8 @@ impl Compressor {
         self.codec().is_none_or(|codec| is_stored_by(entry, &codec))
     }
 
-    /// Returns an equal entry, stored by the current codec; `None` if the entry already is, if it is
-    /// corrupted, or until the first training has ended.
+    /// Returns an equal entry that is stored by the current codec. `None` if `entry` already is, if its bytes
+    /// are corrupted, or if the first training has not ended.
     pub fn recompressed(&self, entry: &Arc<Entry>) -> Option<Arc<Entry>> {
         let codec = self.codec().filter(|codec| !is_stored_by(entry, codec))?;
         entry.recompressed(|plain| StoredBytes::Compressed(codec.compress(plain))).map(Arc::new)
@@ -213,7 +217,7 @@ impl Compressor {
         Some((collected.unwrap_or_else(|| sample_store(snapshot)), current))
     }
 
-    /// Copies an object as a sample; returns `false` if it was not copied, because sampling has ended.
+    /// Copies an object as a sample. Returns `false` without copying if sampling has ended.
     fn add_sample(&self, entry: &Entry) -> bool {
         let mut state = self.lock();
         let Phase::Sampling(samples) = &mut state.phase else { return false };

@@ -17,7 +17,7 @@ use std::time::Duration;
 pub struct ParseError {
     kind: ParseErrorKind,
     input: String,
-    /// The label key to which `input` is a value.
+    /// The key of the label whose value is `input`.
     label: Option<String>,
     position: Option<usize>,
     expected: &'static str,
@@ -66,7 +66,8 @@ impl ParseError {
         &self.input
     }
 
-    /// Returns the byte offset of the error; the length of the input if it ended too early.
+    /// Returns the byte offset of the error, if it is known; the length of the input if the input ended too
+    /// early.
     pub fn position(&self) -> Option<usize> {
         self.position
     }

@@ -1,6 +1,6 @@
 //! The identity of an object inside one cache: namespace and name, ordered by namespace first.
 //!
-//! The uid is not part of it: a deleted and re-created object has the same key. This module does not know
+//! The uid is not part of a key: a deleted and re-created object has the same key. This module does not know
 //! which kind a key belongs to; a cache holds one kind.
 
 use crate::error::{ParseError, ParseErrorKind};
@@ -11,8 +11,8 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-/// The longest text stored inside the key itself. Most keys are shorter, and comparing those needs no
-/// access to other memory.
+/// Length up to which the text is stored inside the key itself. Most keys are this short, and comparing them
+/// needs no access to other memory.
 const INLINE_BYTES: usize = 54;
 
 /// Namespace and name of an object. Cheap to clone.
@@ -81,8 +81,8 @@ impl Key {
 
 #[expect(clippy::cast_possible_truncation, reason = "either half of the hash is good enough")]
 fn hash(text: &[u8]) -> u32 {
-    // Names are chosen by everyone who may create objects. Without a secret, they could choose names that all
-    // fall into the same hash bucket.
+    // Users choose the names of their objects. Without a secret, a user could choose names that all fall into
+    // the same hash bucket.
     static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     SECRET.hash_one(text) as u32
 }
@@ -101,6 +101,7 @@ impl Hash for Key {
 
 impl Ord for Key {
     fn cmp(&self, other: &Self) -> Ordering {
+        // A name with a NUL can make equal texts with different splits.
         self.text.bytes().cmp(other.text.bytes()).then(self.split.cmp(&other.split))
     }
 }

@@ -1,7 +1,7 @@
 //! The sans-I/O core of `informer`: every decision, and nothing that waits.
 //!
 //! There is no I/O, clock, thread or async runtime in this crate: time and randomness are parameters, and
-//! equal inputs produce equal outputs. The crate `informer` drives it.
+//! equal inputs produce equal outputs. The crate `informer` performs the I/O.
 //!
 //! [`wire`] parses response bodies, the state machine in [`reflector`] decides which request follows, the
 //! resulting deltas queue up in a [`DeltaFifo`], and a [`StoreWriter`] applies them: it publishes snapshots

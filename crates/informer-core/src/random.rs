@@ -1,8 +1,8 @@
 //! Seeded random numbers (splitmix64).
 //!
-//! Equal seeds produce equal sequences. This is the only generator of the crate; its tests, benchmarks and
-//! fuzzer use it too. It does not know what the numbers are used for and never takes a seed from the
-//! environment.
+//! Equal seeds produce equal sequences. Outside of unit tests, this is the only generator of the crate; its
+//! benchmarks and fuzzer use it too. This module does not know what the numbers are used for and never takes
+//! a seed from the environment.
 
 use std::time::Duration;
 
@@ -30,7 +30,9 @@ impl Random {
         if bound == 0 { 0 } else { self.next_u64() % bound }
     }
 
-    /// Returns a random duration from `duration` up to twice that.
+    /// Returns a random duration from `duration` up to twice `duration`, in steps of a millisecond.
+    ///
+    /// Durations below two milliseconds are returned unchanged.
     pub fn jittered(&mut self, duration: Duration) -> Duration {
         let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         duration.saturating_add(Duration::from_millis(self.below(millis)))

@@ -1,7 +1,7 @@
 //! Compact storage of short texts: inline in the struct, or several in one allocation.
 //!
-//! A cache has one head per object, so every allocation of a head counts a hundred thousand times. This
-//! file does not know what the texts mean.
+//! A cache has one head (the metadata read without decoding) per object, often a hundred thousand of them, so
+//! each allocation in a head matters. This file does not know what the texts mean.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// A text that is stored inline up to `N` bytes; longer ones are on the heap and shared by clones.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) enum InlineText<const N: usize> {
-    /// The bytes after the text are zero.
+    /// Invariant: the bytes after the text are zero, so that equal texts are equal arrays.
     Inline {
         length: u8,
         bytes: [u8; N],
@@ -92,7 +92,7 @@ impl fmt::Debug for PackedTexts {
     }
 }
 
-/// Capacity reserved by the first push: fits the labels of most objects, and more than their owners need.
+/// Capacity reserved by the first push. Fits the labels of most objects; their owners need less.
 const INITIAL_CAPACITY_BYTES: usize = 256;
 
 /// A builder of [`PackedTexts`].
@@ -126,6 +126,7 @@ impl PackedTextsBuilder {
         self.0.shrink_to(4 * INITIAL_CAPACITY_BYTES);
     }
 
+    /// Returns a copy of the texts pushed so far.
     pub(crate) fn texts(&self) -> PackedTexts {
         if self.0.is_empty() { PackedTexts::default() } else { PackedTexts(self.0.as_slice().into()) }
     }
@@ -162,7 +163,8 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
-/// Converts bytes back to text. They are a complete `str` that was stored before, so they are valid UTF-8.
+/// Converts bytes of this module back to text. The bytes were stored from a complete `str`, so they are valid
+/// UTF-8.
 #[inline]
 pub(crate) fn as_text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The only synchronization between threads: a cell that a single writer publishes to and readers load from.
+//! Publication of snapshots: a cell to which a single writer publishes and from which readers load.
 //!
 //! Readers never wait for the writer. With the feature `shuttle` the cell is built from shuttle's
 //! primitives instead, so that tests can run many interleavings of publish and load; the rest of the crate

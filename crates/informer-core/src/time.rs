@@ -1,10 +1,12 @@
-//! Time as seen by the state machines: a parameter, measured from an origin chosen by their driver.
+//! Time as seen by the state machines: a parameter, measured from an origin.
+//!
+//! Their driver, the code that performs I/O for them, chooses the origin and reads the clock.
 
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A point on the driver's monotonic clock. The state machines never read a clock; the driver passes moments.
+/// A point on the driver's monotonic clock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Moment(Duration);
 

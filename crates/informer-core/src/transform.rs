@@ -1,9 +1,9 @@
 //! Changing objects before they are cached.
 //!
-//! A [`Transform`] is a function from an object to bytes. Its result is parsed like a received object and
-//! accepted only if it has the same key, uid and version; otherwise the cache stores what
-//! [`TransformFallback`] selects. This module does not know the kind: a function that changes a typed
-//! object decodes and encodes it itself.
+//! A [`Transform`] is a function from an object to bytes. The bytes are parsed like a received object and
+//! accepted only if identity, deletion, owners and finalizers are unchanged. If they are not accepted, the
+//! cache stores what [`TransformFallback`] selects. This module does not know the kind: a function that
+//! changes a typed object decodes and encodes the object itself.
 
 use crate::object::Entry;
 use crate::wire::{Head, Limits, ReadObjectError, ScannedObject, TypeMeta, read_object};
@@ -16,9 +16,9 @@ type TransformFn = dyn Fn(&Entry) -> Result<Vec<u8>, Box<str>> + Send + Sync;
 
 /// A function that changes every object before it is cached. Cheap to clone.
 ///
-/// It is called exactly once for each received object: an item of a list, an initial object of a
-/// watch-list, the object of an `ADDED`, `MODIFIED` or `DELETED` frame. Fields that a
-/// [`FieldFilter`](crate::FieldFilter) leaves out are already gone.
+/// The function is called exactly once for each readable object that is received: an item of a list, an
+/// initial object of a watch-list, the object of an `ADDED`, `MODIFIED` or `DELETED` frame. Fields that a
+/// [`FieldFilter`](crate::FieldFilter) leaves out are already removed.
 ///
 /// The result is the object as JSON. `apiVersion` and `kind` may be missing, and `managedFields` are
 /// dropped. Labels and the rest of the head are read from the result, but key, uid, version, deletion,
@@ -27,8 +27,8 @@ type TransformFn = dyn Fn(&Entry) -> Result<Vec<u8>, Box<str>> + Send + Sync;
 /// (C9), and [`TransformFallback`] selects what is cached instead.
 ///
 /// **The function should be deterministic**: equal objects, equal bytes. A relist compares bytes, and an
-/// object whose bytes differ is delivered as updated. It runs where objects are parsed; meanwhile the cache
-/// receives nothing else.
+/// object whose bytes differ is delivered as updated. The function runs in the task that parses objects;
+/// until it returns, the cache receives nothing else.
 #[derive(Clone)]
 pub struct Transform(Arc<TransformFn>);
 
@@ -39,10 +39,10 @@ pub enum TransformFallback {
     /// The object as it was received, after the field filter.
     #[default]
     KeepOriginal,
-    /// `apiVersion`, `kind` and `metadata` without annotations, in one of which `kubectl apply` stores a
-    /// copy of the whole object.
+    /// `apiVersion`, `kind` and `metadata` without annotations.
     ///
-    /// For kinds whose contents must not be cached unchanged.
+    /// `kubectl apply` stores a copy of the whole object in an annotation. For kinds whose contents must not
+    /// be cached unchanged.
     MetadataOnly,
 }
 
@@ -54,7 +54,7 @@ impl Transform {
         Self(Arc::new(transform))
     }
 
-    /// Returns whether both share one function.
+    /// Returns whether both transforms share one function.
     pub fn ptr_eq(left: &Self, right: &Self) -> bool {
         Arc::ptr_eq(&left.0, &right.0)
     }

@@ -11,12 +11,12 @@ use std::fmt;
 
 /// A `metadata.resourceVersion` as the server sent it.
 ///
-/// It does not implement `Ord`: two versions may be incomparable, and code that drops something because it
-/// is "older" must call [`ResourceVersion::compare`] and handle `None`.
+/// It does not implement `Ord`, because two versions may be incomparable: [`ResourceVersion::compare`]
+/// returns `None` for them, and neither [is before](ResourceVersion::is_before) the other.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ResourceVersion(InlineText<INLINE_BYTES>);
 
-/// The longest text stored inside the version itself. Nearly all are shorter, and every object has one.
+/// Length up to which the text is stored inside the version itself. Nearly all versions are shorter.
 const INLINE_BYTES: usize = 22;
 
 impl ResourceVersion {
