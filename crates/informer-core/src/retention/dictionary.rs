@@ -1,9 +1,9 @@
 //! zstd dictionaries, and bytes compressed with them.
 //!
-//! A [`Codec`] compresses. Its outputs share its [`Dictionary`], which is all that reading them needs. zstd
-//! contexts (working memory) are large, so they are pooled instead of created per object; the pool grows to
-//! the number of concurrent operations, up to a bound. This module does not decide when a dictionary is
-//! trained.
+//! A [`Codec`] compresses. Compressed bytes hold a reference to its [`Dictionary`] and can be read without
+//! the codec. zstd contexts (working memory) are large, so they are pooled instead of created per object; the
+//! pool grows to the number of concurrent operations, up to a bound. This module does not decide when a
+//! dictionary is trained.
 
 use super::CorruptedBytes;
 use super::samples::Samples;
@@ -18,7 +18,8 @@ const LEVEL: i32 = 3;
 const DICTIONARY_BYTES: usize = 32 << 10;
 /// Minimum number of training bytes per dictionary byte. From a smaller training set zstd gains nothing.
 const TRAINING_BYTES_PER_DICTIONARY_BYTE: usize = 16;
-/// Minimum number of samples. A dictionary trained on fewer does not help other objects.
+/// Minimum number of samples, including the held-out ones. A dictionary trained on fewer does not help other
+/// objects.
 const MIN_TRAINING_OBJECTS: usize = 16;
 /// Maximum compressed size, in percent of the plain size, at which the compressed bytes are stored.
 const MAX_COMPRESSED_PERCENT: usize = 90;
@@ -34,7 +35,7 @@ const MAX_POOLED_BUFFER_BYTES: usize = 64 << 10;
 /// The dictionary in the form that decompression needs; `None` without a dictionary.
 pub(crate) struct Dictionary(Option<DDict<'static>>);
 
-/// The encoder with one dictionary, or without any.
+/// A zstd encoder with one dictionary, or without any.
 pub(crate) struct Codec {
     encoder: Option<CDict<'static>>,
     pub(super) dictionary: Arc<Dictionary>,
@@ -43,7 +44,7 @@ pub(crate) struct Codec {
 /// Bytes as stored by a [`Codec`].
 pub(crate) struct CompressedBytes {
     bytes: Box<[u8]>,
-    /// The plain length; `None` if the bytes are stored plain because compression did not save enough.
+    /// The plain length; `None` if the bytes are stored plain.
     length: Option<NonZeroU32>,
     dictionary: Arc<Dictionary>,
 }
@@ -167,6 +168,7 @@ impl SizeTotals {
     /// Returns whether the compression ratio (compressed size divided by plain size) is less than `percent` %
     /// of the ratio of `other`.
     pub(crate) fn is_smaller_than_percent(&self, percent: usize, other: &Self) -> bool {
+        // Both sides are multiplied by the plain sizes, because a plain size may be zero.
         let [own, limit] = [(self, other, 100), (other, self, percent)].map(|(totals, other, factor)| {
             u128::from(totals.compressed) * u128::from(other.plain) * factor as u128
         });
@@ -181,8 +183,8 @@ static COMPRESSION_CONTEXTS: Pool<(CCtx<'static>, Vec<u8>)> = Pool(Mutex::new(Ve
 static DECOMPRESSION_CONTEXTS: Pool<DCtx<'static>> = Pool(Mutex::new(Vec::new()));
 
 impl<T> Pool<T> {
-    /// Runs an operation with a pooled or a new context; `None` if creating the context or the operation
-    /// fails.
+    /// Runs an operation with a pooled context, or a new one if the pool is empty. `None` if the new context
+    /// cannot be created or the operation fails.
     fn with<R>(
         &self,
         create: impl FnOnce() -> Option<T>,

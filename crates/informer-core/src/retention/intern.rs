@@ -63,7 +63,7 @@ impl<T: ?Sized + Hash + Eq> Table<T> {
         values.insert_unique(hash, Arc::clone(value), |interned| hasher.hash_one(&**interned));
     }
 
-    /// Removes values that are not in use; if that is less than half of them, removes all.
+    /// Removes the values that no object uses; if fewer than half of the values are unused, removes all.
     fn evict(&mut self) {
         self.values.retain(|value| Arc::strong_count(value) > 1);
         if self.values.len() > MAX_INTERNED / 2 {

@@ -26,8 +26,8 @@ use std::borrow::Cow;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Retention {
-    /// The bytes as received, without `managedFields`. A typed object is decoded on access and dropped with
-    /// its last user.
+    /// The bytes as received or transformed, without `managedFields`. A typed object is decoded on access and
+    /// dropped with its last user.
     #[default]
     Bytes,
     /// The bytes as in [`Retention::Bytes`], and each typed object from its first use on. For small kinds
@@ -79,7 +79,9 @@ impl StoredBytes {
         }
     }
 
-    /// Returns whether both have the same uncompressed bytes. Corrupted bytes are equal to nothing.
+    /// Returns whether both have the same uncompressed bytes.
+    ///
+    /// Corrupted bytes equal only the same stored bytes of the same codec.
     pub(crate) fn is_equal(&self, other: &Self) -> bool {
         #[cfg(feature = "compression")]
         if let (Self::Compressed(left), Self::Compressed(right)) = (self, other)

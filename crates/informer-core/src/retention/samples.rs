@@ -1,4 +1,4 @@
-//! Samples for training a dictionary: copies of the beginnings of a bounded number of objects.
+//! Samples for training a dictionary: copies of the beginnings of some objects, whose number callers bound.
 
 /// Maximum number of samples collected before the first training. More would delay the training while the
 /// initial list keeps arriving.
@@ -13,7 +13,9 @@ const SAMPLES_PER_HELD_OUT: usize = 8;
 /// Samples of objects. Invariant: `text.len()` is the sum of `lengths`.
 #[derive(Default)]
 pub(crate) struct Samples {
+    /// The samples for training, concatenated.
     text: Vec<u8>,
+    /// The lengths of the samples in `text`.
     lengths: Vec<usize>,
     /// The samples that are not used for training.
     held_out: Vec<Box<[u8]>>,
@@ -51,12 +53,15 @@ impl Samples {
 
 /// Returns whether the sample with this number is held out.
 ///
-/// In each group of eight consecutive samples one is, at a pseudorandom position. Objects often arrive in a
-/// repeating sequence, one of each application, and the held-out ones must not all belong to one application.
+/// One sample of each group of [`SAMPLES_PER_HELD_OUT`] is held out, at a pseudorandom position. Objects
+/// often arrive in a repeating sequence, one of each application, and the held-out ones must not all belong
+/// to one application.
 fn is_held_out(number: usize) -> bool {
+    // Plus one, because zero would stay zero when multiplied.
     let group = u32::try_from(number / SAMPLES_PER_HELD_OUT + 1).unwrap_or(u32::MAX);
     let mixed = group.wrapping_mul(0x9e37_79b9);
     let mixed = (mixed ^ (mixed >> 15)).wrapping_mul(0x85eb_ca6b);
+    // The upper three bits are a position below `SAMPLES_PER_HELD_OUT`.
     number % SAMPLES_PER_HELD_OUT == (mixed >> 29) as usize
 }
 
