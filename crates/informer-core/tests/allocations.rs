@@ -90,7 +90,7 @@ impl Cache {
         while let Some(batch) = self.fifo.pop(256) {
             let end = batch.end();
             changes += self.writer.apply(&Scope::All, batch.deltas).changes.len();
-            self.fifo.applied(end);
+            self.fifo.record_applied(end);
         }
         changes
     }

@@ -121,7 +121,7 @@ impl DeltaQueue {
     pub(crate) fn applied(&self, scope_index: usize, end: u64) -> bool {
         let mut scopes = self.lock();
         if let Some(fifo) = scopes.fifos.get_mut(scope_index) {
-            fifo.applied(end);
+            fifo.record_applied(end);
         }
         scopes.fifos.iter().all(DeltaFifo::has_synced)
     }

@@ -46,7 +46,8 @@ pub struct Batch {
     pub deltas: Vec<Delta>,
     /// Whether the first complete list had not been applied when the batch was popped.
     pub initial: bool,
-    /// The sequence number of the last delta, to be passed to [`DeltaFifo::applied`].
+    /// The sequence number of the last delta (deltas are numbered from one, in arrival order), to be passed
+    /// to [`DeltaFifo::record_applied`].
     end: u64,
 }
 
@@ -59,7 +60,7 @@ pub struct Batch {
 /// fifo.push(Delta::Bookmark(ResourceVersion::new("7")))?;
 /// let batch = fifo.pop(64).unwrap();
 /// assert_eq!(batch.deltas.len(), 1);
-/// fifo.applied(batch.end());
+/// fifo.record_applied(batch.end());
 /// assert!(fifo.pop(64).is_none());
 /// # Ok::<(), informer_core::QueueClosed>(())
 /// ```
@@ -75,7 +76,7 @@ pub struct DeltaFifo {
     pushed: u64,
     /// The sequence number of the last applied delta.
     applied: u64,
-    /// The sequence number of the first `Replaced`; the queue is synced once it is applied.
+    /// The sequence number of the first `Replaced`; the queue is synced once that delta is applied.
     first_list: Option<u64>,
 }
 
@@ -116,8 +117,8 @@ impl DeltaFifo {
         self.push(Delta::Replaced(replaced))
     }
 
-    /// Takes up to `max_deltas` deltas, at least one; a complete list is taken alone. `None` if the queue is
-    /// empty.
+    /// Takes up to `max_deltas` deltas, but at least one. A complete list is taken alone. `None` if the queue
+    /// is empty.
     pub fn pop(&mut self, max_deltas: usize) -> Option<Batch> {
         let mut deltas = Vec::with_capacity(self.queue.len().min(max_deltas));
         while deltas.len() < max_deltas.max(1) {
@@ -140,7 +141,7 @@ impl DeltaFifo {
     /// Records that the popped batch with this [`Batch::end`] was applied to the store.
     ///
     /// The batch itself is consumed by then, so it is identified by number.
-    pub fn applied(&mut self, end: u64) {
+    pub fn record_applied(&mut self, end: u64) {
         self.applied = self.applied.max(end);
     }
 

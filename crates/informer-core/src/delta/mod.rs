@@ -50,12 +50,12 @@ pub struct Replaced {
     pub scope: Scope,
     /// The version of the list.
     pub version: ResourceVersion,
-    /// The objects of the list, in any order; of two with the same key the later counts.
+    /// The objects of the list, in any order; of several with the same key, the last one counts.
     pub entries: Vec<Arc<Entry>>,
     /// The unreadable objects of the list. They exist, so their cached state stays.
     pub unreadable: Vec<UnreadableObject>,
-    /// Whether the list is an audit: it was requested at exactly the version of the cache, so any
-    /// difference is drift: an error in the cache, not a change.
+    /// Whether the list is an audit: it was requested at exactly the version of the cache. Any difference is
+    /// then drift, an error in the cache, and not a change on the server.
     pub audit: bool,
 }
 

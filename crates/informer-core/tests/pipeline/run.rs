@@ -460,7 +460,7 @@ impl Run {
             let deltas = std::mem::take(&mut batch.deltas);
             self.note(|| format!("apply {deltas:?}"));
             let applied = self.writer.apply(&self.scope, deltas);
-            self.fifo.applied(batch.end());
+            self.fifo.record_applied(batch.end());
             self.applied_branch = branch;
             self.was_synced |= list;
             assert_eq!(self.fifo.has_synced(), self.was_synced);

@@ -97,7 +97,7 @@ fn pop(fifo: &mut DeltaFifo, model: &mut Model, random: &mut Random) {
 /// Batches are applied in order, some later than others.
 fn apply(fifo: &mut DeltaFifo, model: &mut Model) {
     let Some((batch, has_first_list)) = model.popped.pop_front() else { return };
-    fifo.applied(batch.end());
+    fifo.record_applied(batch.end());
     model.synced |= has_first_list;
 }
 
