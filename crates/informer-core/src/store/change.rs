@@ -23,8 +23,8 @@ pub enum Change {
     Deleted {
         /// The last known state of the object.
         last: Arc<Entry>,
-        /// Whether the server reported the deletion. If `false`, it was inferred because a list no longer
-        /// contained the object or a new incarnation replaced it.
+        /// Whether the server reported the deletion. If `false`, the store inferred it, because a list no
+        /// longer contained the object, or because a list or frame contained another incarnation.
         observed: bool,
     },
 }
@@ -47,7 +47,8 @@ pub struct BatchResult {
     /// Changes in the order in which they must be delivered. The published snapshot already contains each of
     /// them or a newer one (C4).
     pub changes: Vec<Change>,
-    /// Number of deltas dropped because their version was not newer than the cached one (C1).
+    /// Number of deltas dropped because their version was not newer than the newest known version of the
+    /// object (C1). A deletion is dropped only if its version is older.
     pub stale_deltas: u64,
     /// Number of deletions of keys that were not in the store.
     pub deletes_of_unknown: u64,
@@ -55,7 +56,8 @@ pub struct BatchResult {
     pub duplicates: u64,
     /// Number of unreadable objects.
     pub unreadable: u64,
-    /// Whether a list had a lower version than the store (C1): the server was restored from a backup.
+    /// Whether a list had a lower version than its scope in the store (C1): the server was restored from a
+    /// backup.
     pub server_rewound: bool,
     /// Number of changes found by an audit (a list requested at exactly the version of the cache): the cache
     /// had drifted from the server.

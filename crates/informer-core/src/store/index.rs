@@ -1,10 +1,10 @@
 //! Indexes: lookup of objects by value.
 //!
 //! An index is a rule (a field path, a label or a closure) and, in each snapshot, a sorted sequence of
-//! (value, slot). It refers to slots instead of objects, so an update that leaves the values unchanged does
-//! not touch it. Each value is stored once under an id, regardless of the number of objects that have it. If
-//! a closure panics, the panic is caught and counted, and the object has no values in that index; nothing
-//! else is affected (C9).
+//! postings: pairs of a value and the slot of an object (its number in the store). An update that leaves the
+//! values of an object unchanged does not touch the index. Each value is stored once under an id, regardless
+//! of the number of objects that have it. If a closure panics, the panic is caught and counted, and the
+//! object has no values in that index; nothing else is affected (C9).
 
 use super::objects::{Objects, Slot};
 use super::pages::PagedVec;
@@ -25,10 +25,10 @@ type ValuesFn = dyn Fn(&Arc<Entry>) -> Vec<String> + Send + Sync;
 /// The definition of an index over cached objects.
 pub struct Index {
     name: Box<str>,
-    by: By,
+    rule: Rule,
 }
 
-enum By {
+enum Rule {
     Field(Result<FieldPath, ParseError>),
     Label,
     Closure(Box<ValuesFn>),
@@ -39,12 +39,12 @@ impl Index {
     ///
     /// An invalid path is reported by [`Index::build`].
     pub fn field(path: &str) -> Self {
-        Self { name: path.into(), by: By::Field(path.parse()) }
+        Self { name: path.into(), rule: Rule::Field(path.parse()) }
     }
 
     /// Indexes objects by the value of a label.
     pub fn label(name: &str) -> Self {
-        Self { name: name.into(), by: By::Label }
+        Self { name: name.into(), rule: Rule::Label }
     }
 
     /// Indexes objects by the values that a closure returns. The name is used in messages.
@@ -53,7 +53,7 @@ impl Index {
         V: IntoIterator<Item = String>,
     {
         let closure = move |entry: &Arc<Entry>| values(&Object::new(Arc::clone(entry))).into_iter().collect();
-        Self { name: name.into(), by: By::Closure(Box::new(closure)) }
+        Self { name: name.into(), rule: Rule::Closure(Box::new(closure)) }
     }
 
     /// Creates the handle that queries use. The contents of the index are built by the store.
@@ -62,7 +62,7 @@ impl Index {
     ///
     /// If the path of a field index is invalid.
     pub fn build(self) -> Result<IndexHandle, ParseError> {
-        if let By::Field(Err(error)) = &self.by {
+        if let Rule::Field(Err(error)) = &self.rule {
             return Err(error.clone());
         }
         Ok(IndexHandle(Arc::new(Shared { index: self, panics: AtomicU64::new(0) })))
@@ -71,10 +71,10 @@ impl Index {
 
 impl fmt::Debug for Index {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let by = match &self.by {
-            By::Field(_) => "field",
-            By::Label => "label",
-            By::Closure(_) => "closure",
+        let by = match &self.rule {
+            Rule::Field(_) => "field",
+            Rule::Label => "label",
+            Rule::Closure(_) => "closure",
         };
         write!(f, "index by {by} {}", self.name)
     }
@@ -86,8 +86,9 @@ struct Shared {
     panics: AtomicU64,
 }
 
-/// The handle of an index, for lookups in snapshots. They cannot fail: until the store has built the index,
-/// they examine every object.
+/// The handle of an index, for lookups in snapshots.
+///
+/// A lookup cannot fail: until the store has built the index, it examines every object.
 #[derive(Debug, Clone)]
 pub struct IndexHandle(Arc<Shared>);
 
@@ -105,40 +106,42 @@ impl IndexHandle {
 
     /// Returns whether both handles select the same values: they are clones, or use the same field or label.
     pub(crate) fn is_same_rule(&self, other: &Self) -> bool {
-        match (&self.0.index.by, &other.0.index.by) {
-            (By::Field(Ok(left)), By::Field(Ok(right))) => left == right,
-            (By::Label, By::Label) => self.name() == other.name(),
+        match (&self.0.index.rule, &other.0.index.rule) {
+            (Rule::Field(Ok(left)), Rule::Field(Ok(right))) => left == right,
+            (Rule::Label, Rule::Label) => self.name() == other.name(),
             _ => Arc::ptr_eq(&self.0, &other.0),
         }
     }
 
-    /// Returns whether an object certainly has exactly these values; if not, it may still have them.
+    /// Returns `true` only if an object has exactly these values; `false` proves nothing.
     ///
-    /// Most updates leave the values unchanged, and this check allocates nothing. For closures it always
-    /// returns `false`.
+    /// This check allocates nothing, unlike [`IndexHandle::values`], and suffices for most updates, which
+    /// leave the values unchanged. For closures it always returns `false`.
     fn certainly_has_values<'a>(&self, entry: &Entry, values: impl Iterator<Item = &'a str>) -> bool {
         let mut remaining = values;
-        match &self.0.index.by {
-            By::Field(Ok(path)) => {
+        match &self.0.index.rule {
+            Rule::Field(Ok(path)) => {
                 let mut equal = true;
                 entry.each_value(path, &mut |value| equal &= remaining.next() == Some(value));
                 equal && remaining.next().is_none()
             }
-            By::Label => remaining.eq(entry.head().labels.get(self.name())),
-            By::Field(Err(_)) | By::Closure(_) => false,
+            Rule::Label => remaining.eq(entry.head().labels.get(self.name())),
+            Rule::Field(Err(_)) | Rule::Closure(_) => false,
         }
     }
 
     /// Returns the values of an object, sorted and without duplicates.
     pub(crate) fn values(&self, entry: &Arc<Entry>) -> Vec<String> {
-        let mut values = match &self.0.index.by {
-            By::Field(Ok(path)) => entry.values_at(path),
-            By::Field(Err(_)) => Vec::new(),
-            By::Label => entry.head().labels.get(self.name()).map(ToOwned::to_owned).into_iter().collect(),
-            By::Closure(closure) => catch_unwind(AssertUnwindSafe(|| closure(entry))).unwrap_or_else(|_| {
-                self.0.panics.fetch_add(1, Ordering::Relaxed);
-                Vec::new()
-            }),
+        let mut values = match &self.0.index.rule {
+            Rule::Field(Ok(path)) => entry.values_at(path),
+            Rule::Field(Err(_)) => Vec::new(),
+            Rule::Label => entry.head().labels.get(self.name()).map(ToOwned::to_owned).into_iter().collect(),
+            Rule::Closure(closure) => {
+                catch_unwind(AssertUnwindSafe(|| closure(entry))).unwrap_or_else(|_| {
+                    self.0.panics.fetch_add(1, Ordering::Relaxed);
+                    Vec::new()
+                })
+            }
         };
         values.sort_unstable();
         values.dedup();
@@ -151,8 +154,8 @@ type ValueId = NonZeroU32;
 
 /// The texts of the values, by id.
 ///
-/// They are read in comparisons far more often than they change, hence the larger pages. If each object has
-/// its own value, adding one copies such a page.
+/// Comparisons read texts far more often than texts change, so the pages are larger than those of entries. If
+/// each object has a value of its own, each added object copies such a page.
 type Texts = PagedVec<Option<Arc<str>>, 32>;
 
 /// Number of postings per leaf: few enough for a cheap copy of a leaf.
@@ -193,7 +196,7 @@ pub(crate) struct Postings {
 impl Postings {
     /// Returns the slots of the objects with this value.
     pub(crate) fn slots(&self, value: &str) -> impl Iterator<Item = Slot> {
-        let mut postings = self.sorted.from(|posting| posting.text(&self.texts) < value).peekable();
+        let mut postings = self.sorted.iter_from(|posting| posting.text(&self.texts) < value).peekable();
         let first = postings.peek().filter(|posting| posting.text(&self.texts) == value);
         let value_id = first.map(|posting| posting.value);
         postings.take_while(move |posting| Some(posting.value) == value_id).map(|posting| posting.slot)
@@ -223,14 +226,15 @@ impl Postings {
     fn remove(&mut self, posting: Posting) -> bool {
         let Self { sorted, texts, .. } = self;
         sorted.remove(|existing| existing.compare(posting, texts));
-        let first = Posting { slot: 0, ..posting };
-        let next = sorted.first_from(|existing| existing.compare(first, texts).is_lt());
-        let is_last = next.is_none_or(|next| next.value != posting.value);
-        if is_last {
+        // The first posting from (value, slot 0) on has the same value if any object still has the value.
+        let lowest = Posting { slot: 0, ..posting };
+        let next = sorted.first_from(|existing| existing.compare(lowest, texts).is_lt());
+        let was_last = next.is_none_or(|next| next.value != posting.value);
+        if was_last {
             // The comparisons above still need the text.
             texts.set(posting.value.get() as usize, None);
         }
-        is_last
+        was_last
     }
 }
 
@@ -244,7 +248,7 @@ impl fmt::Debug for Postings {
 #[derive(Debug)]
 pub(crate) struct IndexWriter {
     pub(crate) postings: Postings,
-    /// Invariant: `postings` contains exactly these pairs.
+    /// Invariant: `postings` contains exactly these pairs of value and slot.
     values: Values,
     /// Ids that were assigned before and are free again.
     free: Vec<ValueId>,
@@ -258,10 +262,10 @@ impl IndexWriter {
         Self { postings, values: Values::default(), free: Vec::new(), next: ValueId::MIN }
     }
 
-    /// Updates the postings for the entry that is now in a slot; `None` if the slot is free.
+    /// Updates the postings for the new entry of a slot; `None` if the slot becomes free.
     pub(crate) fn update(&mut self, slot: Slot, entry: Option<&Arc<Entry>>) {
         let texts = &self.postings.texts;
-        let old = || self.values.of(slot).filter_map(|value| text(texts, value)).map(|text| &**text);
+        let old = || self.values.in_slot(slot).filter_map(|value| text(texts, value)).map(|text| &**text);
         if entry.is_some_and(|entry| self.postings.handle.certainly_has_values(entry, old())) {
             return;
         }
@@ -269,7 +273,7 @@ impl IndexWriter {
         if old().eq(new.iter().map(String::as_str)) {
             return;
         }
-        for value in self.values.of(slot) {
+        for value in self.values.in_slot(slot) {
             if self.postings.remove(Posting { value, slot }) {
                 self.free.push(value);
             }
@@ -305,7 +309,7 @@ impl IndexWriter {
         let mut expected = Vec::new();
         for (slot, entry) in objects.slots().filter_map(|slot| Some((slot, objects.at(slot)?))) {
             let expected_values = handle.values(entry);
-            let stored = self.values.of(slot).filter_map(|value| text(texts, value));
+            let stored = self.values.in_slot(slot).filter_map(|value| text(texts, value));
             assert!(
                 stored.map(|text| &**text).eq(&expected_values),
                 "index {name}: the stored values differ from the rule's"
@@ -340,7 +344,8 @@ struct Values {
 }
 
 impl Values {
-    fn of(&self, slot: Slot) -> impl Iterator<Item = ValueId> {
+    /// Returns the values of the object in a slot.
+    fn in_slot(&self, slot: Slot) -> impl Iterator<Item = ValueId> {
         let first = self.firsts.get(slot as usize).copied().flatten();
         let others = if self.others.is_empty() { None } else { self.others.get(&slot) };
         first.into_iter().chain(others.into_iter().flatten().copied())

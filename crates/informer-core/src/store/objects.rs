@@ -1,4 +1,5 @@
-//! The objects of one snapshot, in three persistent structures separated by how often they change.
+//! The objects of one snapshot, in three persistent structures (clones share memory) that change at different
+//! rates.
 //!
 //! Each key has a slot, a small number, for as long as it is in the store. An update replaces the entry in
 //! the slot and nothing else. Only additions and deletions change the two structures that map keys to slots:
@@ -38,8 +39,8 @@ type Entries = PagedVec<Option<Arc<Entry>>, ENTRIES_PER_PAGE>;
 pub(crate) struct Objects {
     entries: Entries,
     table: Table,
-    /// The occupied slots, ordered by the keys of their entries. Invariant: when two slots are compared, both
-    /// contain their entry.
+    /// The occupied slots, ordered by the keys of their entries. Invariant: a slot that is compared contains
+    /// its entry.
     order: SortedSeq<Slot, SLOTS_PER_LEAF>,
 }
 
@@ -80,7 +81,7 @@ impl Objects {
         self.entries.get(slot as usize)?.as_ref()
     }
 
-    /// Returns whether this slot or a later one may contain an object; `false` is certain.
+    /// Returns whether this slot or a later one may contain an object; `false` means that none does.
     #[cfg(feature = "compression")]
     pub(crate) fn has_slots_from(&self, slot: Slot) -> bool {
         self.entries.get(slot as usize).is_some()
@@ -101,8 +102,11 @@ impl Objects {
     }
 
     /// Returns the entries from this bound on, in key order.
-    pub(crate) fn from<'a>(&'a self, start: Bound<&Key>) -> impl Iterator<Item = &'a Arc<Entry>> + use<'a> {
-        let slots = self.order.from(|slot| match start {
+    pub(crate) fn iter_from<'a>(
+        &'a self,
+        start: Bound<&Key>,
+    ) -> impl Iterator<Item = &'a Arc<Entry>> + use<'a> {
+        let slots = self.order.iter_from(|slot| match start {
             Bound::Unbounded => false,
             Bound::Included(key) => compare(&self.entries, *slot, key).is_lt(),
             Bound::Excluded(key) => compare(&self.entries, *slot, key).is_le(),
@@ -110,7 +114,8 @@ impl Objects {
         slots.filter_map(|slot| self.at(*slot))
     }
 
-    /// Calls `visit` with each slot whose entry is a different one in `newer`, and with the newer entry.
+    /// Calls `visit` with each slot whose entry differs in `newer`, and with the entry in `newer`; `None` if
+    /// the slot is free there.
     pub(crate) fn for_each_difference(&self, newer: &Self, mut visit: impl FnMut(Slot, Option<&Arc<Entry>>)) {
         self.entries.for_each_unshared(&newer.entries, |slot, old, new| {
             let (old, new) = (old.and_then(Option::as_ref), new.and_then(Option::as_ref));
@@ -135,7 +140,7 @@ impl Objects {
 
     /// Frees a slot.
     pub(super) fn remove(&mut self, key: &Key, slot: Slot) {
-        // The entry is removed last because `order` compares through it.
+        // The entry is removed last, because `order` reads the key from it.
         self.order.remove(|known| compare(&self.entries, *known, key));
         self.table.remove(key.hash32(), slot);
         self.entries.set(slot as usize, None);
@@ -200,6 +205,7 @@ impl Table {
         loop {
             // Examines all buckets on the page, because finding a page is more expensive than reading it.
             for bucket in &self.buckets.page(at / BUCKETS_PER_PAGE)?[at % BUCKETS_PER_PAGE..] {
+                // An empty bucket ends the search.
                 let slot = bucket.slot_plus_one.checked_sub(1)?;
                 if bucket.hash == hash
                     && let Some(found) = check(slot)

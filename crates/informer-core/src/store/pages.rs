@@ -8,7 +8,9 @@
 
 use std::sync::Arc;
 
+/// Number of bits of the page number that select a child on one level.
 const BITS: u32 = 4;
+/// Number of children of a branch.
 const FANOUT: usize = 1 << BITS;
 
 /// An array of `T` in pages of `SIZE`. Elements that were never set are `T::default()`.
@@ -67,21 +69,21 @@ impl<T: Clone + Default, const SIZE: usize> PagedVec<T, SIZE> {
         }
         let mut node = &mut self.root;
         for level in (0..self.height).rev() {
-            node = &mut node.branch()[child(number, level)];
+            node = &mut node.branch_mut()[child(number, level)];
         }
-        node.page()[index % SIZE] = value;
+        node.page_mut()[index % SIZE] = value;
     }
 
     /// Adds a level above the root.
     fn add_level(&mut self) {
         let mut top = Node::Empty;
-        top.branch()[0] = std::mem::replace(&mut self.root, Node::Empty);
+        top.branch_mut()[0] = std::mem::replace(&mut self.root, Node::Empty);
         self.root = top;
         self.height += 1;
     }
 
-    /// Calls `visit` with the index and both elements, equal or not, for all elements on pages that the
-    /// arrays do not share, in order of index.
+    /// Calls `visit` for each index on a page that the arrays do not share, in order, with the elements of
+    /// both arrays. The elements may be equal; `None` if an array has no such page.
     pub(crate) fn for_each_unshared(
         &self,
         other: &Self,
@@ -107,7 +109,7 @@ fn child(page: usize, level: u32) -> usize {
 impl<T: Clone + Default, const SIZE: usize> Node<T, SIZE> {
     /// Returns the children for modification, copying them if they are shared. An empty node becomes a
     /// branch.
-    fn branch(&mut self) -> &mut [Self; FANOUT] {
+    fn branch_mut(&mut self) -> &mut [Self; FANOUT] {
         if let Self::Empty = self {
             *self = Self::Branch(Arc::new([const { Self::Empty }; FANOUT]));
         }
@@ -118,7 +120,7 @@ impl<T: Clone + Default, const SIZE: usize> Node<T, SIZE> {
     }
 
     /// Returns the elements for modification, copying them if they are shared. An empty node becomes a page.
-    fn page(&mut self) -> &mut [T; SIZE] {
+    fn page_mut(&mut self) -> &mut [T; SIZE] {
         if let Self::Empty = self {
             *self = Self::Page(Arc::new(std::array::from_fn(|_| T::default())));
         }
@@ -128,6 +130,7 @@ impl<T: Clone + Default, const SIZE: usize> Node<T, SIZE> {
         }
     }
 
+    /// Returns whether both nodes share their memory, or both are empty.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Empty, Self::Empty) => true,

@@ -30,7 +30,8 @@ impl StoreWriter {
         // An unreadable object still exists: its cached entry is kept and marked as stale.
         let unreadable_keys: BTreeSet<&Key> =
             unreadable.iter().filter_map(|object| object.key.as_ref()).collect();
-        // Keys whose object was deleted and re-created since the last list, with another uid.
+        // `recreated_keys` are the keys of objects that were deleted and re-created since the last list, with
+        // another uid.
         let (mut deletions, mut recreated_keys) = (Vec::new(), Vec::new());
         let mut listed = entries.iter().peekable();
         for old in self.in_scope(&scope) {
@@ -47,6 +48,7 @@ impl StoreWriter {
             }
         }
         for change in &deletions {
+            // The entry of a re-created object is not removed, but replaced in its slot by `replace_one`.
             if recreated_keys.binary_search(change.key()).is_err() {
                 self.remove(change.key());
             }
@@ -70,11 +72,11 @@ impl StoreWriter {
     }
 
     fn replace_one(&mut self, new: Arc<Entry>, result: &mut BatchResult) {
-        let found = self.state.objects.find(new.key());
-        let slot = found.map(|(slot, _)| slot);
-        match found.map(|(_, old)| old) {
-            // Equal versions do not prove equal states: a restored server assigns versions again, and an
-            // undone state may still be cached if the state that replaced it was unreadable. Therefore
+        let cached = self.state.objects.find(new.key());
+        let slot = cached.map(|(slot, _)| slot);
+        match cached.map(|(_, old)| old) {
+            // Equal versions do not prove equal states: a restored server assigns versions again, and a state
+            // from before the restore may still be cached, because later states were unreadable. Therefore
             // `is_same_state` compares the contents.
             Some(old) if Arc::ptr_eq(old, &new) || old.is_same_state(&new) => {
                 old.set_stale(false);
@@ -103,9 +105,9 @@ impl StoreWriter {
         match scope {
             Scope::All => Box::new(self.state.objects.values()),
             Scope::Namespace(namespace) => {
-                let rest = self.state.objects.from(Bound::Included(&Key::first_in(namespace)));
+                let entries = self.state.objects.iter_from(Bound::Included(&Key::first_in(namespace)));
                 let scope = scope.clone();
-                Box::new(rest.take_while(move |entry| scope.contains(entry.key())))
+                Box::new(entries.take_while(move |entry| scope.contains(entry.key())))
             }
         }
     }
@@ -114,8 +116,8 @@ impl StoreWriter {
 /// Sorts a list by key. If a key occurs more than once, the last item is kept and the others are counted.
 fn sort_and_deduplicate(mut entries: Vec<Arc<Entry>>, result: &mut BatchResult) -> Vec<Arc<Entry>> {
     let count = entries.len();
-    // The sort is stable, so the last of several items with one key follows the others. Dedup on the reversed
-    // list keeps it.
+    // The sort is stable: items with the same key keep their order. `dedup_by` keeps the first of equal
+    // items, so it runs on the reversed list.
     entries.sort_by(|left, right| left.key().cmp(right.key()));
     entries.reverse();
     entries.dedup_by(|earlier, later| earlier.key() == later.key());

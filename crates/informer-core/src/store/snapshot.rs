@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub(crate) struct State {
     pub(crate) objects: Objects,
     pub(crate) indexes: Vec<Postings>,
-    /// The version that each scope has reached; `None` until its first list.
+    /// The version that each scope has reached; `None` before the first delta of the scope, which is a list.
     pub(crate) versions: BTreeMap<Scope, Option<ResourceVersion>>,
     /// Objects whose newest state is unreadable.
     pub(crate) unreadable: OrdMap<Key, UnreadableMark>,
@@ -64,7 +64,7 @@ impl StoreSnapshot {
 
     /// Returns the objects whose keys are greater than this one, in key order; all objects if it is `None`.
     pub fn after(&self, key: Option<&Key>) -> impl Iterator<Item = &Arc<Entry>> {
-        self.0.objects.from(key.map_or(Bound::Unbounded, Bound::Excluded))
+        self.0.objects.iter_from(key.map_or(Bound::Unbounded, Bound::Excluded))
     }
 
     /// Returns the approximate memory size of the objects in bytes.
@@ -78,8 +78,8 @@ impl StoreSnapshot {
     /// Returns the objects of one namespace, ordered by name.
     pub fn namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Arc<Entry>> {
         let expected = Some(namespace).filter(|namespace| !namespace.is_empty());
-        let rest = self.0.objects.from(Bound::Included(&Key::first_in(namespace)));
-        rest.take_while(move |entry| entry.key().namespace() == expected)
+        let entries = self.0.objects.iter_from(Bound::Included(&Key::first_in(namespace)));
+        entries.take_while(move |entry| entry.key().namespace() == expected)
     }
 
     /// Returns the objects that have this value in an index, in no particular order.
@@ -107,8 +107,8 @@ impl StoreSnapshot {
         keys
     }
 
-    /// Returns the distinct values of an index in order. They are computed if the snapshot does not contain
-    /// the index.
+    /// Returns the distinct values of an index in order. If the snapshot does not contain the index, all
+    /// objects are examined.
     pub fn index_values<'a>(&'a self, index: &IndexHandle) -> impl Iterator<Item = Cow<'a, str>> + use<'a> {
         let postings = self.postings(index);
         let computed = if postings.is_some() { BTreeSet::new() } else { self.compute_values(index) };
@@ -196,7 +196,8 @@ impl StoreReader {
         BuiltIndex { index, base }
     }
 
-    /// Publishes a state as the newest snapshot; returns the snapshot that it replaces. Only the writer does.
+    /// Publishes a state as the newest snapshot; returns the snapshot that it replaces. Only the writer calls
+    /// this method.
     pub(crate) fn publish(&self, state: State) -> StoreSnapshot {
         StoreSnapshot::clone(&self.published.swap(StoreSnapshot(Arc::new(state))))
     }

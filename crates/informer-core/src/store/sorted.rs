@@ -34,8 +34,8 @@ enum Node<T, const SIZE: usize> {
 
 #[derive(Debug, Clone)]
 struct Child<T, const SIZE: usize> {
-    /// Invariant: a copy of the first element below `node`. A removed element that compared as equal must not
-    /// stay here, because it may compare differently later.
+    /// Invariant: a copy of the first element below `node`. A removed element must not stay here, because the
+    /// caller may reuse it with another place in the order.
     first: T,
     node: Node<T, SIZE>,
 }
@@ -62,11 +62,11 @@ impl<T: Clone, const SIZE: usize> SortedSeq<T, SIZE> {
 
     /// Returns all elements in order.
     pub(crate) fn iter(&self) -> Iter<'_, T, SIZE> {
-        self.from(|_| false)
+        self.iter_from(|_| false)
     }
 
     /// Returns the elements in order, starting with the first one for which `before` returns `false`.
-    pub(crate) fn from(&self, before: impl Fn(&T) -> bool) -> Iter<'_, T, SIZE> {
+    pub(crate) fn iter_from(&self, before: impl Fn(&T) -> bool) -> Iter<'_, T, SIZE> {
         let (mut node, mut remaining) = (&self.root, Vec::new());
         loop {
             match node {
@@ -243,6 +243,7 @@ impl<T: Clone, const SIZE: usize> Node<T, SIZE> {
             None => *children = replaced(children, at, 1, []),
         }
         if children.get(at).is_some_and(|child| child.node.is_sparse()) && children.len() > 1 {
+            // With the right neighbour; the last child has only a left one.
             merge(children, at.min(children.len() - 2));
         }
         true
@@ -399,7 +400,7 @@ mod tests {
                 assert_eq!(insert(&mut sorted, value), model.insert(value), "{case}");
             }
             let bound = random(3_500);
-            let from = sorted.from(|known| *known < bound).take(9);
+            let from = sorted.iter_from(|known| *known < bound).take(9);
             assert!(from.eq(model.range(bound..).take(9)), "{case}");
             let next = sorted.first_from(|known| *known <= bound);
             assert_eq!(next, model.range(bound + 1..).next(), "{case}");

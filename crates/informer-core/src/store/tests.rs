@@ -298,7 +298,7 @@ fn c5_index_built_from_an_old_snapshot_is_updated_on_installation() {
     assert_eq!(reader.snapshot().index_keys(&index, "red"), scanned, "through the index");
 }
 
-// C9
+// Indexes, C9
 
 #[test]
 fn index_is_updated_when_objects_gain_and_lose_values() {

@@ -51,7 +51,8 @@ impl StoreWriter {
         (Self { state, indexes, free, reader: reader.clone(), retired, reported_panics: 0 }, reader)
     }
 
-    /// Applies deltas of `scope`, publishes one snapshot, and returns the changes.
+    /// Applies deltas of `scope`, publishes one snapshot, and returns the changes. A complete list is applied
+    /// to its own scope.
     pub fn apply(&mut self, scope: &Scope, deltas: impl IntoIterator<Item = Delta>) -> BatchResult {
         let deltas = deltas.into_iter();
         let mut result =
@@ -74,8 +75,8 @@ impl StoreWriter {
 
     /// Installs an index built from a snapshot, after applying what has changed since, and publishes it.
     ///
-    /// If an index by the same field or label is already installed, it serves both handles and `built` is
-    /// dropped.
+    /// If an index with the same rule (field, label or closure) is already installed, that index serves both
+    /// handles and `built` is dropped.
     pub fn install_index(&mut self, built: BuiltIndex) {
         let BuiltIndex { mut index, base } = built;
         if self.indexes.iter().any(|known| known.postings.handle.is_same_rule(&index.postings.handle)) {
@@ -94,8 +95,8 @@ impl StoreWriter {
 
     /// Frees old snapshots that no reader uses any more; returns whether some are still in use.
     ///
-    /// Publishing does this as well. Call it when nothing is published for a while, because a snapshot that
-    /// was in use during a relist would otherwise stay in memory.
+    /// Publishing does this as well. Call `release` when nothing is published for a while: without the call,
+    /// a snapshot that a reader used during the last publication would stay in memory.
     ///
     /// ```
     /// use informer_core::{Delta, ResourceVersion, Scope, StoreWriter};
@@ -130,8 +131,8 @@ impl StoreWriter {
 
     fn upsert(&mut self, scope: &Scope, new: Arc<Entry>, result: &mut BatchResult) {
         let version = new.head().version.clone();
-        let found = self.state.objects.find(new.key());
-        let (slot, old) = (found.map(|(slot, _)| slot), found.map(|(_, old)| old));
+        let cached = self.state.objects.find(new.key());
+        let (slot, old) = (cached.map(|(slot, _)| slot), cached.map(|(_, old)| old));
         if self.is_not_newer(new.key(), old, &version) {
             result.stale_deltas += 1;
             return;
@@ -200,8 +201,8 @@ impl StoreWriter {
 
     /// Returns the version of an object's newest state, readable or not.
     ///
-    /// If the newest state is unreadable, the version of the cached entry is ignored: after a restore it may
-    /// be higher than the current one.
+    /// If the newest state is unreadable, the version of the cached entry is ignored: after the server was
+    /// restored from a backup, the cached version may be higher than the current one.
     fn newest_version<'a>(
         &'a self,
         key: &Key,
@@ -217,6 +218,7 @@ impl StoreWriter {
     ///
     /// Through a watch, comparable versions never go back, not even for another incarnation of the object.
     fn is_not_newer(&self, key: &Key, cached: Option<&Arc<Entry>>, version: &ResourceVersion) -> bool {
+        // Equal opaque versions compare as `Equal`, but do not prove equal states.
         let newest = self.newest_version(key, cached).filter(|_| version.is_comparable());
         newest.and_then(|newest| version.compare(newest)).is_some_and(std::cmp::Ordering::is_le)
     }
@@ -224,10 +226,12 @@ impl StoreWriter {
     /// Stores an entry in the objects and in all indexes. `slot` is the slot of its key if the key is in the
     /// store.
     pub(super) fn insert_or_replace(&mut self, slot: Option<Slot>, entry: Arc<Entry>) {
-        // This entry may have been in the store before and have been marked as stale there.
+        // The reflector reuses cached entries for unchanged objects of a list, so this entry may have been
+        // marked as stale before.
         if entry.is_stale() {
             entry.set_stale(false);
         }
+        // Without free slots, the occupied ones are exactly the numbers below `len`.
         let next_slot = || Slot::try_from(self.state.objects.len()).unwrap_or(Slot::MAX);
         let target = slot.or_else(|| self.free.pop()).unwrap_or_else(next_slot);
         for index in &mut self.indexes {
