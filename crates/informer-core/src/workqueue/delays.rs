@@ -12,7 +12,7 @@ use super::slot::{NONE, Slot};
 #[derive(Debug, Default)]
 pub(super) struct Delays {
     heap: Vec<Due>,
-    /// The position of each slot in the heap, or [`NONE`]. Covers slots up to the highest one ever delayed.
+    /// The position of each slot in the heap, or [`NONE`]. Slots beyond the end are not in the heap.
     positions: Vec<u32>,
     /// Number of delays set, which orders keys that are due at the same moment.
     count: u32,
@@ -35,8 +35,9 @@ impl Delays {
         self.heap.len()
     }
 
+    /// Returns the moment at which the first key is due.
     #[inline]
-    pub(super) fn next(&self) -> Option<Stamp> {
+    pub(super) fn next_due(&self) -> Option<Stamp> {
         self.heap.first().map(|due| due.at)
     }
 
@@ -51,7 +52,7 @@ impl Delays {
         self.heap.iter().map(|due| (due.slot, due.at))
     }
 
-    /// Delays a key, or shortens its delay; a later moment than the current one is ignored.
+    /// Delays a key until `at`. If the key is already delayed, the earlier of both moments counts.
     pub(super) fn set(&mut self, slot: Slot, at: Stamp) {
         if self.count == u32::MAX {
             self.renumber();

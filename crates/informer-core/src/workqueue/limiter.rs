@@ -36,7 +36,8 @@ pub trait RateLimiter<T>: Send + fmt::Debug {
     fn retries(&self, key: &T) -> u32;
 }
 
-/// Returns the delay before a key is retried. If a user's limiter panics, the key must not be lost.
+/// Records a failure of the key and returns the delay before its retry. If a user's limiter panics, the key
+/// must not be lost.
 pub(super) fn retry_delay<T>(limiter: &mut dyn RateLimiter<T>, now: Moment, key: &T) -> Duration {
     /// Long enough to prevent a hot loop.
     const LIMITER_PANIC_DELAY: Duration = Duration::from_secs(1);
@@ -68,7 +69,7 @@ impl<T> ExponentialBackoff<T> {
     }
 }
 
-/// From 5 ms to 1,000 s, like the controllers of client-go.
+/// From 5 ms to 1,000 s, like client-go's default for controllers, but without its token bucket for all keys.
 impl<T> Default for ExponentialBackoff<T> {
     fn default() -> Self {
         ExponentialBackoff::new(Duration::from_millis(5), Duration::from_secs(1_000))
@@ -141,7 +142,7 @@ pub struct TokenBucket {
 impl TokenBucket {
     /// Creates a bucket of `burst` tokens, refilled with `per_second` tokens per second.
     ///
-    /// A rate that is not positive is replaced by one token per 1,000,000,000 seconds.
+    /// The lowest rate is one token per 1,000,000,000 seconds; it replaces zero and negative rates.
     pub fn new(per_second: f64, burst: u32) -> Self {
         let interval = if per_second > 0.0 { (1.0 / per_second).min(1e9) } else { 1e9 };
         TokenBucket {

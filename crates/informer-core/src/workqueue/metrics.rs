@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueMetrics {
-    /// Number of adds of keys that were not queued already.
+    /// Number of adds, without those of keys that were already waiting to be processed.
     pub adds: u64,
     /// Number of queued keys, including those that are processing and were added again.
     pub depth: usize,
@@ -17,7 +17,7 @@ pub struct QueueMetrics {
     pub processing: usize,
     /// Number of delayed keys.
     pub delayed: usize,
-    /// Number of adds with a delay, including retries.
+    /// Number of retries, and of adds with a delay, even if the delay is zero.
     pub retries: u64,
     /// Number of work items that were dropped without being finished, because the worker was cancelled or
     /// panicked.

@@ -1,8 +1,8 @@
 //! The work queue: keys that need processing, each by one worker at a time (C14).
 //!
 //! A [`Queue`] is a state machine without clock, waiting and threads. Keys are added with [`Queue::add`] and
-//! taken with [`Queue::take`]. A taken key is processing until its token is given back; if it is added again
-//! in the meantime, it is processed once more afterwards. Keys may also be added with a delay
+//! taken with [`Queue::take`]. A taken key is processing until the caller gives its [`WorkToken`] back. A key
+//! that is added while it is processing is processed once more. Keys may also be added with a delay
 //! ([`Queue::add_after`]), or with the delay that a [`RateLimiter`] returns. This module does not know what a
 //! key stands for.
 

@@ -1,4 +1,4 @@
-//! The priority of a key. This module must not know how keys are ordered.
+//! The priority of a key. `priority_levels` implements the order of keys.
 
 /// The priority of a queued key; higher ones are taken first.
 ///

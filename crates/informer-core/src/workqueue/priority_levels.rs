@@ -69,7 +69,8 @@ pub(super) struct PriorityLevels {
     /// Highest priority first. Most queues have one or two levels.
     sorted: Vec<(Priority, List)>,
     len: usize,
-    /// Number of takes since the last one of a low-priority key, while such a key was queued.
+    /// Number of takes of other keys, while a key of low priority (below [`Priority::NORMAL`]) was queued,
+    /// since the last take of such a key.
     takes_without_low: u32,
 }
 
@@ -77,8 +78,8 @@ pub(super) struct PriorityLevels {
 /// are not starved.
 const LOW_PRIORITY_SHARE: u32 = 16;
 
-/// Maximum number of levels up to which empty ones are kept for reuse.
-const MAX_EMPTY_LEVELS: usize = 8;
+/// Number of levels above which empty ones are removed. Up to this number, they are kept for reuse.
+const MAX_LEVELS_WITH_EMPTY: usize = 8;
 
 impl PriorityLevels {
     #[inline]
@@ -89,26 +90,27 @@ impl PriorityLevels {
     /// Appends a key to the list of its priority.
     #[inline]
     pub(super) fn push(&mut self, entries: &mut Entries, slot: Slot) {
-        self.list(entries[slot].priority).push(entries, slot);
+        self.list_or_insert(entries[slot].priority).push(entries, slot);
         self.len += 1;
     }
 
     /// Removes a key from the list of its priority.
     #[inline]
     pub(super) fn remove(&mut self, entries: &mut Entries, slot: Slot) {
-        self.list(entries[slot].priority).remove(entries, slot);
+        self.list_or_insert(entries[slot].priority).remove(entries, slot);
         self.len -= 1;
-        if self.sorted.len() > MAX_EMPTY_LEVELS {
+        if self.sorted.len() > MAX_LEVELS_WITH_EMPTY {
             self.sorted.retain(|(_, list)| list.len() > 0);
         }
     }
 
+    /// Returns the first key of the highest priority.
     #[inline]
     pub(super) fn first(&self) -> Option<Slot> {
         self.sorted.iter().find_map(|(_, list)| list.first())
     }
 
-    /// Returns the key to take next. Each call counts as a take.
+    /// Returns the key to take next, which the caller removes. Each call counts as a take.
     #[inline]
     pub(super) fn next(&mut self) -> Option<Slot> {
         let first = self.first()?;
@@ -127,8 +129,9 @@ impl PriorityLevels {
         self.sorted.iter().flat_map(|(_, list)| list.iter(entries))
     }
 
+    /// Returns the list of a priority, adding an empty one if there is none.
     #[inline]
-    fn list(&mut self, priority: Priority) -> &mut List {
+    fn list_or_insert(&mut self, priority: Priority) -> &mut List {
         let position =
             self.sorted.iter().position(|(level, _)| *level <= priority).unwrap_or(self.sorted.len());
         if self.sorted.get(position).is_none_or(|(level, _)| *level != priority) {

@@ -42,7 +42,7 @@ pub struct TakenKey<T> {
     pub key: T,
     /// The token that finishes the processing.
     pub token: WorkToken,
-    /// The priority with which it was queued.
+    /// The priority with which the key was queued.
     pub priority: Priority,
 }
 
@@ -85,9 +85,9 @@ pub struct Queue<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// New keys are rejected. Delayed keys and retries are still processed if `delayed` is set.
+    /// New keys are rejected. Delayed keys and retries are dropped unless `keeps_delayed` is set.
     Closing {
-        delayed: bool,
+        keeps_delayed: bool,
     },
 }
 
@@ -97,8 +97,9 @@ struct Counts {
     retries: u64,
     abandoned: u64,
     dropped: u64,
+    /// Number of keys that are processing and were added again.
     dirty: usize,
-    /// Sum of the moments at which the processing keys were taken.
+    /// Sum of the moments at which the processing keys were taken, to compute the unfinished work.
     taken: Duration,
     queue_duration: SampledHistogram,
     work_duration: SampledHistogram,
@@ -152,7 +153,7 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         self.sampling_rate.is_fast()
     }
 
-    /// Adds a key; returns whether one more key can be taken now.
+    /// Adds a key, unless the queue is shutting down; returns whether one more key can be taken now.
     ///
     /// A key that is already queued stays queued, with the higher of both priorities.
     pub fn add(&mut self, now: Moment, key: T, priority: Priority) -> bool {
@@ -163,7 +164,7 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         self.enqueue(now, slot, priority)
     }
 
-    /// Adds a key after a delay; returns whether one more key can be taken now.
+    /// Adds a key after a delay, like [`Queue::add`].
     ///
     /// If the key is already delayed, the earlier moment is used.
     pub fn add_after(&mut self, now: Moment, key: T, delay: Duration, priority: Priority) -> bool {
@@ -175,7 +176,7 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         self.delay(now, slot, delay, priority)
     }
 
-    /// Adds a key after the delay that the limiter returns.
+    /// Adds a key after the delay that the limiter returns, and counts a failure of the key.
     pub fn add_rate_limited(&mut self, now: Moment, key: T, priority: Priority) -> bool {
         if self.phase != Phase::Open {
             return false;
@@ -210,15 +211,15 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         Ok(())
     }
 
-    /// Finishes a failed processing; the key is queued again after the delay that the limiter returns.
-    /// Returns the delay.
+    /// Finishes a failed processing; unless a shutdown drops retries, the key is queued again after the delay
+    /// that the limiter returns. Returns the delay.
     pub fn retry(&mut self, now: Moment, token: WorkToken) -> Result<Duration, StaleToken> {
         let delay = retry_delay(&mut *self.limiter, now, key_of(&self.slots, token)?);
         self.requeue(now, token, delay);
         Ok(delay)
     }
 
-    /// Finishes the processing; the key is queued again after a fixed delay.
+    /// Finishes the processing; unless a shutdown drops retries, the key is queued again after `delay`.
     pub fn retry_after(&mut self, now: Moment, token: WorkToken, delay: Duration) -> Result<(), StaleToken> {
         key_of(&self.slots, token)?;
         self.requeue(now, token, delay);
@@ -247,7 +248,7 @@ impl<T: Eq + Hash + Clone> Queue<T> {
     pub fn cancel(&mut self, key: &T) -> bool {
         let Some(slot) = self.slots.find(key) else { return false };
         let cancelled = self.delays.cancel(slot);
-        self.forget_if_idle(slot);
+        self.remove_if_unused(slot);
         cancelled
     }
 
@@ -264,22 +265,22 @@ impl<T: Eq + Hash + Clone> Queue<T> {
 
     /// Returns the next moment at which [`Queue::handle_timeout`] must be called.
     pub fn next_deadline(&self) -> Option<Moment> {
-        self.delays.next().map(Moment::from)
+        self.delays.next_due().map(Moment::from)
     }
 
-    /// Rejects new keys and drops delayed ones. Queued keys can still be taken.
+    /// Rejects new keys, and drops delayed keys and retries. Queued keys can still be taken.
     pub fn shutdown(&mut self) {
-        self.close(false);
+        self.close(/* keeps_delayed */ false);
     }
 
-    /// Rejects new keys, but still processes delayed keys and retries.
+    /// Rejects new keys, but still processes delayed keys and retries, unless an earlier shutdown drops them.
     pub fn shutdown_including_delayed(&mut self) {
-        self.close(true);
+        self.close(/* keeps_delayed */ true);
     }
 
     /// Rejects new keys and drops every key that is not processing.
     pub fn shutdown_now(&mut self) {
-        self.close(false);
+        self.shutdown();
         while let Some(slot) = self.queued.first() {
             self.queued.remove(&mut self.slots.entries, slot);
             self.slots.entries[slot].stage = Stage::Idle;
@@ -306,8 +307,8 @@ impl<T: Eq + Hash + Clone> Queue<T> {
     pub fn is_over(&self) -> bool {
         match self.phase {
             Phase::Open => false,
-            Phase::Closing { delayed: false } => self.queued.len() == 0 && self.counts.dirty == 0,
-            Phase::Closing { delayed: true } => self.slots.len() == 0,
+            Phase::Closing { keeps_delayed: false } => self.queued.len() == 0 && self.counts.dirty == 0,
+            Phase::Closing { keeps_delayed: true } => self.slots.len() == 0,
         }
     }
 
@@ -407,12 +408,13 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         false
     }
 
-    /// Finishes a processing and delays the key.
+    /// Finishes a processing; delays the key unless a shutdown drops retries.
     fn requeue(&mut self, now: Moment, token: WorkToken, delay: Duration) {
-        if self.phase == (Phase::Closing { delayed: false }) {
+        if self.phase == (Phase::Closing { keeps_delayed: false }) {
             self.counts.dropped += 1;
         } else {
             self.counts.retries += 1;
+            // Delayed before it is released: `release` removes a key that is not delayed.
             self.delay(now, token.slot, delay, self.slots.entries[token.slot].priority);
         }
         self.release(now, token);
@@ -431,25 +433,25 @@ impl<T: Eq + Hash + Clone> Queue<T> {
             return;
         }
         entry.stage = Stage::Idle;
-        self.forget_if_idle(slot);
+        self.remove_if_unused(slot);
     }
 
-    fn close(&mut self, delayed: bool) {
+    fn close(&mut self, keeps_delayed: bool) {
         self.phase = match self.phase {
             // Dropped delays cannot be restored.
-            Phase::Closing { delayed: false } => self.phase,
-            _ => Phase::Closing { delayed },
+            Phase::Closing { keeps_delayed: false } => self.phase,
+            _ => Phase::Closing { keeps_delayed },
         };
-        if delayed {
+        if keeps_delayed {
             return;
         }
         for slot in self.delays.clear() {
             self.counts.dropped += 1;
-            self.forget_if_idle(slot);
+            self.remove_if_unused(slot);
         }
     }
 
-    fn forget_if_idle(&mut self, slot: Slot) {
+    fn remove_if_unused(&mut self, slot: Slot) {
         if self.slots.entries[slot].stage == Stage::Idle && !self.delays.contains(slot) {
             self.slots.remove(slot);
         }
@@ -472,7 +474,7 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         let idle = self.delays.iter().filter(|(slot, _)| entries[*slot].stage == Stage::Idle).count();
         let known = queued.len() + processing.len() + idle;
         assert_eq!(self.slots.len(), known, "every entry is queued, processing or delayed");
-        assert!(self.phase != (Phase::Closing { delayed: false }) || self.delays.len() == 0);
+        assert!(self.phase != (Phase::Closing { keeps_delayed: false }) || self.delays.len() == 0);
     }
 }
 

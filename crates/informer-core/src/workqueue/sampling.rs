@@ -46,12 +46,16 @@ impl Stamp {
     }
 }
 
-/// Detects when keys are taken so fast that measuring each of them would cost much of the time.
+/// Detects when keys are taken so fast that reading the clock for each key would be a large part of the cost.
+///
+/// Takes are counted in rounds. A round is fast if all its takes happen within [`FAST_ROUND_DURATION`].
 #[derive(Debug, Default)]
 pub(super) struct SamplingRate {
     /// The start of the current round of takes.
     round_start: Stamp,
+    /// Number of takes in the current round.
     keys: u32,
+    /// Whether the last completed round was fast.
     fast: bool,
 }
 
@@ -68,6 +72,7 @@ impl SamplingRate {
     pub(super) fn count(&mut self, now: Stamp) {
         self.keys += 1;
         let is_slow = now.since(self.round_start) >= FAST_ROUND_DURATION;
+        // A slow round ends early, so that measuring resumes immediately.
         if is_slow || self.keys == KEYS_PER_ROUND {
             (self.round_start, self.keys, self.fast) = (now, 0, !is_slow);
         }

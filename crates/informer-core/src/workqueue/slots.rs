@@ -1,8 +1,8 @@
 //! The known keys and their entries, accessible by key or by slot.
 //!
 //! A slot number stays valid until its key is removed, so lists, the heap of delays and work tokens contain
-//! slots. Only a lookup by key hashes the key, once. Keys are stored separately from their entries: they
-//! never move, and lists and heap do not touch them.
+//! slots. Only a lookup by key hashes the key, once. Keys are stored separately from their entries,
+//! because lists and heap do not read them.
 
 use std::hash::{BuildHasher, Hash};
 use std::ops::{Index, IndexMut};
@@ -21,7 +21,8 @@ pub(super) struct Entry {
     hash: u32,
     /// The generation of the current work token, which distinguishes it from tokens of earlier takes.
     pub(super) generation: u32,
-    /// The priority with which the key is queued or delayed, or with which it was taken.
+    /// The priority with which the key is queued, delayed or added again. While the key is only processing,
+    /// the priority with which it was taken.
     pub(super) priority: Priority,
     /// When the key was added; `None` if this add is not sampled.
     pub(super) queued_at: Option<Stamp>,
@@ -44,7 +45,7 @@ impl Default for Link {
     }
 }
 
-/// The processing stage of a key. In each of them, the key may also be delayed.
+/// The processing stage of a key. In each stage, the key may also be delayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Only delayed, or unknown and the slot is free.

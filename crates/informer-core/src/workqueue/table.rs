@@ -1,12 +1,13 @@
 //! A hash table from key hashes to slots, with open addressing in one allocation.
 //!
-//! A bucket contains a slot and its hash; if the home bucket is occupied, the next free one is used. So a
-//! lookup accesses memory once, whereas tables with separate control bytes access it twice, and in a queue of
-//! a million keys that is most of the cost. This module does not know keys.
+//! A bucket contains a slot and the hash of its key. The low bits of the hash select the home bucket; if that
+//! is occupied, the next free bucket is used. So a lookup usually accesses the memory of the table once,
+//! whereas tables with separate control bytes access theirs twice. In a queue of a million keys, memory
+//! access is most of the cost. This module does not know keys.
 
 use super::slot::{NONE, Slot};
 
-/// A slot and its hash; the slot is [`NONE`] if the bucket is empty.
+/// A slot and the hash of its key; the slot is [`NONE`] if the bucket is empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Bucket {
     slot: Slot,

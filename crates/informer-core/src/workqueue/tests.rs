@@ -375,8 +375,11 @@ fn rl_6_default_limiter_has_no_bucket_shared_by_all_keys() {
 /// The reference model: a simple queue that stores each key in plain vectors and maps.
 #[derive(Debug, Default)]
 struct ReferenceModel {
+    /// Key and priority, in the order in which the keys were added.
     queued: Vec<(u8, i32)>,
+    /// The processing keys, with the priority of the key if it was added again.
     processing: BTreeMap<u8, Option<i32>>,
+    /// Due time, number of the delay, key and priority.
     delayed: Vec<(u64, u64, u8, i32)>,
     count: u64,
     open: bool,
