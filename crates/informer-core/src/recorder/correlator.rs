@@ -1,9 +1,10 @@
 //! The state machine: the tracked events and the queue of writes.
 //!
-//! Invariants: at most one write is in flight. An event is tracked while a write of it is queued or it may
-//! still become a series, and it is in exactly one of `queue` and `quiet`. `queue` has at most
-//! `config.max_queued` elements, except after [`Correlator::stop`], and `quiet` at most
-//! `config.max_remembered`. A partition is in `failing` only while a write of it is queued.
+//! Invariants: at most one write is in flight. An event is tracked while a write of it is queued, while it
+//! may still become a series, or for a time after the server rejected it. A tracked event is in exactly one
+//! of `queue` and `quiet`. `queue` has at most `config.max_queued` elements, except after
+//! [`Correlator::stop`], and `quiet` at most `config.max_remembered`. A partition is in `failing` only while
+//! a write of it is queued.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -28,7 +29,7 @@ pub enum Write<E> {
     Update(Occurrence<E>),
 }
 
-/// An event and its occurrences so far.
+/// An event as it is written, with the count and times of its occurrences so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Occurrence<E> {
@@ -80,6 +81,7 @@ pub struct Correlator<P, S, E> {
     quiet: BTreeSet<(Moment, u64)>,
     /// The number of the event whose write is in flight, and the count that it writes.
     in_flight: Option<(u64, u32)>,
+    /// The moment before which nothing is written, because the server was unavailable.
     next_attempt: Moment,
     /// The partitions in which the last write failed, with the moment of the next attempt.
     failing: BTreeMap<P, (Backoff, Moment)>,
@@ -98,11 +100,13 @@ struct TrackedEvent<P, E> {
     count: u32,
     /// The count that the server has confirmed; zero if the event does not exist on the server.
     acknowledged_count: u32,
-    /// When a write last succeeded or was rejected.
+    /// When a write last succeeded or was rejected; until then, when the event first occurred.
     written: Moment,
+    /// Number of attempts since the last [`WriteResponse::Written`].
     attempts: u32,
     /// Whether the event was ever created: then its first occurrence is counted in the metrics.
     sent: bool,
+    /// Whether the server rejected the event. Repeats are then not sent.
     refused: bool,
 }
 
@@ -112,7 +116,7 @@ impl<P, E> TrackedEvent<P, E> {
         self.count > self.acknowledged_count && !self.refused
     }
 
-    /// Returns whether it must be written immediately: a new event, or one that has become a series.
+    /// Returns whether the event must be written immediately: it is new, or has become a series.
     fn is_urgent(&self) -> bool {
         self.has_unacknowledged() && self.acknowledged_count < 2
     }
@@ -219,9 +223,9 @@ impl<P: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<P, S, E> {
             (tracked.acknowledged_count == 0, tracked.attempts >= self.config.max_attempts);
         match response {
             WriteResponse::Written | WriteResponse::Exists => {
-                // Which attempt created the event is unknown, so only its first occurrence counts as
-                // acknowledged. The attempt is counted, so that a server that alternates between `Exists` and
-                // `Missing` does not cause an endless loop.
+                // After `Exists`, it is unknown which attempt created the event, so only its first occurrence
+                // counts as acknowledged. The attempts are not reset, so that a server that alternates
+                // between `Exists` and `Missing` does not cause an endless loop.
                 (tracked.acknowledged_count, tracked.attempts) =
                     if response == WriteResponse::Exists { (1, tracked.attempts) } else { (count, 0) };
                 tracked.written = now;
@@ -233,6 +237,7 @@ impl<P: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<P, S, E> {
                 self.dequeue(number);
                 self.queue_or_quiet(now, number);
             }
+            // Still queued: the next attempt creates the event again.
             WriteResponse::Missing if !creates && !is_last_attempt => tracked.acknowledged_count = 0,
             WriteResponse::Refused | WriteResponse::Missing => {
                 // The event stays tracked, so that repeats are not sent and rejected again.
@@ -253,13 +258,12 @@ impl<P: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<P, S, E> {
                         self.failing.entry(tracked.partition.clone()).or_insert_with(initial);
                     *next_attempt = now + backoff.next(&mut self.random);
                 }
-                // Queued at the end, so that a write that never succeeds delays others by at most one
-                // backoff.
                 self.metrics.failed += u64::from(is_last_attempt && !tracked.sent);
                 self.dequeue(number);
                 if is_last_attempt {
                     self.forget(number);
                 } else {
+                    // At the end, so that a write that never succeeds delays others by at most one backoff.
                     self.queue.push_back(number);
                 }
             }
@@ -376,7 +380,8 @@ impl<P: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<P, S, E> {
         }
     }
 
-    /// Adds an event that is in neither to `queue` or `quiet`.
+    /// Adds an event to `queue` or to `quiet`; it must be in neither. While stopping, an event without
+    /// anything left to write is forgotten.
     fn queue_or_quiet(&mut self, now: Moment, number: u64) {
         let has_capacity = self.has_capacity();
         let Some(tracked) = self.events.get(&number) else { return };
@@ -412,15 +417,15 @@ impl<P: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<P, S, E> {
         self.failing.get(&tracked.partition).map_or(Moment::default(), |(_, next_attempt)| *next_attempt)
     }
 
-    /// Drops the oldest queued write of another partition that is failing, so that such a partition cannot
-    /// fill the queue. Returns whether there was one.
+    /// Drops the oldest queued write of a failing partition other than `partition`, so that a failing
+    /// partition cannot fill the queue. Returns whether there was such a write.
     fn evict_failing(&mut self, partition: &P) -> bool {
         let in_flight = self.in_flight.map(|(number, _)| number);
         let is_failing = |tracked: &TrackedEvent<P, E>| {
             tracked.partition != *partition && self.failing.contains_key(&tracked.partition)
         };
-        let found = self.queued().find(|(number, tracked)| in_flight != Some(*number) && is_failing(tracked));
-        let Some((number, sent)) = found.map(|(number, tracked)| (number, tracked.sent)) else {
+        let write = self.queued().find(|(number, tracked)| in_flight != Some(*number) && is_failing(tracked));
+        let Some((number, sent)) = write.map(|(number, tracked)| (number, tracked.sent)) else {
             return false;
         };
         self.metrics.dropped += u64::from(!sent);
@@ -442,6 +447,7 @@ impl<P: Ord + Clone, S: Ord, E: Ord + Clone> Correlator<P, S, E> {
         self.failing = failing;
     }
 
+    /// Ends the tracking of an event that is in neither `queue` nor `quiet`.
     fn forget(&mut self, number: u64) {
         if let Some(tracked) = self.events.remove(&number) {
             self.numbers.remove(&tracked.event);

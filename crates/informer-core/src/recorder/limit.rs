@@ -31,6 +31,7 @@ impl<S: Ord> Limit<S> {
     pub(super) fn take(&mut self, now: Moment, subject: S) -> bool {
         let full_at =
             self.full_at.get(&subject).map_or(now, |full_at| (*full_at).max(now)) + self.refill_period;
+        // An empty bucket is full after `fill_duration`. If it took longer, there was no token to take.
         if full_at > now + self.fill_duration {
             return false;
         }

@@ -3,11 +3,12 @@
 //!
 //! A [`Correlator`] makes this decision and queues the resulting writes, without clock and I/O. It receives
 //! occurrences ([`Correlator::handle_event`]), returns the writes to send ([`Correlator::poll_write`]) and
-//! receives the responses. It does not know the contents of an event: an event is a comparable value about a
-//! comparable subject in a comparable partition. If a write fails, its partition backs off.
+//! receives the responses. It does not know the contents of an event: event, subject (the object that the
+//! event is about) and partition (its namespace) are only compared. If a write fails, its partition backs
+//! off.
 //!
-//! A single occurrence is one event. If it recurs before it was quiet for [`RecorderConfig::series_timeout`],
-//! it becomes a series, which is written at its second occurrence, then every
+//! The first occurrence creates an event. An event that recurs within [`RecorderConfig::series_timeout`] of
+//! its last occurrence becomes a series. The series is written at its second occurrence, then every
 //! [`RecorderConfig::series_update_period`], and when it has ended. Everything is bounded: queued writes,
 //! remembered events, attempts per write, and new events per subject.
 
@@ -20,8 +21,8 @@ pub use correlator::{Correlator, Occurrence, Write, WriteResponse};
 
 /// The counters of a recorder.
 ///
-/// Each call is counted as one of `sent`, `aggregated`, `limited`, `dropped` and `failed`, unless its write
-/// is still queued.
+/// Each recorded occurrence is counted as one of `sent`, `aggregated`, `limited`, `dropped` and `failed`;
+/// that of a new event only when its write has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct RecorderMetrics {
@@ -29,13 +30,13 @@ pub struct RecorderMetrics {
     pub sent: u64,
     /// Number of repeats counted in the series of an event.
     pub aggregated: u64,
-    /// Number of new events rejected because their object had too many already.
+    /// Number of new events rejected because too many events about their subject were accepted recently.
     pub limited: u64,
     /// Number of events dropped because the queue was full, the shutdown timeout expired, or the recorder was
     /// stopped.
     pub dropped: u64,
-    /// Number of events that the server rejected, that exhausted their attempts, or that could not be
-    /// encoded.
+    /// Number of events that the server rejected, including their repeats, that exhausted their attempts, or
+    /// that could not be encoded.
     pub failed: u64,
     /// Number of series updates written to the server.
     pub updated: u64,

@@ -39,6 +39,7 @@ struct TrackedEvent {
     attempts: u32,
     sent: bool,
     refused: bool,
+    /// The order number in the queue; `None` if no write is queued.
     order: Option<u64>,
 }
 
@@ -256,10 +257,12 @@ impl ReferenceModel {
         let tracked = &self.all[index];
         let (ends_at, update_at) =
             (tracked.last + self.config.series_timeout, tracked.written + self.config.series_update_period);
-        match () {
-            () if tracked.refused => tracked.written + self.config.series_timeout,
-            () if tracked.count > tracked.acknowledged_count => ends_at.min(update_at),
-            () => ends_at,
+        if tracked.refused {
+            tracked.written + self.config.series_timeout
+        } else if tracked.count > tracked.acknowledged_count {
+            ends_at.min(update_at)
+        } else {
+            ends_at
         }
     }
 
