@@ -1,8 +1,8 @@
 //! The state machine of one candidate.
 //!
-//! Invariants: at most one request is in flight. While the candidate leads, `until` is `renew_deadline` after
-//! it sent the request that last renewed the lease. It treats a record as its own only if it wrote the
-//! record, whatever identity the record contains.
+//! Invariants: at most one request is in flight. While the candidate leads, its term ends `renew_deadline`
+//! after it sent the request that last renewed the lease. The candidate treats a record as its own only if it
+//! wrote the record, whatever identity the record contains.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -48,14 +48,14 @@ pub enum Event {
     Elected(FencingToken),
     /// The candidate is no longer leader and must stop acting as one.
     LeadershipLost(LossReason),
-    /// The lease has a new holder; empty if it was released.
+    /// The lease has a new holder; contains its identity, empty if the lease was released.
     LeaderChanged(String),
 }
 
 /// The token that identifies a term of leadership.
 ///
-/// Each term has its own token, and of two tokens that of the later term is greater. Systems that check it
-/// can reject writes of earlier leaders.
+/// Each term has its own token, with a greater `version` than the tokens of all earlier terms. Systems that
+/// check the token can reject writes of earlier leaders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FencingToken {
@@ -69,9 +69,9 @@ pub struct FencingToken {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossReason {
-    /// The lease was not renewed in time; contains the last error.
+    /// The lease was not renewed in time, or was deleted; contains the last error.
     NotRenewed(String),
-    /// Another process holds the lease; contains its identity.
+    /// Another process wrote the lease; contains the identity of the holder, empty if the lease was released.
     HeldByOther(String),
     /// [`Election::stop`] was called.
     StopRequested,
@@ -126,7 +126,8 @@ enum NextRequest {
 /// A request without a response yet.
 #[derive(Debug)]
 struct InFlightRequest {
-    at: Moment,
+    sent_at: Moment,
+    /// Whether the request creates or updates the lease.
     writes: bool,
 }
 
@@ -221,7 +222,7 @@ impl Election {
             LeaseRequest::Read => None,
             LeaseRequest::Create(record) | LeaseRequest::Update(record, _) => Some(record.clone()),
         };
-        self.in_flight = Some(InFlightRequest { at: now, writes: record.is_some() });
+        self.in_flight = Some(InFlightRequest { sent_at: now, writes: record.is_some() });
         self.sent.extend(record);
         Some(request)
     }
@@ -231,13 +232,13 @@ impl Election {
         let Some(in_flight) = self.in_flight.take() else { return };
         match response {
             LeaseResponse::Lease(record, version) if in_flight.writes => {
-                self.handle_written(now, in_flight.at, record, version);
+                self.handle_written(now, in_flight.sent_at, record, version);
             }
             LeaseResponse::Lease(record, version) => self.handle_read(now, record, version),
             LeaseResponse::Missing => self.handle_missing(now, in_flight.writes),
             LeaseResponse::Conflict => {
-                // A leader reads the lease immediately to find out whether it has lost it.
                 "another process wrote the lease".clone_into(&mut self.last_error);
+                // A leader reads the lease immediately to find out whether another process holds it.
                 let at = if self.term.is_some() { now } else { self.retry_at(now) };
                 self.schedule(NextRequest::Read, at);
             }
@@ -247,6 +248,7 @@ impl Election {
                     if self.term.is_some() { now + self.config.retry_period } else { self.retry_at(now) };
                 // The request may have taken effect, so the lease must be read.
                 self.schedule(NextRequest::Read, at);
+                // A failed release is not retried: the lease expires.
                 if self.stopping == Stopping::Release {
                     self.stopping = Stopping::Finished;
                 }
@@ -269,6 +271,7 @@ impl Election {
         let request_at = match self.stopping {
             _ if self.in_flight.is_some() => None,
             Stopping::No => Some(self.next_attempt),
+            // Immediately.
             Stopping::Release => Some(Moment::default()),
             Stopping::Requested | Stopping::Finished => None,
         };
@@ -278,7 +281,7 @@ impl Election {
     /// Returns the moment until which a response to the request in flight is useful; for a leader, at most
     /// the end of its term.
     pub fn request_deadline(&self) -> Option<Moment> {
-        let deadline = self.in_flight.as_ref()?.at + self.config.renew_deadline;
+        let deadline = self.in_flight.as_ref()?.sent_at + self.config.renew_deadline;
         Some(self.term.as_ref().map_or(deadline, |term| deadline.min(term.until)))
     }
 
@@ -287,7 +290,8 @@ impl Election {
         self.events.pop_front()
     }
 
-    /// Ends the candidacy. The leader's work must end; then [`Election::stopped`] releases the lease.
+    /// Ends the candidacy. When the leader's work has ended, [`Election::record_work_ended`] must be called
+    /// to release the lease.
     pub fn stop(&mut self) {
         if self.stopping == Stopping::No {
             self.stopping = Stopping::Requested;
@@ -295,8 +299,9 @@ impl Election {
         }
     }
 
-    /// Reports that the leader's work has ended: the lease is released if it is still this candidate's.
-    pub fn stopped(&mut self) {
+    /// Records that the leader's work has ended after [`Election::stop`]. The lease is then released if it is
+    /// still this candidate's.
+    pub fn record_work_ended(&mut self) {
         if self.stopping == Stopping::Requested {
             let may_hold_lease =
                 self.observed.as_ref().is_some_and(|observed| observed.own) || !self.sent.is_empty();
@@ -304,7 +309,7 @@ impl Election {
         }
     }
 
-    /// Returns the request that acquires or renews the lease.
+    /// Returns the request that reads, acquires or renews the lease.
     fn attempt(&self, wall: Timestamp) -> LeaseRequest {
         let seconds = i32::try_from(self.config.lease_duration.as_secs()).unwrap_or(i32::MAX);
         let claim = |acquired, transitions| LeaseRecord {
@@ -332,6 +337,7 @@ impl Election {
     fn release(&mut self, wall: Timestamp) -> Option<LeaseRequest> {
         match &self.observed {
             Some(observed) if observed.own && self.next_request == NextRequest::Renew => {
+                // Like client-go, with a duration of one second: zero is not a valid duration.
                 let free = LeaseRecord {
                     holder: String::new(),
                     lease_duration_seconds: 1,
@@ -341,8 +347,8 @@ impl Election {
                 };
                 Some(LeaseRequest::Update(free, observed.version.clone()))
             }
-            // Whether the lease is this candidate's must be read first: a write may have taken effect without a
-            // response, also the one that creates the lease.
+            // Read first whether the lease is this candidate's: a write may have taken effect without a
+            // response, also the write that creates the lease.
             observed if observed.as_ref().is_some_and(|lease| lease.own) || !self.sent.is_empty() => {
                 Some(LeaseRequest::Read)
             }
@@ -354,7 +360,7 @@ impl Election {
     }
 
     /// Handles the response to a successful write. The term is counted from when the request was sent, the
-    /// earliest moment at which it can have taken effect.
+    /// earliest moment at which the write can have taken effect.
     fn handle_written(&mut self, now: Moment, sent_at: Moment, record: LeaseRecord, version: String) {
         self.sent.clear();
         self.announce_holder(&record.holder);
@@ -362,6 +368,7 @@ impl Election {
         let token = FencingToken { version: version.clone(), transitions: record.transitions };
         self.observed = Some(ObservedLease { record, version, since: now, own });
         self.schedule(NextRequest::Renew, now + self.config.retry_period);
+        // The error to report if the term ends without another response.
         "no response".clone_into(&mut self.last_error);
         if self.stopping == Stopping::Release {
             self.stopping = if own { Stopping::Release } else { Stopping::Finished };
@@ -402,8 +409,8 @@ impl Election {
         }
     }
 
-    /// Handles a missing lease. A holder that was observed before may not know that the lease is gone, so its
-    /// lease is left to expire first.
+    /// Handles a missing lease. A holder that was observed before may not know that its lease was deleted, so
+    /// the candidate waits until that lease would have expired.
     fn handle_missing(&mut self, now: Moment, was_write: bool) {
         self.sent.clear();
         self.lose(LossReason::NotRenewed("the lease was deleted".to_owned()));
@@ -412,6 +419,7 @@ impl Election {
             !observed.record.holder.is_empty() && now < observed.since + observed.record.valid_for()
         });
         if was_write {
+            // Another process may have created the lease again.
             self.schedule(NextRequest::Read, now);
         } else if may_be_held {
             let at = self.retry_at(now);

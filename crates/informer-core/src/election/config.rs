@@ -1,4 +1,4 @@
-//! The durations of an election, validated when they are set.
+//! The durations of an election, validated by [`Election::new`](super::Election::new).
 
 use crate::error::ConfigError;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use std::time::Duration;
 pub struct ElectionConfig {
     /// Time after which other candidates take over a lease that is not renewed.
     pub lease_duration: Duration,
-    /// Time for which a leader acts without having renewed its lease.
+    /// Time after the last renewal at which a leader stops acting.
     pub renew_deadline: Duration,
-    /// Delay between attempts to acquire or renew the lease.
+    /// Delay between attempts to acquire or renew the lease. Attempts to acquire it add jitter.
     pub retry_period: Duration,
 }
 
@@ -37,9 +37,10 @@ impl ElectionConfig {
     ///
     /// # Errors
     ///
-    /// If the lease is shorter than a second, the leader would act beyond its lease, or a second attempt to
-    /// renew it would not fit into `renew_deadline`.
+    /// If `lease_duration` is shorter than a second, `renew_deadline` is not shorter than `lease_duration`, a
+    /// second attempt to renew the lease would not fit into `renew_deadline`, or `retry_period` is zero.
     pub fn check(&self) -> Result<(), ConfigError> {
+        // The field of the lease contains whole seconds.
         let lease = Duration::from_secs(self.lease_duration.as_secs());
         if lease.is_zero() {
             return Err(ConfigError::LeaseDurationTooShort { lease_duration: self.lease_duration });

@@ -6,8 +6,9 @@
 //! transport.
 //!
 //! Clocks of different processes are never compared: a candidate measures time from when it observed a change
-//! of the record, a leader from when it sent the request that renewed its lease. So only the rates of the
-//! clocks matter, within the margin between `renew_deadline` and `lease_duration`.
+//! of the record, a leader from when it sent the request that renewed its lease. So the clocks may show
+//! different times, and their rates may differ within the margin between `renew_deadline` and
+//! `lease_duration`.
 
 mod candidate;
 mod config;

@@ -1,6 +1,6 @@
 //! Simulated elections under faults: clocks that run fast or slow, requests and responses that are late or
 //! lost, candidates that stop, crash and restart with the same identity, and candidates that all have one
-//! identity. At most one candidate acts at a time.
+//! identity. At most one candidate acts at a time, unless the lease is deleted.
 //!
 //! A run depends only on its seed.
 
@@ -48,11 +48,15 @@ struct World {
     seed: u64,
     random: Random,
     now: u64,
+    /// The lease and its version.
     lease: Option<(LeaseRecord, u64)>,
-    versions: u64,
+    /// The last assigned version.
+    last_version: u64,
     late: Vec<LateRequest>,
     candidates: Vec<Candidate>,
+    /// The versions in the fencing tokens of all terms, in order of election.
     terms: Vec<u64>,
+    /// Whether faults include the deletion of the lease.
     deletes: bool,
     /// Number of distinct identities.
     identities: usize,
@@ -64,8 +68,8 @@ impl Candidate {
         Candidate {
             machine: Election::new(format!("candidate-{identity}"), config, random.next_u64()).unwrap(),
             offset: random.below(1_000_000_000),
-            // The default margin is one half; a tenth in either direction is far more than real clocks
-            // differ.
+            // By default, a lease lasts one and a half times as long as the renew deadline. The rates may
+            // therefore differ by a tenth in either direction, far more than those of real clocks.
             rate: 900 + random.below(201),
             in_transit: None,
             started_at: now,
@@ -91,7 +95,7 @@ impl World {
             random,
             now: 0,
             lease: None,
-            versions: 0,
+            last_version: 0,
             late: Vec::new(),
             candidates,
             terms: Vec::new(),
@@ -112,9 +116,9 @@ impl World {
                 LeaseResponse::Conflict
             }
             (LeaseRequest::Create(record) | LeaseRequest::Update(record, _), _) => {
-                self.versions += 1;
-                self.lease = Some((record.clone(), self.versions));
-                LeaseResponse::Lease(record, self.versions.to_string())
+                self.last_version += 1;
+                self.lease = Some((record.clone(), self.last_version));
+                LeaseResponse::Lease(record, self.last_version.to_string())
             }
         }
     }
@@ -149,7 +153,7 @@ impl World {
             }
             1 => {
                 self.candidates[index].machine.stop();
-                self.candidates[index].machine.stopped();
+                self.candidates[index].machine.record_work_ended();
             }
             2 if self.deletes => self.lease = None,
             _ => {}
@@ -231,6 +235,7 @@ impl World {
             self.seed,
             self.now
         );
+        // Compares each term with the next one.
         assert!(
             self.terms.is_sorted_by(|a, b| a != b),
             "seed {}: two terms have the same token: {:?}",
@@ -251,11 +256,11 @@ fn at_most_one_candidate_leads_at_a_time() {
     for seed in 0..5_000 {
         let mut world = World::new(seed);
         while world.now < FAULTY_MILLIS {
-            world.step(true);
+            world.step(/* faulty */ true);
         }
         terms += world.terms.len();
         while world.now < FAULTY_MILLIS + HEALTHY_MILLIS {
-            world.step(false);
+            world.step(/* faulty */ false);
         }
         let leader = |candidate: &Candidate| candidate.machine.is_leader(candidate.clock(world.now));
         assert!(

@@ -187,7 +187,7 @@ fn le_16_lease_is_released_after_the_work_has_ended() {
         (None, false),
         "the work may still be ending"
     );
-    election.stopped();
+    election.record_work_ended();
     let LeaseRequest::Update(free, version) = request(&mut election, 3) else { panic!("expected a release") };
     assert_eq!((free.holder.as_str(), free.lease_duration_seconds, version.as_str()), ("", 1, "1"));
     election.handle_response(at(3), LeaseResponse::Lease(free, "2".to_owned()));
@@ -204,7 +204,7 @@ fn le_16_lease_created_without_a_response_is_released() {
     let LeaseRequest::Create(record) = request(&mut election, 0) else { panic!("expected a create") };
     election.handle_response(at(5), LeaseResponse::Failed("timeout".to_owned()));
     election.stop();
-    election.stopped();
+    election.record_work_ended();
     assert_eq!(request(&mut election, 6), LeaseRequest::Read);
     election.handle_response(at(6), LeaseResponse::Lease(record, "1".to_owned()));
     let LeaseRequest::Update(free, version) = request(&mut election, 6) else { panic!("expected a release") };
@@ -222,7 +222,7 @@ fn le_16_lease_that_was_not_created_is_not_released() {
     request(&mut election, 0);
     election.handle_response(at(5), LeaseResponse::Failed("timeout".to_owned()));
     election.stop();
-    election.stopped();
+    election.record_work_ended();
     assert_eq!(request(&mut election, 6), LeaseRequest::Read);
     election.handle_response(at(6), LeaseResponse::Missing);
     assert!(election.poll_request(at(6), wall(6)).is_none() && election.is_over());
@@ -234,7 +234,7 @@ fn le_16_lease_that_was_not_created_is_not_released() {
 fn le_17_lease_of_another_process_is_not_released() {
     let mut election = leader();
     election.stop();
-    election.stopped();
+    election.record_work_ended();
     request(&mut election, 1);
     election.handle_response(at(1), LeaseResponse::Conflict);
     assert_eq!(request(&mut election, 1), LeaseRequest::Read);

@@ -172,7 +172,7 @@ impl LeaderElector {
             }
             if outcome.is_some() && working.is_none() {
                 driver.machine.stop();
-                driver.machine.stopped();
+                driver.machine.record_work_ended();
             }
             if driver.machine.is_over() {
                 return Ok(outcome.unwrap_or(ElectionOutcome::Stopped));
