@@ -3,7 +3,7 @@
 
 use crate::shapes::{COLUMN, Column, Table};
 
-/// A column that nearly every kind has.
+/// The column `Name`, which nearly every kind has.
 const NAME: Column = Column {
     name: "Name",
     kind: "string",
@@ -12,7 +12,7 @@ const NAME: Column = Column {
     ..COLUMN
 };
 
-/// A column that nearly every kind has.
+/// The column `Age`, which nearly every kind has.
 const AGE: Column = Column {
     name: "Age",
     kind: "string",
@@ -20,8 +20,10 @@ const AGE: Column = Column {
     ..COLUMN
 };
 
-/// The columns of all kinds, sorted by group and kind. `default` applies to built-in kinds without a row,
-/// `custom` to custom resources whose definition declares no columns.
+/// The columns of all kinds, sorted by group and kind.
+///
+/// The row `default` applies to built-in kinds without a row of their own, the row `custom` to custom
+/// resources whose definition declares no columns.
 pub static TABLES: &[Table] = &[
     Table {
         group: "",

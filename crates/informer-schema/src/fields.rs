@@ -27,11 +27,11 @@ pub struct Field {
     pub required: bool,
     /// The default in the `OpenAPI` documents, as JSON text.
     ///
-    /// `{}` on an object means that the field is always written.
+    /// `{}` on an object means that kube-apiserver always writes the field.
     pub default: Option<&'static str>,
     /// The treatment by strategic merge patches.
     pub patch: Patch,
-    /// The ownership of the entries of this object, if it differs from that of its type.
+    /// The granularity of ownership in this object, if it differs from that of its type.
     pub owned: Option<MapType>,
 }
 
@@ -121,7 +121,7 @@ pub(crate) const FIELD: Field = Field {
 };
 
 impl Type {
-    /// Returns the field with a name.
+    /// Returns the field with this name.
     pub fn field(&self, name: &str) -> Option<&'static Field> {
         let index = self.fields.binary_search_by(|field| field.name.cmp(name)).ok()?;
         self.fields.get(index)

@@ -1,6 +1,6 @@
 //! Lookup of rows of `TYPES` and `MESSAGES` by id, by name or by kind.
 //!
-//! The searches rely on the tables being sorted by name. Nothing here knows how a row is used.
+//! Searches by name rely on the tables being sorted by name. Nothing here knows how a row is used.
 
 use crate::fields::{Type, TypeId};
 use crate::messages::MESSAGES;
@@ -15,7 +15,7 @@ impl TypeId {
 }
 
 impl Type {
-    /// Returns the id of the type with a name.
+    /// Returns the id of the type with this name.
     pub fn named(name: &str) -> Option<TypeId> {
         let index = TYPES.binary_search_by(|row| row.name.cmp(name)).ok()?;
         u16::try_from(index).ok().map(TypeId)
@@ -30,13 +30,13 @@ impl MessageId {
 }
 
 impl Message {
-    /// Returns the id of the message with a name.
+    /// Returns the id of the message with this name.
     pub fn named(name: &str) -> Option<MessageId> {
         let index = MESSAGES.binary_search_by(|message| message.name.cmp(name)).ok()?;
         u16::try_from(index).ok().map(MessageId)
     }
 
-    /// Returns the id of the message of a kind.
+    /// Returns the id of the message of a kind, for example `apps/v1` and `Deployment`.
     pub fn of_kind(api_version: &str, kind: &str) -> Option<MessageId> {
         let is_match = |message: &Message| {
             message.is_kind && message.api_version == api_version && message.kind() == kind

@@ -74,7 +74,7 @@ pub struct Subresource {
     pub kind: &'static str,
     /// The supported verbs.
     pub verbs: &'static [&'static str],
-    /// The type of these objects; connect options have none.
+    /// The type of these objects; `None` for the options of connections such as `exec`.
     pub of: Option<TypeId>,
 }
 
@@ -100,7 +100,7 @@ pub struct Column {
     ///
     /// Cells may contain values of another type.
     pub kind: &'static str,
-    /// The format; `name` if the cells are names of objects.
+    /// The format: `name` if the cells are names of objects, else empty.
     pub format: &'static str,
     /// The description shown to users.
     pub description: &'static str,

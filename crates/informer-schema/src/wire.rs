@@ -1,8 +1,8 @@
 //! The row types of the generated table of protobuf messages.
 //!
 //! The table is in `messages.rs`. Messages differ from the JSON types in more than field numbers: fields that
-//! are flat in JSON may form a message of their own, and lists of objects are included. Nothing here reads or
-//! writes bytes.
+//! are flat in JSON may form a message of their own, and list kinds such as `PodList` are included. Nothing
+//! here reads or writes bytes.
 
 /// A protobuf message, for example `io.k8s.api.core.v1.Pod`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,9 +18,8 @@ pub struct Message {
     pub api_version: &'static str,
     /// The fields, sorted by number.
     pub parts: &'static [Part],
-    /// Whether JSON contains `null` for some absent field.
-    ///
-    /// That is a field that is always present in JSON and is a pointer, a list, a map or bytes.
+    /// Whether JSON contains `null` for some absent field: one with `always` set that is a pointer, a list, a
+    /// map or bytes.
     pub has_nulls: bool,
 }
 
@@ -30,18 +29,19 @@ pub struct Message {
 pub struct Part {
     /// The protobuf field number.
     pub number: u16,
-    /// The name in JSON; empty if the fields of this message are fields of the enclosing object in JSON.
+    /// The name in JSON; empty if the field is a message whose fields JSON inlines into the enclosing object.
     pub name: &'static str,
     /// The encoding of the value.
     pub wire: Wire,
-    /// Whether the field can be absent.
+    /// Whether the field can be absent: it is a pointer in Go, or has the wire type [`Wire::Strings`].
     ///
-    /// A field that cannot be absent is written even if it is empty, except lists and maps, which write one
-    /// field per entry.
+    /// In protobuf, Kubernetes writes other fields even if they are empty, except lists and maps, which have
+    /// one field per entry.
     pub pointer: bool,
-    /// Whether JSON contains the field even if it is empty or absent.
+    /// Whether JSON contains the field even if it is empty or absent: it has no `omitzero` in Go, and no
+    /// `omitempty` or is a struct, which `omitempty` never omits.
     ///
-    /// Otherwise an empty value is omitted, unless the field can be absent.
+    /// If not, JSON omits the field if it is absent, or if it is empty and not a pointer.
     pub always: bool,
 }
 
@@ -106,7 +106,7 @@ impl Message {
         self.name.rsplit_once('.').map_or(self.name, |(_, kind)| kind)
     }
 
-    /// Returns the field with a number.
+    /// Returns the field with this number.
     pub fn part(&self, number: u64) -> Option<&'static Part> {
         let index = self.parts.binary_search_by(|part| u64::from(part.number).cmp(&number)).ok()?;
         self.parts.get(index)

@@ -29,7 +29,8 @@ fn render_input(input: &str, types: &Types, version: &str) -> Result<String, Str
         let column = column(name, kind, description, types)?;
         let head = format!("const {}: Column = ", name.to_uppercase());
         let text = column.render(0, head.len(), 1);
-        common.extend(["/// A column that nearly every kind has.\n", &head, &text, ";\n\n"]);
+        let doc = format!("/// The column `{name}`, which nearly every kind has.\n");
+        common.extend([&*doc, &head, &text, ";\n\n"]);
     }
     let tables = tables(input, types)?.into_iter().map(|([group, kind], columns)| {
         let columns = columns.into_iter().map(Expr::word).collect();
@@ -47,8 +48,10 @@ fn render_input(input: &str, types: &Types, version: &str) -> Result<String, Str
          use crate::shapes::{{COLUMN, Column, Table}};\n\
          \n\
          {common}\
-         /// The columns of all kinds, sorted by group and kind. `default` applies to built-in kinds without a row,\n\
-         /// `custom` to custom resources whose definition declares no columns.\n\
+         /// The columns of all kinds, sorted by group and kind.\n\
+         ///\n\
+         /// The row `default` applies to built-in kinds without a row of their own, the row `custom` to custom\n\
+         /// resources whose definition declares no columns.\n\
          pub static TABLES: &[Table] = {};\n",
         Expr::Slice(tables.collect()).render(0, 0, 1)
     ))

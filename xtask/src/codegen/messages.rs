@@ -120,7 +120,7 @@ impl<'a> Messages<'a> {
         }
         Ok(format!(
             "{GENERATED}\n\
-             //! The protobuf messages of Kubernetes {version} with their fields, sorted by name. Includes lists of objects.\n\
+             //! The protobuf messages of Kubernetes {version} with their fields, sorted by name. Includes list kinds.\n\
              \n\
              use crate::wire::{{MESSAGE, Message, MessageId, PART, Part, Wire}};\n\
              \n\

@@ -11,7 +11,7 @@ use super::{GENERATED, MAX_WIDTH};
 pub(super) fn render(kinds: &[Kind]) -> String {
     let mut text = format!(
         "{GENERATED}\n\
-         //! Every listable kind of Kubernetes {ALL}, without the versions in which it exists.\n\
+         //! Every listable kind of Kubernetes {ALL}, without the Kubernetes versions that serve it.\n\
          \n\
          use crate::shapes::Kind;\n\
          \n\

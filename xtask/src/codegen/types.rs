@@ -106,7 +106,7 @@ impl Types {
         }
         Ok(format!(
             "{GENERATED}\n\
-             //! The types of Kubernetes {version} with their fields, sorted by name. Lists of objects are omitted.\n\
+             //! The types of Kubernetes {version} with their fields, sorted by name, without list kinds.\n\
              \n\
              use crate::fields::{{FIELD, Field, ListType, MapType, Patch, Shape, TYPE, Type, TypeId}};\n\
              \n\
