@@ -32,7 +32,7 @@ pub struct Field {
     /// The treatment by strategic merge patches.
     pub patch: Patch,
     /// The granularity of ownership in this object, if it differs from that of its type.
-    pub owned: Option<MapType>,
+    pub map_type: Option<MapType>,
 }
 
 /// The values allowed at a position in an object.
@@ -117,7 +117,7 @@ pub(crate) const FIELD: Field = Field {
     required: false,
     default: None,
     patch: Patch { merge: false, replace: false, retain_keys: false, key: "" },
-    owned: None,
+    map_type: None,
 };
 
 impl Type {

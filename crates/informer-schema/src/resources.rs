@@ -45,7 +45,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create"],
         storage_hash: "",
-        of: Some(TypeId(179)),
+        type_id: Some(TypeId(179)),
         subresources: &[],
     },
     Resource {
@@ -59,7 +59,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["get", "list"],
         storage_hash: "",
-        of: Some(TypeId(190)),
+        type_id: Some(TypeId(190)),
         subresources: &[],
     },
     Resource {
@@ -73,7 +73,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "qFsyl6wFWjQ=",
-        of: Some(TypeId(191)),
+        type_id: Some(TypeId(191)),
         subresources: &[],
     },
     Resource {
@@ -87,7 +87,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "fWeeMqaN/OA=",
-        of: Some(TypeId(218)),
+        type_id: Some(TypeId(218)),
         subresources: &[],
     },
     Resource {
@@ -101,7 +101,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "r2yiGXH7wu8=",
-        of: Some(TypeId(224)),
+        type_id: Some(TypeId(224)),
         subresources: &[],
     },
     Resource {
@@ -115,7 +115,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "EBKMFVe6cwo=",
-        of: Some(TypeId(250)),
+        type_id: Some(TypeId(250)),
         subresources: &[],
     },
     Resource {
@@ -129,7 +129,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
         storage_hash: "Q3oi5N2YM8M=",
-        of: Some(TypeId(260)),
+        type_id: Some(TypeId(260)),
         subresources: &[
             Subresource {
                 name: "finalize",
@@ -137,7 +137,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "Namespace",
                 verbs: &["update"],
-                of: Some(TypeId(260)),
+                type_id: Some(TypeId(260)),
             },
             Subresource {
                 name: "status",
@@ -145,7 +145,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "Namespace",
                 verbs: &["get", "patch", "update"],
-                of: Some(TypeId(260)),
+                type_id: Some(TypeId(260)),
             },
         ],
     },
@@ -160,7 +160,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "XwShjMxG9Fs=",
-        of: Some(TypeId(264)),
+        type_id: Some(TypeId(264)),
         subresources: &[
             Subresource {
                 name: "proxy",
@@ -168,7 +168,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "NodeProxyOptions",
                 verbs: &["create", "delete", "get", "patch", "update"],
-                of: None,
+                type_id: None,
             },
             Subresource {
                 name: "status",
@@ -176,7 +176,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "Node",
                 verbs: &["get", "patch", "update"],
-                of: Some(TypeId(264)),
+                type_id: Some(TypeId(264)),
             },
         ],
     },
@@ -191,14 +191,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "QWTyNDq0dC4=",
-        of: Some(TypeId(285)),
+        type_id: Some(TypeId(285)),
         subresources: &[Subresource {
             name: "status",
             group: "",
             version: "v1",
             kind: "PersistentVolumeClaim",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(285)),
+            type_id: Some(TypeId(285)),
         }],
     },
     Resource {
@@ -212,14 +212,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "HN/zwEC+JgM=",
-        of: Some(TypeId(284)),
+        type_id: Some(TypeId(284)),
         subresources: &[Subresource {
             name: "status",
             group: "",
             version: "v1",
             kind: "PersistentVolume",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(284)),
+            type_id: Some(TypeId(284)),
         }],
     },
     Resource {
@@ -233,7 +233,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &["all"],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "xPOwRZ+Yhw8=",
-        of: Some(TypeId(294)),
+        type_id: Some(TypeId(294)),
         subresources: &[
             Subresource {
                 name: "attach",
@@ -241,7 +241,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "PodAttachOptions",
                 verbs: &["create", "get"],
-                of: None,
+                type_id: None,
             },
             Subresource {
                 name: "binding",
@@ -249,7 +249,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "Binding",
                 verbs: &["create"],
-                of: Some(TypeId(179)),
+                type_id: Some(TypeId(179)),
             },
             Subresource {
                 name: "ephemeralcontainers",
@@ -257,7 +257,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "Pod",
                 verbs: &["get", "patch", "update"],
-                of: Some(TypeId(294)),
+                type_id: Some(TypeId(294)),
             },
             Subresource {
                 name: "eviction",
@@ -265,7 +265,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "Eviction",
                 verbs: &["create"],
-                of: Some(TypeId(446)),
+                type_id: Some(TypeId(446)),
             },
             Subresource {
                 name: "exec",
@@ -273,7 +273,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "PodExecOptions",
                 verbs: &["create", "get"],
-                of: None,
+                type_id: None,
             },
             Subresource {
                 name: "log",
@@ -281,7 +281,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "Pod",
                 verbs: &["get"],
-                of: Some(TypeId(294)),
+                type_id: Some(TypeId(294)),
             },
             Subresource {
                 name: "portforward",
@@ -289,7 +289,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "PodPortForwardOptions",
                 verbs: &["create", "get"],
-                of: None,
+                type_id: None,
             },
             Subresource {
                 name: "proxy",
@@ -297,7 +297,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "PodProxyOptions",
                 verbs: &["create", "delete", "get", "patch", "update"],
-                of: None,
+                type_id: None,
             },
             Subresource {
                 name: "resize",
@@ -305,7 +305,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "Pod",
                 verbs: &["get", "patch", "update"],
-                of: Some(TypeId(294)),
+                type_id: Some(TypeId(294)),
             },
             Subresource {
                 name: "status",
@@ -313,7 +313,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "Pod",
                 verbs: &["get", "patch", "update"],
-                of: Some(TypeId(294)),
+                type_id: Some(TypeId(294)),
             },
         ],
     },
@@ -328,7 +328,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "LIXB2x4IFpk=",
-        of: Some(TypeId(313)),
+        type_id: Some(TypeId(313)),
         subresources: &[],
     },
     Resource {
@@ -342,7 +342,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &["all"],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "Jond2If31h0=",
-        of: Some(TypeId(323)),
+        type_id: Some(TypeId(323)),
         subresources: &[
             Subresource {
                 name: "scale",
@@ -350,7 +350,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "Scale",
                 verbs: &["get", "patch", "update"],
-                of: Some(TypeId(114)),
+                type_id: Some(TypeId(114)),
             },
             Subresource {
                 name: "status",
@@ -358,7 +358,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "ReplicationController",
                 verbs: &["get", "patch", "update"],
-                of: Some(TypeId(323)),
+                type_id: Some(TypeId(323)),
             },
         ],
     },
@@ -373,14 +373,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "8uhSgffRX6w=",
-        of: Some(TypeId(330)),
+        type_id: Some(TypeId(330)),
         subresources: &[Subresource {
             name: "status",
             group: "",
             version: "v1",
             kind: "ResourceQuota",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(330)),
+            type_id: Some(TypeId(330)),
         }],
     },
     Resource {
@@ -394,7 +394,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "S6u1pOWzb84=",
-        of: Some(TypeId(341)),
+        type_id: Some(TypeId(341)),
         subresources: &[],
     },
     Resource {
@@ -408,14 +408,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "pbx9ZvyFpBE=",
-        of: Some(TypeId(349)),
+        type_id: Some(TypeId(349)),
         subresources: &[Subresource {
             name: "token",
             group: "authentication.k8s.io",
             version: "v1",
             kind: "TokenRequest",
             verbs: &["create"],
-            of: Some(TypeId(88)),
+            type_id: Some(TypeId(88)),
         }],
     },
     Resource {
@@ -429,7 +429,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &["all"],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "0/CO1lhkEBI=",
-        of: Some(TypeId(348)),
+        type_id: Some(TypeId(348)),
         subresources: &[
             Subresource {
                 name: "proxy",
@@ -437,7 +437,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "ServiceProxyOptions",
                 verbs: &["create", "delete", "get", "patch", "update"],
-                of: None,
+                type_id: None,
             },
             Subresource {
                 name: "status",
@@ -445,7 +445,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "Service",
                 verbs: &["get", "patch", "update"],
-                of: Some(TypeId(348)),
+                type_id: Some(TypeId(348)),
             },
         ],
     },
@@ -460,7 +460,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &["api-extensions"],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "LYmCf+UMVdg=",
-        of: Some(TypeId(6)),
+        type_id: Some(TypeId(6)),
         subresources: &[],
     },
     Resource {
@@ -474,7 +474,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &["api-extensions"],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "90V5FRZZ3Zg=",
-        of: Some(TypeId(7)),
+        type_id: Some(TypeId(7)),
         subresources: &[],
     },
     Resource {
@@ -488,7 +488,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &["api-extensions"],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "Sqi0GUgDaX0=",
-        of: Some(TypeId(11)),
+        type_id: Some(TypeId(11)),
         subresources: &[],
     },
     Resource {
@@ -502,14 +502,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &["api-extensions"],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "6OxvlMmQ6is=",
-        of: Some(TypeId(19)),
+        type_id: Some(TypeId(19)),
         subresources: &[Subresource {
             name: "status",
             group: "admissionregistration.k8s.io",
             version: "v1",
             kind: "ValidatingAdmissionPolicy",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(19)),
+            type_id: Some(TypeId(19)),
         }],
     },
     Resource {
@@ -523,7 +523,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &["api-extensions"],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "v9715VZqakg=",
-        of: Some(TypeId(20)),
+        type_id: Some(TypeId(20)),
         subresources: &[],
     },
     Resource {
@@ -537,7 +537,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &["api-extensions"],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "B0wHjQmsGNk=",
-        of: Some(TypeId(25)),
+        type_id: Some(TypeId(25)),
         subresources: &[],
     },
     Resource {
@@ -551,7 +551,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &["api-extensions"],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "LYmCf+UMVdg=",
-        of: Some(TypeId(33)),
+        type_id: Some(TypeId(33)),
         subresources: &[],
     },
     Resource {
@@ -565,7 +565,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &["api-extensions"],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "90V5FRZZ3Zg=",
-        of: Some(TypeId(34)),
+        type_id: Some(TypeId(34)),
         subresources: &[],
     },
     Resource {
@@ -579,7 +579,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &["api-extensions"],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "LYmCf+UMVdg=",
-        of: Some(TypeId(46)),
+        type_id: Some(TypeId(46)),
         subresources: &[],
     },
     Resource {
@@ -593,7 +593,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &["api-extensions"],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "90V5FRZZ3Zg=",
-        of: Some(TypeId(47)),
+        type_id: Some(TypeId(47)),
         subresources: &[],
     },
     Resource {
@@ -607,14 +607,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &["api-extensions"],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "jfWCUB31mvA=",
-        of: Some(TypeId(626)),
+        type_id: Some(TypeId(626)),
         subresources: &[Subresource {
             name: "status",
             group: "apiextensions.k8s.io",
             version: "v1",
             kind: "CustomResourceDefinition",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(626)),
+            type_id: Some(TypeId(626)),
         }],
     },
     Resource {
@@ -628,14 +628,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &["api-extensions"],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "InPBPD7+PqM=",
-        of: Some(TypeId(667)),
+        type_id: Some(TypeId(667)),
         subresources: &[Subresource {
             name: "status",
             group: "apiregistration.k8s.io",
             version: "v1",
             kind: "APIService",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(667)),
+            type_id: Some(TypeId(667)),
         }],
     },
     Resource {
@@ -649,7 +649,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "85nkx63pcBU=",
-        of: Some(TypeId(60)),
+        type_id: Some(TypeId(60)),
         subresources: &[],
     },
     Resource {
@@ -663,14 +663,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &["all"],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "dd7pWHUlMKQ=",
-        of: Some(TypeId(61)),
+        type_id: Some(TypeId(61)),
         subresources: &[Subresource {
             name: "status",
             group: "apps",
             version: "v1",
             kind: "DaemonSet",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(61)),
+            type_id: Some(TypeId(61)),
         }],
     },
     Resource {
@@ -684,7 +684,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &["all"],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "8aSe+NMegvE=",
-        of: Some(TypeId(66)),
+        type_id: Some(TypeId(66)),
         subresources: &[
             Subresource {
                 name: "scale",
@@ -692,7 +692,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "Scale",
                 verbs: &["get", "patch", "update"],
-                of: Some(TypeId(114)),
+                type_id: Some(TypeId(114)),
             },
             Subresource {
                 name: "status",
@@ -700,7 +700,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "Deployment",
                 verbs: &["get", "patch", "update"],
-                of: Some(TypeId(66)),
+                type_id: Some(TypeId(66)),
             },
         ],
     },
@@ -715,7 +715,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &["all"],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "P1RzHs8/mWQ=",
-        of: Some(TypeId(71)),
+        type_id: Some(TypeId(71)),
         subresources: &[
             Subresource {
                 name: "scale",
@@ -723,7 +723,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "Scale",
                 verbs: &["get", "patch", "update"],
-                of: Some(TypeId(114)),
+                type_id: Some(TypeId(114)),
             },
             Subresource {
                 name: "status",
@@ -731,7 +731,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "ReplicaSet",
                 verbs: &["get", "patch", "update"],
-                of: Some(TypeId(71)),
+                type_id: Some(TypeId(71)),
             },
         ],
     },
@@ -746,7 +746,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &["all"],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "H+vl74LkKdo=",
-        of: Some(TypeId(78)),
+        type_id: Some(TypeId(78)),
         subresources: &[
             Subresource {
                 name: "scale",
@@ -754,7 +754,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "Scale",
                 verbs: &["get", "patch", "update"],
-                of: Some(TypeId(114)),
+                type_id: Some(TypeId(114)),
             },
             Subresource {
                 name: "status",
@@ -762,7 +762,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "StatefulSet",
                 verbs: &["get", "patch", "update"],
-                of: Some(TypeId(78)),
+                type_id: Some(TypeId(78)),
             },
         ],
     },
@@ -777,7 +777,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create"],
         storage_hash: "",
-        of: Some(TypeId(86)),
+        type_id: Some(TypeId(86)),
         subresources: &[],
     },
     Resource {
@@ -791,7 +791,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create"],
         storage_hash: "",
-        of: Some(TypeId(91)),
+        type_id: Some(TypeId(91)),
         subresources: &[],
     },
     Resource {
@@ -805,7 +805,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create"],
         storage_hash: "",
-        of: Some(TypeId(97)),
+        type_id: Some(TypeId(97)),
         subresources: &[],
     },
     Resource {
@@ -819,7 +819,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create"],
         storage_hash: "",
-        of: Some(TypeId(102)),
+        type_id: Some(TypeId(102)),
         subresources: &[],
     },
     Resource {
@@ -833,7 +833,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create"],
         storage_hash: "",
-        of: Some(TypeId(104)),
+        type_id: Some(TypeId(104)),
         subresources: &[],
     },
     Resource {
@@ -847,7 +847,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create"],
         storage_hash: "",
-        of: Some(TypeId(106)),
+        type_id: Some(TypeId(106)),
         subresources: &[],
     },
     Resource {
@@ -861,14 +861,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &["all"],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "qwQve8ut294=",
-        of: Some(TypeId(111)),
+        type_id: Some(TypeId(111)),
         subresources: &[Subresource {
             name: "status",
             group: "autoscaling",
             version: "v1",
             kind: "HorizontalPodAutoscaler",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(111)),
+            type_id: Some(TypeId(111)),
         }],
     },
     Resource {
@@ -882,14 +882,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &["all"],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "qwQve8ut294=",
-        of: Some(TypeId(124)),
+        type_id: Some(TypeId(124)),
         subresources: &[Subresource {
             name: "status",
             group: "autoscaling",
             version: "v2",
             kind: "HorizontalPodAutoscaler",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(124)),
+            type_id: Some(TypeId(124)),
         }],
     },
     Resource {
@@ -903,14 +903,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &["all"],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "sd5LIXh4Fjs=",
-        of: Some(TypeId(140)),
+        type_id: Some(TypeId(140)),
         subresources: &[Subresource {
             name: "status",
             group: "batch",
             version: "v1",
             kind: "CronJob",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(140)),
+            type_id: Some(TypeId(140)),
         }],
     },
     Resource {
@@ -924,14 +924,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &["all"],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "mudhfqk/qZY=",
-        of: Some(TypeId(143)),
+        type_id: Some(TypeId(143)),
         subresources: &[Subresource {
             name: "status",
             group: "batch",
             version: "v1",
             kind: "Job",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(143)),
+            type_id: Some(TypeId(143)),
         }],
     },
     Resource {
@@ -945,7 +945,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "95fRKMXA+00=",
-        of: Some(TypeId(155)),
+        type_id: Some(TypeId(155)),
         subresources: &[
             Subresource {
                 name: "approval",
@@ -953,7 +953,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "CertificateSigningRequest",
                 verbs: &["get", "patch", "update"],
-                of: Some(TypeId(155)),
+                type_id: Some(TypeId(155)),
             },
             Subresource {
                 name: "status",
@@ -961,7 +961,7 @@ pub static RESOURCES: &[Resource] = &[
                 version: "v1",
                 kind: "CertificateSigningRequest",
                 verbs: &["get", "patch", "update"],
-                of: Some(TypeId(155)),
+                type_id: Some(TypeId(155)),
             },
         ],
     },
@@ -976,7 +976,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "v5yhuVertL4=",
-        of: Some(TypeId(159)),
+        type_id: Some(TypeId(159)),
         subresources: &[],
     },
     Resource {
@@ -990,7 +990,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "v5yhuVertL4=",
-        of: Some(TypeId(161)),
+        type_id: Some(TypeId(161)),
         subresources: &[],
     },
     Resource {
@@ -1004,14 +1004,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "wYA9yXQH8fg=",
-        of: Some(TypeId(163)),
+        type_id: Some(TypeId(163)),
         subresources: &[Subresource {
             name: "status",
             group: "certificates.k8s.io",
             version: "v1beta1",
             kind: "PodCertificateRequest",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(163)),
+            type_id: Some(TypeId(163)),
         }],
     },
     Resource {
@@ -1025,7 +1025,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "gqkMMb/YqFM=",
-        of: Some(TypeId(166)),
+        type_id: Some(TypeId(166)),
         subresources: &[],
     },
     Resource {
@@ -1039,7 +1039,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "lvME0iHWE20=",
-        of: Some(TypeId(168)),
+        type_id: Some(TypeId(168)),
         subresources: &[],
     },
     Resource {
@@ -1053,7 +1053,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "lvME0iHWE20=",
-        of: Some(TypeId(170)),
+        type_id: Some(TypeId(170)),
         subresources: &[],
     },
     Resource {
@@ -1067,7 +1067,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "qgS0xkrxYAI=",
-        of: Some(TypeId(382)),
+        type_id: Some(TypeId(382)),
         subresources: &[],
     },
     Resource {
@@ -1081,7 +1081,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "r2yiGXH7wu8=",
-        of: Some(TypeId(385)),
+        type_id: Some(TypeId(385)),
         subresources: &[],
     },
     Resource {
@@ -1095,14 +1095,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "GJVAJZSZBIw=",
-        of: Some(TypeId(389)),
+        type_id: Some(TypeId(389)),
         subresources: &[Subresource {
             name: "status",
             group: "flowcontrol.apiserver.k8s.io",
             version: "v1",
             kind: "FlowSchema",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(389)),
+            type_id: Some(TypeId(389)),
         }],
     },
     Resource {
@@ -1116,14 +1116,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "Kir5PVfvNeI=",
-        of: Some(TypeId(398)),
+        type_id: Some(TypeId(398)),
         subresources: &[Subresource {
             name: "status",
             group: "flowcontrol.apiserver.k8s.io",
             version: "v1",
             kind: "PriorityLevelConfiguration",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(398)),
+            type_id: Some(TypeId(398)),
         }],
     },
     Resource {
@@ -1137,14 +1137,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "c8YZt5U0nPk=",
-        of: Some(TypeId(56)),
+        type_id: Some(TypeId(56)),
         subresources: &[Subresource {
             name: "status",
             group: "internal.apiserver.k8s.io",
             version: "v1alpha1",
             kind: "StorageVersion",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(56)),
+            type_id: Some(TypeId(56)),
         }],
     },
     Resource {
@@ -1158,7 +1158,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "l/iqIbDgFyQ=",
-        of: Some(TypeId(415)),
+        type_id: Some(TypeId(415)),
         subresources: &[],
     },
     Resource {
@@ -1172,14 +1172,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "39NQlfNR+bo=",
-        of: Some(TypeId(413)),
+        type_id: Some(TypeId(413)),
         subresources: &[Subresource {
             name: "status",
             group: "networking.k8s.io",
             version: "v1",
             kind: "Ingress",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(413)),
+            type_id: Some(TypeId(413)),
         }],
     },
     Resource {
@@ -1193,7 +1193,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "3f/plJFChNE=",
-        of: Some(TypeId(410)),
+        type_id: Some(TypeId(410)),
         subresources: &[],
     },
     Resource {
@@ -1207,7 +1207,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "YpfwF18m1G8=",
-        of: Some(TypeId(426)),
+        type_id: Some(TypeId(426)),
         subresources: &[],
     },
     Resource {
@@ -1221,14 +1221,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "gNLvruQhW2g=",
-        of: Some(TypeId(434)),
+        type_id: Some(TypeId(434)),
         subresources: &[Subresource {
             name: "status",
             group: "networking.k8s.io",
             version: "v1",
             kind: "ServiceCIDR",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(434)),
+            type_id: Some(TypeId(434)),
         }],
     },
     Resource {
@@ -1242,7 +1242,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "3f/plJFChNE=",
-        of: Some(TypeId(437)),
+        type_id: Some(TypeId(437)),
         subresources: &[],
     },
     Resource {
@@ -1256,14 +1256,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "gNLvruQhW2g=",
-        of: Some(TypeId(440)),
+        type_id: Some(TypeId(440)),
         subresources: &[Subresource {
             name: "status",
             group: "networking.k8s.io",
             version: "v1beta1",
             kind: "ServiceCIDR",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(440)),
+            type_id: Some(TypeId(440)),
         }],
     },
     Resource {
@@ -1277,7 +1277,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "WQTu1GL3T2Q=",
-        of: Some(TypeId(444)),
+        type_id: Some(TypeId(444)),
         subresources: &[],
     },
     Resource {
@@ -1291,14 +1291,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "EVWiDmWqyJw=",
-        of: Some(TypeId(447)),
+        type_id: Some(TypeId(447)),
         subresources: &[Subresource {
             name: "status",
             group: "policy",
             version: "v1",
             kind: "PodDisruptionBudget",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(447)),
+            type_id: Some(TypeId(447)),
         }],
     },
     Resource {
@@ -1312,7 +1312,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "48tpQ8gZHFc=",
-        of: Some(TypeId(452)),
+        type_id: Some(TypeId(452)),
         subresources: &[],
     },
     Resource {
@@ -1326,7 +1326,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "bYE5ZWDrJ44=",
-        of: Some(TypeId(451)),
+        type_id: Some(TypeId(451)),
         subresources: &[],
     },
     Resource {
@@ -1340,7 +1340,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "eGsCzGH6b1g=",
-        of: Some(TypeId(455)),
+        type_id: Some(TypeId(455)),
         subresources: &[],
     },
     Resource {
@@ -1354,7 +1354,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "7FuwZcIIItM=",
-        of: Some(TypeId(454)),
+        type_id: Some(TypeId(454)),
         subresources: &[],
     },
     Resource {
@@ -1368,7 +1368,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "Yk2PTc1Ybxk=",
-        of: Some(TypeId(473)),
+        type_id: Some(TypeId(473)),
         subresources: &[],
     },
     Resource {
@@ -1382,14 +1382,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "wgAZaHcZxUg=",
-        of: Some(TypeId(488)),
+        type_id: Some(TypeId(488)),
         subresources: &[Subresource {
             name: "status",
             group: "resource.k8s.io",
             version: "v1",
             kind: "ResourceClaim",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(488)),
+            type_id: Some(TypeId(488)),
         }],
     },
     Resource {
@@ -1403,7 +1403,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "TuzjC49aUfM=",
-        of: Some(TypeId(492)),
+        type_id: Some(TypeId(492)),
         subresources: &[],
     },
     Resource {
@@ -1417,7 +1417,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "KsC072WgaEY=",
-        of: Some(TypeId(495)),
+        type_id: Some(TypeId(495)),
         subresources: &[],
     },
     Resource {
@@ -1431,14 +1431,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "DJ3UJ0fj8MI=",
-        of: Some(TypeId(498)),
+        type_id: Some(TypeId(498)),
         subresources: &[Subresource {
             name: "status",
             group: "resource.k8s.io",
             version: "v1alpha3",
             kind: "DeviceTaintRule",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(498)),
+            type_id: Some(TypeId(498)),
         }],
     },
     Resource {
@@ -1452,14 +1452,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "iy583CtMwdY=",
-        of: Some(TypeId(503)),
+        type_id: Some(TypeId(503)),
         subresources: &[Subresource {
             name: "status",
             group: "resource.k8s.io",
             version: "v1alpha3",
             kind: "ResourcePoolStatusRequest",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(503)),
+            type_id: Some(TypeId(503)),
         }],
     },
     Resource {
@@ -1473,7 +1473,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "Yk2PTc1Ybxk=",
-        of: Some(TypeId(522)),
+        type_id: Some(TypeId(522)),
         subresources: &[],
     },
     Resource {
@@ -1487,14 +1487,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "wgAZaHcZxUg=",
-        of: Some(TypeId(536)),
+        type_id: Some(TypeId(536)),
         subresources: &[Subresource {
             name: "status",
             group: "resource.k8s.io",
             version: "v1beta1",
             kind: "ResourceClaim",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(536)),
+            type_id: Some(TypeId(536)),
         }],
     },
     Resource {
@@ -1508,7 +1508,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "TuzjC49aUfM=",
-        of: Some(TypeId(540)),
+        type_id: Some(TypeId(540)),
         subresources: &[],
     },
     Resource {
@@ -1522,7 +1522,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "KsC072WgaEY=",
-        of: Some(TypeId(543)),
+        type_id: Some(TypeId(543)),
         subresources: &[],
     },
     Resource {
@@ -1536,7 +1536,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "Yk2PTc1Ybxk=",
-        of: Some(TypeId(560)),
+        type_id: Some(TypeId(560)),
         subresources: &[],
     },
     Resource {
@@ -1550,14 +1550,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "DJ3UJ0fj8MI=",
-        of: Some(TypeId(570)),
+        type_id: Some(TypeId(570)),
         subresources: &[Subresource {
             name: "status",
             group: "resource.k8s.io",
             version: "v1beta2",
             kind: "DeviceTaintRule",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(570)),
+            type_id: Some(TypeId(570)),
         }],
     },
     Resource {
@@ -1571,14 +1571,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "wgAZaHcZxUg=",
-        of: Some(TypeId(579)),
+        type_id: Some(TypeId(579)),
         subresources: &[Subresource {
             name: "status",
             group: "resource.k8s.io",
             version: "v1beta2",
             kind: "ResourceClaim",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(579)),
+            type_id: Some(TypeId(579)),
         }],
     },
     Resource {
@@ -1592,7 +1592,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "TuzjC49aUfM=",
-        of: Some(TypeId(583)),
+        type_id: Some(TypeId(583)),
         subresources: &[],
     },
     Resource {
@@ -1606,7 +1606,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "KsC072WgaEY=",
-        of: Some(TypeId(586)),
+        type_id: Some(TypeId(586)),
         subresources: &[],
     },
     Resource {
@@ -1620,7 +1620,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "1QwjyaZjj3Y=",
-        of: Some(TypeId(588)),
+        type_id: Some(TypeId(588)),
         subresources: &[],
     },
     Resource {
@@ -1634,14 +1634,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "YYgX3v5V204=",
-        of: Some(TypeId(591)),
+        type_id: Some(TypeId(591)),
         subresources: &[Subresource {
             name: "status",
             group: "scheduling.k8s.io",
             version: "v1alpha2",
             kind: "PodGroup",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(591)),
+            type_id: Some(TypeId(591)),
         }],
     },
     Resource {
@@ -1655,7 +1655,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "vSX7gJe5Mx8=",
-        of: Some(TypeId(602)),
+        type_id: Some(TypeId(602)),
         subresources: &[],
     },
     Resource {
@@ -1669,7 +1669,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "hL6j/rwBV5w=",
-        of: Some(TypeId(605)),
+        type_id: Some(TypeId(605)),
         subresources: &[],
     },
     Resource {
@@ -1683,7 +1683,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "Pe62DkZtjuo=",
-        of: Some(TypeId(607)),
+        type_id: Some(TypeId(607)),
         subresources: &[],
     },
     Resource {
@@ -1697,7 +1697,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "xeVl+2Ly1kE=",
-        of: Some(TypeId(610)),
+        type_id: Some(TypeId(610)),
         subresources: &[],
     },
     Resource {
@@ -1711,7 +1711,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "K+m6uJwbjGY=",
-        of: Some(TypeId(611)),
+        type_id: Some(TypeId(611)),
         subresources: &[],
     },
     Resource {
@@ -1725,14 +1725,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "tJx/ezt6UDU=",
-        of: Some(TypeId(613)),
+        type_id: Some(TypeId(613)),
         subresources: &[Subresource {
             name: "status",
             group: "storage.k8s.io",
             version: "v1",
             kind: "VolumeAttachment",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(613)),
+            type_id: Some(TypeId(613)),
         }],
     },
     Resource {
@@ -1746,7 +1746,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "tIjydgKBC5w=",
-        of: Some(TypeId(617)),
+        type_id: Some(TypeId(617)),
         subresources: &[],
     },
     Resource {
@@ -1760,7 +1760,7 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "tIjydgKBC5w=",
-        of: Some(TypeId(620)),
+        type_id: Some(TypeId(620)),
         subresources: &[],
     },
     Resource {
@@ -1774,14 +1774,14 @@ pub static RESOURCES: &[Resource] = &[
         categories: &[],
         verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         storage_hash: "pCjmmKOkLy4=",
-        of: Some(TypeId(621)),
+        type_id: Some(TypeId(621)),
         subresources: &[Subresource {
             name: "status",
             group: "storagemigration.k8s.io",
             version: "v1beta1",
             kind: "StorageVersionMigration",
             verbs: &["get", "patch", "update"],
-            of: Some(TypeId(621)),
+            type_id: Some(TypeId(621)),
         }],
     },
 ];

@@ -55,7 +55,7 @@ pub struct Resource {
     /// The `storageVersionHash` of discovery; empty if objects are not stored.
     pub storage_hash: &'static str,
     /// The type of its objects.
-    pub of: Option<TypeId>,
+    pub type_id: Option<TypeId>,
     /// The subresources, for example `status` and `scale`.
     pub subresources: &'static [Subresource],
 }
@@ -75,7 +75,7 @@ pub struct Subresource {
     /// The supported verbs.
     pub verbs: &'static [&'static str],
     /// The type of these objects; `None` for the options of connections such as `exec`.
-    pub of: Option<TypeId>,
+    pub type_id: Option<TypeId>,
 }
 
 /// The table columns of a kind.
@@ -99,7 +99,7 @@ pub struct Column {
     /// The declared type of the cells: `string`, `integer`, `boolean` or `date`.
     ///
     /// Cells may contain values of another type.
-    pub kind: &'static str,
+    pub cell_type: &'static str,
     /// The format: `name` if the cells are names of objects, else empty.
     pub format: &'static str,
     /// The description shown to users.
@@ -109,4 +109,5 @@ pub struct Column {
 }
 
 /// Default values of the fields that a column in the table omits.
-pub(crate) const COLUMN: Column = Column { name: "", kind: "", format: "", description: "", priority: 0 };
+pub(crate) const COLUMN: Column =
+    Column { name: "", cell_type: "", format: "", description: "", priority: 0 };

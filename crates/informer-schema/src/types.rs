@@ -3987,7 +3987,7 @@ pub static TYPES: &[Type] = &[
             Field {
                 name: "claimRef",
                 shape: Shape::Object(TypeId(283)),
-                owned: Some(MapType::Granular),
+                map_type: Some(MapType::Granular),
                 ..FIELD
             },
             Field { name: "csi", shape: Shape::Object(TypeId(180)), ..FIELD },

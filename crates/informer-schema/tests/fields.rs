@@ -54,7 +54,7 @@ fn every_id_is_of_a_type() {
 #[test]
 fn every_resource_has_a_type_with_its_own_metadata() {
     for row in RESOURCES {
-        let of = row.of.unwrap_or_else(|| panic!("no type: {row:?}")).get();
+        let of = row.type_id.unwrap_or_else(|| panic!("no type: {row:?}")).get();
         assert!(of.name.ends_with(&format!(".{}.{}", row.version, row.kind)), "{row:?}");
         assert!(of.field("metadata").is_some(), "{row:?}");
     }
@@ -75,7 +75,10 @@ fn what_makes_an_entry_the_same_entry() {
     assert!(matches!(field(POD, "spec.nodeSelector").shape, Shape::Map(_, MapType::Atomic)));
     assert!(matches!(field(POD, "metadata.labels").shape, Shape::Map(_, MapType::Granular)));
     assert!(Type::named("io.k8s.api.core.v1.SecretKeySelector").unwrap().get().atomic);
-    assert_eq!(field("io.k8s.api.core.v1.PersistentVolumeSpec", "claimRef").owned, Some(MapType::Granular));
+    assert_eq!(
+        field("io.k8s.api.core.v1.PersistentVolumeSpec", "claimRef").map_type,
+        Some(MapType::Granular)
+    );
 }
 
 #[test]
@@ -121,7 +124,7 @@ fn what_is_served() {
     assert_eq!((pods.categories, pods.storage_hash), (["all"].as_slice(), "xPOwRZ+Yhw8="));
     let eviction = pods.subresources.iter().find(|part| part.name == "eviction").unwrap();
     assert_eq!((eviction.group, eviction.version, eviction.kind), ("policy", "v1", "Eviction"));
-    assert_eq!(eviction.of, Type::named("io.k8s.api.policy.v1.Eviction"));
+    assert_eq!(eviction.type_id, Type::named("io.k8s.api.policy.v1.Eviction"));
     assert_eq!(resource("", "bindings").verbs, ["create"]);
     assert_eq!(resource("authorization.k8s.io", "subjectaccessreviews").verbs, ["create"]);
     let scale =

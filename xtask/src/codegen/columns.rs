@@ -114,7 +114,7 @@ fn column(name: &str, kind: &str, description: &str, types: &Types) -> Result<Ex
         [kind, format] => (*kind, *format),
         _ => return Err(format!("has the unknown type `{kind}`")),
     };
-    let mut parts = vec![("name", Expr::text(name)), ("kind", Expr::text(kind))];
+    let mut parts = vec![("name", Expr::text(name)), ("cell_type", Expr::text(kind))];
     if !format.is_empty() {
         parts.push(("format", Expr::text(format)));
     }
@@ -160,8 +160,8 @@ mod tests {
         let input = "# comment\n[Pod] [a/Pod]\nName\nNode | string wide | = core.v1.PodSpec.nodeName\nN | integer | one\\ntwo\n";
         let text = render_input(input, &types(), "1.36").unwrap();
         let lines = [
-            r#"const AGE: Column = Column { name: "Age", kind: "string", description: "its time", ..COLUMN };"#,
-            r#"Column { name: "N", kind: "integer", description: "one\ntwo", ..COLUMN },"#,
+            r#"const AGE: Column = Column { name: "Age", cell_type: "string", description: "its time", ..COLUMN };"#,
+            r#"Column { name: "N", cell_type: "integer", description: "one\ntwo", ..COLUMN },"#,
             r#"description: "where it \"runs\"","#,
             "priority: 1,",
             "            NAME,",

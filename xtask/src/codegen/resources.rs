@@ -58,8 +58,8 @@ fn add_rows(document: &Value, types: &Types, rows: &mut Rows) -> Result<(), Stri
     for entry in entries.iter().filter(|entry| !text(&entry["name"]).contains('/')) {
         let plural = text(&entry["name"]);
         let kind = text(&entry["kind"]);
-        let of = types.of_kind(group, version, kind);
-        let of = of.ok_or_else(|| format!("{group_version}: the type of {plural} is unknown"))?;
+        let type_id = types.of_kind(group, version, kind);
+        let type_id = type_id.ok_or_else(|| format!("{group_version}: the type of {plural} is unknown"))?;
         let subresources = entries.iter().filter_map(|entry| {
             let (resource, name) = text(&entry["name"]).split_once('/')?;
             (resource == plural).then(|| subresource([group, version], name, entry, types))
@@ -77,7 +77,7 @@ fn add_rows(document: &Value, types: &Types, rows: &mut Rows) -> Result<(), Stri
                 ("categories", Expr::texts(&texts(&entry["categories"]))),
                 ("verbs", Expr::texts(&texts(&entry["verbs"]))),
                 ("storage_hash", Expr::text(text(&entry["storageVersionHash"]))),
-                ("of", of),
+                ("type_id", type_id),
                 ("subresources", Expr::Slice(subresources.collect())),
             ],
         );
@@ -99,7 +99,7 @@ fn subresource(resource: [&str; 2], name: &str, entry: &Value, types: &Types) ->
             ("version", Expr::text(version)),
             ("kind", Expr::text(kind)),
             ("verbs", Expr::texts(&texts(&entry["verbs"]))),
-            ("of", types.of_kind(group, version, kind).unwrap_or_else(|| Expr::word("None"))),
+            ("type_id", types.of_kind(group, version, kind).unwrap_or_else(|| Expr::word("None"))),
         ],
     )
 }
@@ -137,9 +137,9 @@ mod tests {
             json!({"kind": "APIGroupList", "groups": [{"name": "apps", "versions": [{"version": "v1"}]}]});
         let text = render(&[list.clone(), groups], &types, "1.36").unwrap();
         assert!(text.contains(r#"short_names: &["po"],"#), "{text}");
-        assert!(text.contains("of: Some(TypeId(0)),"), "{text}");
+        assert!(text.contains("type_id: Some(TypeId(0)),"), "{text}");
         assert!(
-            text.contains("kind: \"Eviction\",\n        verbs: &[\"get\"],\n        of: None,"),
+            text.contains("kind: \"Eviction\",\n        verbs: &[\"get\"],\n        type_id: None,"),
             "{text}"
         );
         assert!(text.contains(r#"Group { name: "apps", versions: &["v1"] }"#), "{text}");

@@ -145,7 +145,7 @@ impl Types {
             parts.push(("patch", patch));
         }
         if reference(schema).is_some() && schema.get("x-kubernetes-map-type").is_some() {
-            parts.push(("owned", Expr::word(format!("Some({})", map_type(schema)?))));
+            parts.push(("map_type", Expr::word(format!("Some({})", map_type(schema)?))));
         }
         parts.push(("", Expr::word("..FIELD")));
         Ok(Expr::Struct("Field", parts))

@@ -55,14 +55,14 @@ fn version(row: &informer_schema::Resource) -> Version {
             version: if own { "" } else { subresource.version },
             kind: subresource.kind.to_owned(),
             verbs: subresource.verbs,
-            type_id: subresource.of,
+            type_id: subresource.type_id,
         }
     };
     Version {
         custom: None,
         name: row.version.to_owned(),
         status: row.subresources.iter().any(|subresource| subresource.name == "status"),
-        type_id: row.of,
+        type_id: row.type_id,
         verbs: row.verbs,
         subresources: row.subresources.iter().map(subresource).collect(),
         storage_hash: row.storage_hash.to_owned(),

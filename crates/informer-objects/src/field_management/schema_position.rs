@@ -89,7 +89,10 @@ impl<'a> SchemaPosition<'a> {
         match self.node {
             Node::BuiltIn(Shape::Object(id)) => {
                 let field = id.get().field(name)?;
-                Some(SchemaPosition { owned: field.owned, ..SchemaPosition::at(Node::BuiltIn(field.shape)) })
+                Some(SchemaPosition {
+                    owned: field.map_type,
+                    ..SchemaPosition::at(Node::BuiltIn(field.shape))
+                })
             }
             Node::Custom(schema) if self.whole || schema.embedded => match name {
                 "metadata" => Some(SchemaPosition::at(metadata())),

@@ -16,7 +16,7 @@ use crate::schema::{Node, Structural, StructuralType};
 fn built_in(api_version: &str, kind: &str) -> Option<Node<'static>> {
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     let found = RESOURCES.iter().find(|r| r.group == group && r.version == version && r.kind == kind)?;
-    found.of.map(Node::of)
+    found.type_id.map(Node::of)
 }
 
 /// Reads the parts of the schema of a definition that matter for ownership.

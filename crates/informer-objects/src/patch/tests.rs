@@ -43,7 +43,7 @@ fn type_of(path: &str) -> Option<TypeId> {
     let is_match = |resource: &&informer_schema::Resource| {
         resource.group == group && resource.version == version && resource.plural == *plural
     };
-    RESOURCES.iter().find(is_match).and_then(|resource| resource.of)
+    RESOURCES.iter().find(is_match).and_then(|resource| resource.type_id)
 }
 
 fn patch(step: &Value, object: &Value) -> Result<Value, Status> {

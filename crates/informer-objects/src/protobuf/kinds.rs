@@ -23,7 +23,7 @@ pub(super) fn message_of(api_version: &str, kind: &str) -> Option<MessageId> {
         ("apidiscovery.k8s.io", "v2") => Some(DISCOVERY),
         _ => {
             let row = RESOURCES.iter().find(|row| (row.group, row.version) == (group, version));
-            row.and_then(|row| Some(row.of?.get().name.rsplit_once('.')?.0))
+            row.and_then(|row| Some(row.type_id?.get().name.rsplit_once('.')?.0))
         }
     };
     let named =

@@ -205,7 +205,7 @@ fn every_resource_has_messages() {
             "{api_version} {}",
             row.kind
         );
-        for part in row.subresources.iter().filter(|part| part.of.is_some()) {
+        for part in row.subresources.iter().filter(|part| part.type_id.is_some()) {
             let api_version = format!("{}/{}", part.group, part.version);
             assert!(is_known(api_version.trim_start_matches('/'), part.kind), "{api_version} {}", part.kind);
         }

@@ -97,7 +97,7 @@ fn columns_of(group: &str, kind: &str) -> &'static [Column] {
 fn definition(column: &Column) -> Value {
     json!({
         "name": column.name,
-        "type": column.kind,
+        "type": column.cell_type,
         "format": column.format,
         "description": column.description,
         "priority": column.priority,

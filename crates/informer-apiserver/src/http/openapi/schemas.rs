@@ -115,8 +115,8 @@ fn property(dialect: Dialect, field: &Field) -> Value {
     if !patch.key.is_empty() {
         keywords.insert("x-kubernetes-patch-merge-key".to_owned(), json!(patch.key));
     }
-    if let Some(owned) = field.owned {
-        keywords.insert("x-kubernetes-map-type".to_owned(), json!(map_type(owned)));
+    if let Some(own_type) = field.map_type {
+        keywords.insert("x-kubernetes-map-type".to_owned(), json!(map_type(own_type)));
     }
     shape_schema(dialect, &field.shape, keywords)
 }

@@ -33,7 +33,7 @@ pub fn type_of(group: &str, version: &str, kind: &str) -> Option<TypeId> {
     // Some kinds, such as `Scale`, exist only as subresources.
     let subresource_type =
         || Type::named(&format!("io.k8s.api.{}.{version}.{kind}", group.split('.').next()?));
-    RESOURCES.iter().find(is_match).and_then(|resource| resource.of).or_else(subresource_type)
+    RESOURCES.iter().find(is_match).and_then(|resource| resource.type_id).or_else(subresource_type)
 }
 
 type Rule = fn(&mut Map<String, Value>);

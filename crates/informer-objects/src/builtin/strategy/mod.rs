@@ -187,7 +187,7 @@ fn drop_disabled_fields(group: &str, kind: &str, object: &mut Value) {
 /// Sets the status of a new object.
 fn reset_status(group: &str, kind: &str, object: &mut Value) {
     let same = |resource: &&informer_schema::Resource| resource.group == group && resource.kind == kind;
-    let of = RESOURCES.iter().filter(same).find_map(|resource| resource.of);
+    let of = RESOURCES.iter().filter(same).find_map(|resource| resource.type_id);
     let empty = of.and_then(|of| read(of, json!({})).ok()).map(|read| read.object);
     let fields = fields(object);
     match empty.and_then(|mut empty| empty.get_mut("status").map(Value::take)) {

@@ -287,7 +287,7 @@ fn unknown_fields_equal_the_recorded_ones() {
         let message = step["response"]["body"]["message"].as_str().unwrap_or_default();
         let Some((_, list)) = message.split_once("strict decoding error: ") else { continue };
         let (Some(request), Some(body)) = (request(step), step["request"].get("body")) else { continue };
-        let unknown = read(request.resource.of.unwrap(), body.clone()).unwrap().unknown;
+        let unknown = read(request.resource.type_id.unwrap(), body.clone()).unwrap().unknown;
         let unknown: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
         assert_eq!(unknown.join(", "), list);
         checked += 1;

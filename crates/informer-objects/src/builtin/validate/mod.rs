@@ -215,7 +215,7 @@ fn by_type(group: &str, kind: &str, object: &Value, report: &mut Report) {
     let version = api_version.rsplit('/').next().unwrap_or_default();
     let mut known = RESOURCES.iter().filter(same);
     let found = known.clone().find(|resource| resource.version == version).or_else(|| known.next());
-    if let Some(of) = found.and_then(|resource| resource.of) {
+    if let Some(of) = found.and_then(|resource| resource.type_id) {
         generic::check(of, &Position::root(object), report);
     }
 }
