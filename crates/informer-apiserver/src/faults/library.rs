@@ -1,6 +1,7 @@
 //! The faults that can be injected, one function each.
 //!
-//! Only their meaning is documented here; `http::request_faults` and `http::stream_faults` apply them.
+//! The documentation of a function is the meaning of its fault; `http::request_faults` and
+//! `http::stream_faults` apply the faults.
 
 use std::time::Duration;
 
@@ -43,17 +44,18 @@ pub fn exempt() -> FaultRule {
     FaultRule::new(Action::Exempt)
 }
 
-/// Delays matching requests, before later rules apply to them. Dropping the guard ends the delay.
+/// Delays matching requests, before the rules that were injected later apply to them. Dropping the guard ends
+/// the delay.
 pub fn delay(delay: Duration) -> FaultRule {
     FaultRule::new(Action::Delay(delay))
 }
 
-/// Stalls matching requests before their headers are sent, until the guard is dropped.
+/// Sends no response to matching requests, not even headers, until the guard is dropped.
 pub fn stall_request() -> FaultRule {
     FaultRule::new(Action::StallRequest)
 }
 
-/// Breaks the connection before headers are sent.
+/// Breaks the connection before response headers are sent.
 pub fn drop_connection() -> FaultRule {
     FaultRule::new(Action::Drop)
 }
@@ -68,9 +70,10 @@ pub fn truncate(bytes: usize) -> FaultRule {
 
 /// Serves old state, like a replica that lags.
 ///
-/// Applies to lists and gets with a `resourceVersion`, which do not require the newest state. They return the
-/// state of five writes ago (see [`lag_writes`](FaultRule::lag_writes)), but never one older than the
-/// requested version. If the history does not reach back that far, the newest state is returned.
+/// Applies to lists and gets with a `resourceVersion`; without one, a read requires the newest state. They
+/// return the state of five writes ago (see [`lag_writes`](FaultRule::lag_writes)), but never one older than
+/// the requested version. If the history does not contain that state, they return the newest one. A list that
+/// requires an exact version counts as a hit, but its response does not change.
 pub fn stale_read() -> FaultRule {
     FaultRule::new(Action::StaleRead)
 }
@@ -85,7 +88,7 @@ pub fn malformed_object() -> FaultRule {
     FaultRule::new(Action::MalformedObject)
 }
 
-/// Inserts one frame into each matching watch that is valid JSON or protobuf but contains no object.
+/// Inserts one frame without an object into each matching watch. The frame is valid JSON or protobuf.
 pub fn frame_without_object() -> FaultRule {
     FaultRule::new(Action::FrameWithoutObject).for_verb(Verb::Watch)
 }
@@ -111,12 +114,14 @@ pub fn stall_watch() -> FaultRule {
     FaultRule::new(Action::StallWatch).for_verb(Verb::Watch)
 }
 
-/// Rejects watches that request initial events with 422, like a server that does not support them.
+/// Responds with 422 to watches with the parameter `sendInitialEvents`, like a server that does not support
+/// it.
 pub fn refuse_watch_list() -> FaultRule {
     FaultRule::new(Action::RefuseWatchList).for_verb(Verb::Watch)
 }
 
-/// Never sends the bookmark that ends the initial events of a watch.
+/// Never sends the bookmark that ends the initial events of a watch. Applies to watches with the parameter
+/// `sendInitialEvents`.
 pub fn endless_watch_list() -> FaultRule {
     FaultRule::new(Action::EndlessWatchList).for_verb(Verb::Watch)
 }

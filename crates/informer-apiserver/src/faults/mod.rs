@@ -20,9 +20,8 @@
 //! gzip.
 //!
 //! Rules apply to requests for objects and collections, including those that the server would reject later,
-//! for example because the object does not exist. They never apply to discovery, schemas (`/openapi`), the
-//! server's version and probes (`/healthz`, `/livez`, `/readyz`), nor to requests that access control rejects
-//! (401, 403).
+//! for example because the object does not exist. They never apply to other paths, such as discovery,
+//! schemas (`/openapi`) and probes (`/healthz`), nor to requests that access control rejects (401, 403).
 //!
 //! ```
 //! use std::time::Duration;
@@ -70,8 +69,8 @@ pub use schedule::{Schedule, ScheduledFault};
 
 /// A rule that makes the server misbehave: an effect, and conditions on requests.
 ///
-/// Created by the functions of the module [`faults`](self). Without conditions it applies to every request
-/// that the effect can apply to.
+/// Created by the functions of the module [`faults`](self). A rule without conditions applies to every
+/// request that its effect can apply to.
 #[derive(Debug, Clone)]
 #[must_use = "a rule has no effect until it is passed to `ApiServer::inject`"]
 pub struct FaultRule {
@@ -86,7 +85,7 @@ pub struct FaultRule {
     skip_first: u64,
     /// Number of frames that a watch sends before the rule applies.
     pub(crate) after_frames: usize,
-    /// Number of frames per watch that are changed.
+    /// Number of frames per watch that a rule changes, if its effect is to change frames.
     pub(crate) frames: usize,
     pub(crate) end: End,
     pub(crate) retry_after: Option<u32>,
@@ -94,7 +93,7 @@ pub struct FaultRule {
     pub(crate) lag_writes: u64,
 }
 
-/// The effect of a rule. Variants are named after the functions in `library`.
+/// The effect of a rule. `library` documents the effects; most variants are named after their function.
 #[derive(Debug, Clone)]
 pub(crate) enum Action {
     Exempt,
@@ -176,7 +175,9 @@ impl FaultRule {
         FaultRule { user: Some(user.to_owned()), ..self }
     }
 
-    /// Applies the rule only to the first page of lists (1), or only to all later pages (2 or more).
+    /// Applies the rule only to first pages of lists (1), or only to all later pages (2 or more).
+    ///
+    /// Every request without a continue token counts as a first page.
     pub fn page(self, page: u32) -> Self {
         FaultRule { page: Some(page), ..self }
     }
@@ -198,7 +199,7 @@ impl FaultRule {
         FaultRule { probability: Some(Probability { percent, seed }), ..self }
     }
 
-    /// Sends this many more frames of a watch before the rule applies. For rules that act on watches.
+    /// Lets this many frames of each watch pass before the rule applies. For rules that act on open watches.
     pub fn after_frames(self, frames: usize) -> Self {
         FaultRule { after_frames: frames, ..self }
     }
@@ -233,6 +234,7 @@ impl FaultRule {
     }
 
     pub(crate) fn matches(&self, request: &RecordedRequest) -> bool {
+        // A request does not show the number of its page, only whether it is the first.
         let page =
             || if request.parameter("continue").is_some_and(|token| !token.is_empty()) { 2 } else { 1 };
         self.verb.is_none_or(|verb| verb == request.verb)
@@ -245,6 +247,8 @@ impl FaultRule {
 
     /// Returns whether the rule's probability selects the matching request with this number.
     fn is_selected(&self, number: u64) -> bool {
+        // Each number has its own generator, so the selection needs no state. The factor makes the seeds of
+        // consecutive numbers differ in many bits.
         self.probability.is_none_or(|Probability { percent, seed }| {
             Random::new(seed ^ number.wrapping_mul(0x2545_f491_4f6c_dd1d)).below(100) < u64::from(percent)
         })
@@ -252,7 +256,7 @@ impl FaultRule {
 }
 
 impl Action {
-    /// Returns whether the effect can apply to such a request.
+    /// Returns whether the effect can apply to a request with this verb and these parameters.
     fn can_apply_to(&self, request: &RecordedRequest) -> bool {
         match self {
             Action::RefuseWatchList | Action::EndlessWatchList => {
@@ -289,7 +293,7 @@ impl Action {
     }
 }
 
-/// Writes effect, conditions and limits in short, for logs: `respond 429 for list pods, at most 3 times`.
+/// Writes the effect and the main conditions, for logs: `respond 429 for list pods, at most 3 times`.
 impl fmt::Display for FaultRule {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.action {
@@ -297,7 +301,6 @@ impl fmt::Display for FaultRule {
             Action::ErrorFrame(code) => write!(out, "error frame {code}")?,
             Action::Delay(delay) => write!(out, "delay {delay:?}")?,
             Action::Truncate(bytes) => write!(out, "truncate {bytes}")?,
-            Action::FrameWithoutObject => write!(out, "FrameWithoutObject")?,
             Action::RawFrame(bytes) => write!(out, "raw frame of {} bytes", bytes.len())?,
             action => write!(out, "{action:?}")?,
         }

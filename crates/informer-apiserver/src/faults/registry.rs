@@ -1,9 +1,11 @@
 //! The active rules and their counters.
 //!
-//! Rules are applied to a request one after the other, by number, when it arrives; to a watch when it first
-//! sees them. Every match counts for `skip_first` and `probability_percent`. `max_hits` counts only rules
-//! that were applied: a rule that is waiting for its frames in one watch does not use up hits of other
-//! requests. Dropping a guard wakes the tasks that wait for the removal of its rule.
+//! Rules are numbered in the order in which they were injected. Rules for requests apply when a request
+//! arrives, one after the other by number. Stream rules, which act on the frames of an open watch, apply to a
+//! watch when it starts and to all open watches when the rule is injected. Every match counts for
+//! `skip_first` and `probability_percent`, but only an applied rule counts for `max_hits`: a rule that still
+//! lets frames of one watch pass does not use up hits of other requests. Dropping a guard wakes the tasks
+//! that wait for the removal of its rule.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,10 +29,11 @@ impl FaultGuard {
         self.active.hits.load(Ordering::SeqCst)
     }
 
-    /// Returns the number of open watches that the rule matched.
+    /// Returns the number of watches that the rule has affected. Always 0 for a rule that acts on requests
+    /// instead of open watches.
     ///
-    /// A watch that still has frames to send first (see [`FaultRule::after_frames`]) is included before the
-    /// effect is visible.
+    /// Includes watches that have ended since, and watches in which the effect is not visible yet because
+    /// frames pass first (see [`FaultRule::after_frames`]).
     pub fn affected_watches(&self) -> u64 {
         self.active.watches.load(Ordering::SeqCst)
     }
@@ -48,20 +51,23 @@ pub(crate) struct Active {
     pub(crate) rule: FaultRule,
     /// Increases with every injected rule.
     pub(crate) number: u64,
+    /// Number of requests and watches that matched the conditions.
     matched: AtomicU64,
+    /// Number of times that the rule was applied.
     hits: AtomicU64,
+    /// See [`FaultGuard::affected_watches`].
     watches: AtomicU64,
 }
 
 impl Active {
-    /// Counts a matching request or watch; returns whether the rule applies to it.
-    fn matches_next(&self) -> bool {
+    /// Counts a matching request or watch; returns whether `skip_first` and the probability select it.
+    fn count_match(&self) -> bool {
         let number = self.matched.fetch_add(1, Ordering::SeqCst);
         number >= self.rule.skip_first && self.rule.is_selected(number)
     }
 
     /// Counts a hit; returns `false`, without counting, if `max_hits` is reached.
-    pub(crate) fn take(&self) -> bool {
+    pub(crate) fn count_hit(&self) -> bool {
         let max_hits = self.rule.max_hits.unwrap_or(u64::MAX);
         self.hits
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |hits| (hits < max_hits).then_some(hits + 1))
@@ -93,8 +99,8 @@ impl Registry {
         FaultGuard { active, registry: self.clone() }
     }
 
-    /// Returns the next rule that applies to a request, after the rule with the number `after`. Its hit is
-    /// counted, unless only the response shows whether it applies.
+    /// Returns the next rule that applies to a request, after the rule with the number `after`. Counts a hit
+    /// of the rule, unless only the response shows whether the rule applies.
     pub(crate) fn for_request(&self, request: &RecordedRequest, after: u64) -> Option<Arc<Active>> {
         let rules = self.lock();
         let mut later = rules.iter().filter(|active| {
@@ -104,28 +110,29 @@ impl Registry {
         });
         later
             .find(|active| {
-                active.matches_next() && (active.rule.action.is_counted_by_response() || active.take())
+                active.count_match() && (active.rule.action.is_counted_by_response() || active.count_hit())
             })
             .cloned()
     }
 
-    /// Returns the rules for an open watch that are not in `known` yet. Adds all active stream rules to
-    /// `known`.
+    /// Returns the rules that apply to an open watch and whose numbers are not in `known` yet.
+    ///
+    /// Updates `known` to the numbers of all active stream rules, including those that do not match.
     pub(crate) fn for_stream(&self, request: &RecordedRequest, known: &mut Vec<u64>) -> Vec<Arc<Active>> {
         let rules = self.lock();
         known.retain(|number| rules.iter().any(|active| active.number == *number));
-        let mut found = Vec::new();
+        let mut selected = Vec::new();
         for active in rules.iter() {
             if !active.rule.action.applies_to_stream(request) || known.contains(&active.number) {
                 continue;
             }
             known.push(active.number);
-            if active.rule.matches(request) && active.matches_next() {
+            if active.rule.matches(request) && active.count_match() {
                 active.watches.fetch_add(1, Ordering::SeqCst);
-                found.push(active.clone());
+                selected.push(active.clone());
             }
         }
-        found
+        selected
     }
 
     pub(crate) fn is_active(&self, active: &Arc<Active>) -> bool {

@@ -80,7 +80,7 @@ impl Schedule {
     fn random_rule(&mut self) -> FaultRule {
         let millis = |rng: &mut Random, max: u64| Duration::from_millis(rng.below(max));
         let rng = &mut self.rng;
-        // Has no effect on rules for requests.
+        // Has no effect on rules that act on requests.
         let after_frames = usize::try_from(rng.below(6)).unwrap_or(0);
         let rule = match rng.below(22) {
             0 => library::respond(500),
@@ -109,10 +109,12 @@ impl Schedule {
             18 => library::half_open(),
             19 => [library::stall_watch(), library::error_frame(500)][rng.index_below(2)].clone(),
             20 => [library::refuse_watch_list(), library::endless_watch_list()][rng.index_below(2)].clone(),
+            // `after_frames` serves as a random number here.
             _ => library::duplicate_frame().frames(1 + after_frames),
         };
         let rule = rule.after_frames(after_frames);
-        // Drawn even if it is not used: without it, the same seed of a schedule would produce other faults.
+        // Always drawn, even if unused: drawing it only when needed would change the sequences that existing
+        // seeds produce.
         let seed = rng.below(u64::MAX);
         let rule = match rng.below(4) {
             0 => rule.max_hits(1 + rng.below(3)),

@@ -122,7 +122,7 @@ impl ResponseFaults {
             let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
             let corrupted = corrupted_list(&head.headers, &bytes);
             // Only a corrupted list counts as a hit.
-            let corrupted = corrupted.filter(|_| self.corruptions.iter().any(|rule| rule.take()));
+            let corrupted = corrupted.filter(|_| self.corruptions.iter().any(|rule| rule.count_hit()));
             let bytes = corrupted.unwrap_or(bytes);
             response = ServerResponse::from_parts(head, ResponseBody::whole(bytes));
         }

@@ -81,7 +81,7 @@ impl StreamFaults {
                 index += 1;
                 continue;
             }
-            if !fault.rule.take() {
+            if !fault.rule.count_hit() {
                 self.active.remove(index);
                 continue;
             }
@@ -138,7 +138,7 @@ impl StreamFaults {
                 let Some(bytes) = corrupted_frame(frame) else { return true };
                 corrupted = bytes;
             }
-            if !rule.take() {
+            if !rule.count_hit() {
                 return false;
             }
             match &rule.rule.action {
