@@ -42,7 +42,7 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Accepts and serves connections until the server is stopped, then waits until all of them are closed.
 ///
-/// Those that are still open after `DRAIN_TIMEOUT` are aborted.
+/// Connections that are still open after `DRAIN_TIMEOUT` are aborted.
 pub(super) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,

@@ -1,7 +1,7 @@
 //! The text of a kubeconfig, and writing it to a file.
 //!
-//! The file never exists with wider permissions than its final ones, and never partially written under its
-//! name.
+//! On Unix, only the owner can read the file from the moment of its creation. A new file is written in place;
+//! an existing one is replaced by a complete file, so no reader sees a partial one.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -61,23 +61,23 @@ fn check_replaceable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns an unused name in the same directory.
+/// Returns a random name in the same directory.
 fn temporary(path: &Path) -> Result<PathBuf, ListenError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     Ok(path.with_file_name(format!(".{name}.{}", random_token()?)))
 }
 
 fn create(path: &Path, text: &str) -> io::Result<()> {
-    let mut file: File = for_owner(OpenOptions::new().write(true).create_new(true)).open(path)?;
+    let mut file: File = owner_only(OpenOptions::new().write(true).create_new(true)).open(path)?;
     file.write_all(text.as_bytes())
 }
 
 #[cfg(unix)]
-fn for_owner(options: &mut OpenOptions) -> &mut OpenOptions {
+fn owner_only(options: &mut OpenOptions) -> &mut OpenOptions {
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600)
 }
 
 #[cfg(not(unix))]
-fn for_owner(options: &mut OpenOptions) -> &mut OpenOptions {
+fn owner_only(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }

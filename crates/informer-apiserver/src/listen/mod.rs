@@ -1,8 +1,8 @@
 //! The server on a socket: HTTPS with a generated certificate, or plain HTTP, for clients in other processes.
 //!
-//! [`ListenOptions`] configures it, [`RunningServer`] is the guard: the server responds until the guard is
-//! dropped or [shut down](RunningServer::shutdown); then watches end and connections are closed. Requests are
-//! passed to the same service as in process; nothing about them is decided here.
+//! [`ListenOptions`] configures the socket. [`RunningServer`] is the guard: the server listens until the
+//! guard is dropped or [shut down](RunningServer::shutdown); then watches end and connections are closed.
+//! Requests are passed to an [`ApiService`](crate::ApiService); nothing about them is decided here.
 
 mod certificate;
 mod connection;
@@ -24,8 +24,8 @@ use certificate::Identity;
 
 /// Options of a server that listens on a socket.
 ///
-/// By default it listens on a free port of `127.0.0.1`, with access control and a random token for the
-/// administrator, a member of `system:masters`.
+/// By default the server listens on a free port of `127.0.0.1`, with access control and a random token for
+/// the administrator, a member of `system:masters`.
 ///
 /// ```
 /// use informer_apiserver::{ApiServer, ListenOptions};
@@ -96,7 +96,8 @@ impl ListenOptions {
 
     /// Sets whether requests without a token are accepted as user `system:anonymous`. Defaults to `true`.
     ///
-    /// If not, they get 401. No effect after [`without_access_control`](Self::without_access_control).
+    /// If `false`, such requests get 401. No effect after
+    /// [`without_access_control`](Self::without_access_control).
     pub fn anonymous(self, allowed: bool) -> Self {
         ListenOptions { access: self.access.map(|access| access.anonymous(allowed)), ..self }
     }
@@ -173,8 +174,8 @@ pub enum Overwrite {
 
 /// A server that listens on a socket.
 ///
-/// Dropping it stops the server in the background; [`RunningServer::shutdown`] also waits until it has
-/// stopped.
+/// Dropping this value closes the socket and its connections in the background;
+/// [`RunningServer::shutdown`] also waits until they are closed. Clients in this process are not affected.
 #[must_use = "the server stops listening when this value is dropped"]
 pub struct RunningServer {
     address: SocketAddr,
@@ -227,10 +228,10 @@ impl RunningServer {
         kubeconfig::write(path.as_ref(), &self.kubeconfig(), overwrite)
     }
 
-    /// Stops the server and waits until all connections are closed.
+    /// Stops listening and waits until all connections are closed.
     ///
-    /// Responses that have nothing to send, such as idle watches, end immediately. The others have 5 s to
-    /// finish; then their connections are aborted.
+    /// Responses that have nothing to send, such as idle watches, end immediately. All other responses have
+    /// 5 s to finish; then their connections are aborted.
     pub async fn shutdown(self) {
         self.stop.send_replace(true);
         // The task cannot fail; the runtime reports a panic in it.
@@ -277,7 +278,8 @@ impl ApiServer {
     }
 }
 
-/// Returns the address at which this machine reaches a server that listens on all addresses.
+/// Returns the address for clients on this machine: a server that listens on all addresses is reached through
+/// the loopback address.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
