@@ -1,8 +1,8 @@
 //! State shared by all handles of one server: the model behind its lock, and the notifiers of waiting tasks.
 //!
-//! The lock is held for one model operation at a time and never across an await. After each operation the
-//! notifiers of the changed resources are triggered. A task that waits registers with its notifier before it
-//! inspects the model, so it misses no change.
+//! `Shared::model` holds the lock for one operation, never across an await, and then triggers the notifiers
+//! of the changed resources. A task that waits registers with its notifier before it inspects the model, so
+//! it misses no change.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -18,10 +18,10 @@ use crate::faults;
 use crate::log::Log;
 use crate::model::{Ids, Model, ResourceId};
 
-/// Time that a request waits for a version that the server has not reached yet.
+/// Time that a request waits for a version that the server has not reached yet, as in kube-apiserver.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The model, its notifiers and the counters of one server.
+/// The model, notifiers, fault rules, request log and counters of one server.
 #[derive(Debug)]
 pub(crate) struct Shared {
     model: Mutex<Model>,
@@ -32,8 +32,10 @@ pub(crate) struct Shared {
     pub(crate) faults: Arc<faults::Registry>,
     pub(crate) log: Log,
     pub(crate) open_watches: AtomicUsize,
-    watches: AtomicU64,
-    requests: AtomicU64,
+    /// The next result of [`Shared::next_watch_number`].
+    watch_number: AtomicU64,
+    /// The seed of the next audit id.
+    audit_seed: AtomicU64,
     /// Start of the server as wall-clock time and on tokio's clock, which tests can pause.
     started: (Timestamp, Instant),
 }
@@ -49,6 +51,8 @@ struct ResourceNotifiers {
 }
 
 impl ResourceNotifiers {
+    /// Returns the notifier for watches of `namespace`, created if it is missing; an empty namespace stands
+    /// for all.
     fn for_namespace(&mut self, namespace: &str) -> Arc<Notify> {
         if namespace.is_empty() {
             return self.all.clone();
@@ -56,11 +60,12 @@ impl ResourceNotifiers {
         if let Some(notifier) = self.namespaces.get(namespace) {
             return notifier.clone();
         }
+        // Removes the notifiers that no watch holds any more.
         self.namespaces.retain(|_, notifier| Arc::strong_count(notifier) > 1);
         self.namespaces.entry(namespace.to_owned()).or_default().clone()
     }
 
-    /// Wakes the watches of all namespaces and those of `namespace`, or every watch if it is `None`.
+    /// Wakes the watches of all namespaces and the watches of `namespace`. `None` wakes every watch.
     fn notify(&self, namespace: Option<&str>) {
         self.all.notify_waiters();
         match namespace {
@@ -83,14 +88,14 @@ impl Shared {
             faults: Arc::default(),
             log: Log::default(),
             open_watches: AtomicUsize::new(0),
-            watches: AtomicU64::new(0),
-            requests: AtomicU64::new(0),
+            watch_number: AtomicU64::new(0),
+            audit_seed: AtomicU64::new(0),
             started: (started, Instant::now()),
         }
     }
 
-    /// Returns the current wall-clock time. It follows tokio's clock: while that is paused, it does not
-    /// advance.
+    /// Returns the wall-clock time at which the server started, plus the time since then on tokio's clock,
+    /// which tests can pause.
     pub(crate) fn now(&self) -> Timestamp {
         let (started, instant) = self.started;
         let elapsed = jiff::SignedDuration::try_from(instant.elapsed()).unwrap_or(jiff::SignedDuration::MAX);
@@ -99,13 +104,13 @@ impl Shared {
 
     /// Runs an operation on the model, then wakes the tasks that wait for what it changed.
     pub(crate) fn model<R>(&self, operation: impl FnOnce(&mut Model) -> R) -> R {
-        let (result, notices, moved) = {
+        let (result, notices, version_changed) = {
             let mut model = self.lock();
             let before = model.version();
             let result = operation(&mut model);
             (result, model.take_notices(), model.version() != before)
         };
-        if moved {
+        if version_changed {
             self.progress.notify_waiters();
         }
         if !notices.is_empty() {
@@ -125,10 +130,12 @@ impl Shared {
         notifiers.entry(id).or_default().for_namespace(namespace)
     }
 
-    /// Waits until the server has reached a version, as long as kube-apiserver does.
-    pub(crate) async fn reach(&self, version: u64, cached: bool) -> Result<(), Status> {
+    /// Waits until the server has reached a version. Returns the error of kube-apiserver if the version is
+    /// too large: after [`VERSION_TIMEOUT`] if the requested resource is cached, immediately otherwise.
+    pub(crate) async fn wait_for_version(&self, version: u64, cached: bool) -> Result<(), Status> {
         if !cached {
-            // Storage knows its current version, so there is nothing to wait for.
+            // Without a watch cache, kube-apiserver asks etcd, which has no newer version to wait for. Its
+            // error then contains no time to retry after.
             let current = self.model(|model| model.version());
             if version <= current {
                 return Ok(());
@@ -157,19 +164,19 @@ impl Shared {
         Err(Status::version_too_large(version, self.model(|model| model.version())))
     }
 
-    /// Returns a number for a new watch. It staggers the ends of watches without a timeout.
-    pub(crate) fn watch_number(&self) -> u64 {
-        self.watches.fetch_add(1, Ordering::Relaxed)
+    /// Returns the number of a new watch without a timeout. It staggers the ends of these watches.
+    pub(crate) fn next_watch_number(&self) -> u64 {
+        self.watch_number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the `Audit-Id` of a request. It has its own source of ids, so that uids of objects do not
-    /// depend on the number of requests.
-    pub(crate) fn audit_id(&self) -> String {
-        Ids::new(self.requests.fetch_add(1, Ordering::Relaxed)).uid()
+    /// Returns a new `Audit-Id`. It does not come from the ids of the model: uids of objects must not depend
+    /// on the number of requests.
+    pub(crate) fn next_audit_id(&self) -> String {
+        Ids::new(self.audit_seed.fetch_add(1, Ordering::Relaxed)).uid()
     }
 
     fn lock(&self) -> MutexGuard<'_, Model> {
-        // After a panic the model is still consistent: it is consistent between any two operations.
+        // Ignores poisoning: a panic in one operation must not make all later operations panic.
         self.model.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -60,7 +60,7 @@ pub(super) fn refuse(shared: &Shared, parts: &Parts, refused: &Refused) -> Serve
 pub(super) fn with_audit_id(shared: &Shared, parts: &Parts, mut response: ServerResponse) -> ServerResponse {
     const AUDIT_ID: &str = "audit-id";
     let client_id = parts.headers.get(AUDIT_ID).filter(|id| !id.is_empty()).cloned();
-    if let Some(id) = client_id.or_else(|| HeaderValue::from_str(&shared.audit_id()).ok()) {
+    if let Some(id) = client_id.or_else(|| HeaderValue::from_str(&shared.next_audit_id()).ok()) {
         response.headers_mut().insert(AUDIT_ID, id);
     }
     response

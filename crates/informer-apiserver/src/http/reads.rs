@@ -26,8 +26,8 @@ impl Call {
     pub(super) async fn get(&self) -> Result<ServerResponse, Status> {
         self.check_subresource()?;
         let (resource, view) = self.resource_and_view()?;
-        if let Some(version) = self.query.reach()? {
-            self.shared.reach(version, resource.is_cached()).await?;
+        if let Some(version) = self.query.min_version()? {
+            self.shared.wait_for_version(version, resource.is_cached()).await?;
         }
         let name = self.name();
         if self.target.subresource.as_deref() == Some("scale") {
@@ -72,9 +72,9 @@ impl Call {
             return Err(Status::new(406, "NotAcceptable", message));
         }
         let filter = self.filter(&resource)?;
-        let ListOptions { at, reach, limit } = self.query.list(resource.is_cached())?;
-        if let Some(version) = reach {
-            self.shared.reach(version, resource.is_cached()).await?;
+        let ListOptions { at, min_version, limit } = self.query.list(resource.is_cached())?;
+        if let Some(version) = min_version {
+            self.shared.wait_for_version(version, resource.is_cached()).await?;
         }
         let stale = self
             .stale_listing()
@@ -99,7 +99,7 @@ impl Call {
     /// Returns the earlier state that a stale-read fault selects, never before the version that the request
     /// requires.
     fn stale_listing(&self) -> Option<Listing> {
-        let requested = self.query.reach().ok()?.unwrap_or(0);
+        let requested = self.query.min_version().ok()?.unwrap_or(0);
         let lag = self.response_faults.lag_writes?;
         let listing = self.shared.model(|model| {
             let version = model.version().saturating_sub(lag).max(requested).max(1);
@@ -185,8 +185,8 @@ impl Call {
         let (resource, view) = self.resource_and_view()?;
         let filter = self.filter(&resource)?;
         let options = self.query.watch()?;
-        if let Some(version) = options.reach
-            && let Err(status) = self.shared.reach(version, resource.is_cached()).await
+        if let Some(version) = options.min_version
+            && let Err(status) = self.shared.wait_for_version(version, resource.is_cached()).await
         {
             return Ok(self.watch_response(watch_stream::error_only(&status, self.format.encoding)));
         }
@@ -205,7 +205,7 @@ impl Call {
         };
         let timeout = match options.timeout {
             Some(seconds) => u64::try_from(seconds).unwrap_or(0),
-            None => WATCH_TIMEOUT.0 + self.shared.watch_number() * 97 % WATCH_TIMEOUT.1,
+            None => WATCH_TIMEOUT.0 + self.shared.next_watch_number() * 97 % WATCH_TIMEOUT.1,
         };
         let last_sent_version = match options.from {
             WatchStart::Version(version) => version,

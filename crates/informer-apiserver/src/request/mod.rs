@@ -1,7 +1,7 @@
 //! Paths and queries of requests.
 //!
-//! Authorization and handlers both use this module, so a request is handled exactly as it was authorized. It
-//! knows which kinds are served, but neither users nor responses.
+//! Authorization and handlers both use this module, so a request is handled exactly as it was authorized.
+//! The module knows the registry of resources, but neither users nor responses.
 
 mod path;
 mod query;

@@ -1,7 +1,7 @@
-//! Paths: what a request refers to, before it is known whether that exists.
+//! Paths: `Route::parse` determines what a path refers to, `Target::resolve` whether such a resource exists.
 //!
-//! Parsing depends on a single kind: below `namespaces/{name}`, `status` and `finalize` are subresources of
-//! the namespace, and anything else is a collection in it.
+//! Parsing treats only one kind specially: below `namespaces/{name}`, `status` and `finalize` are
+//! subresources of the namespace, and any other name is a collection in that namespace.
 
 use http::Method;
 
@@ -13,7 +13,7 @@ use crate::model::{GroupKind, Registry, VersionedResource};
 pub(crate) enum Route {
     /// `/`.
     Root,
-    /// `/healthz`, `/livez` or `/readyz`, or one check of it.
+    /// `/healthz`, `/livez` or `/readyz`, or the path of one check below it.
     Probe(Probe, Option<String>),
     /// `/metrics`.
     Metrics,
@@ -70,11 +70,11 @@ pub(crate) struct Target {
 /// The reason why a path cannot be served, which determines the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// The resource is not served, and its group is built in: 404 with a `Status`.
+    /// The path does not exist, and its group is built in: 404 with a `Status`.
     Json,
-    /// The resource does not support the verb.
+    /// The resource does not support the verb: 405.
     Verb,
-    /// The group is not built in: the plain text `404 page not found`.
+    /// The path does not exist, and its group is not built in: 404 with the plain text `404 page not found`.
     Plain,
 }
 
@@ -154,7 +154,8 @@ impl Target {
         })
     }
 
-    /// Returns the operation of an HTTP method on this target, or `None` if there is none.
+    /// Returns the operation of an HTTP method on this target, or `None` if the method has no meaning for it.
+    /// `watch` is whether the query requests a watch.
     pub(crate) fn verb(&self, method: &Method, watch: bool) -> Option<Verb> {
         let verb = match (method, self.name.is_some()) {
             (&Method::GET, _) if self.legacy_watch => Verb::Watch,
@@ -162,6 +163,7 @@ impl Target {
             (&Method::GET, true) => Verb::Get,
             (&Method::GET, false) if watch => Verb::Watch,
             (&Method::GET, false) => Verb::List,
+            // POST creates an object in a collection, or a subresource of a named object.
             (&Method::POST, named) if named == self.subresource.is_some() => Verb::Create,
             (&Method::PUT, true) => Verb::Update,
             (&Method::PATCH, true) => Verb::Patch,
@@ -172,7 +174,7 @@ impl Target {
         Some(verb)
     }
 
-    /// Looks up the resource, and checks that it supports the verb.
+    /// Looks up the resource, and checks its scope, the subresource and the verb.
     pub(crate) fn resolve(&self, registry: &Registry, verb: Verb) -> Result<VersionedResource, Missing> {
         let missing = match registry.group(&self.group) {
             Some(GroupKind::BuiltIn) => Missing::Json,
@@ -188,7 +190,7 @@ impl Target {
         if !scope_matches || self.subresource.as_ref().is_some_and(|below| below.contains('/')) {
             return Err(missing);
         }
-        // Handlers of custom resources check for missing subresources themselves.
+        // For custom resources, the handlers reject missing subresources and unsupported verbs.
         if resource.custom {
             return Ok(gvr);
         }
@@ -226,15 +228,15 @@ mod tests {
     fn path_is_parsed_to_route() {
         let shown = |path: &str| match Route::parse(path) {
             Route::Target(target) => {
-                let or = |part: Option<String>| part.unwrap_or_else(|| "-".to_owned());
+                let or_dash = |part: Option<String>| part.unwrap_or_else(|| "-".to_owned());
                 format!(
                     "{}/{} {} {} {} {} {}",
                     target.group,
                     target.version,
-                    or(target.namespace),
+                    or_dash(target.namespace),
                     target.plural,
-                    or(target.name),
-                    or(target.subresource),
+                    or_dash(target.name),
+                    or_dash(target.subresource),
                     target.legacy_watch
                 )
             }

@@ -1,13 +1,14 @@
-//! Query parameters of lists, watches and deletions, parsed and validated as in kube-apiserver.
+//! Query parameters of requests, parsed and validated as in kube-apiserver.
 //!
-//! The first value of a repeated parameter counts, unknown parameters are ignored. Invalid ones are rejected
-//! with the messages of kube-apiserver.
+//! The first value of a repeated parameter counts (except `dryRun`, see `Query::all`). Unknown parameters are
+//! ignored. Invalid values are rejected with the messages of kube-apiserver.
 
 use informer_objects::status::{Status, StatusCause};
 
 use crate::model::{ReadVersion, Token, WatchStart};
 
-/// Returns the value of a boolean parameter: anything but `false` (in any case) and `0` is true.
+/// Returns the value of a boolean parameter. As in kube-apiserver, everything but `false` (in any case) and
+/// `0` is true.
 pub(crate) fn is_true(value: &str) -> bool {
     !value.eq_ignore_ascii_case("false") && value != "0"
 }
@@ -20,8 +21,8 @@ pub(crate) struct Query(Vec<(String, String)>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ListOptions {
     pub(crate) at: ReadVersion,
-    /// A version that the server must have reached.
-    pub(crate) reach: Option<u64>,
+    /// A version that the server must have reached before it lists.
+    pub(crate) min_version: Option<u64>,
     /// The page size; 0 for no limit.
     pub(crate) limit: usize,
 }
@@ -30,10 +31,11 @@ pub(crate) struct ListOptions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WatchOptions {
     pub(crate) from: WatchStart,
-    /// A version that the initial events must have reached.
-    pub(crate) reach: Option<u64>,
+    /// A version that the server must have reached before it sends initial events.
+    pub(crate) min_version: Option<u64>,
     pub(crate) bookmarks: bool,
-    /// In seconds. A negative timeout ends the watch immediately; `None` selects the server's default.
+    /// In seconds, never 0. A negative timeout ends the watch immediately; `None` selects the server's
+    /// default.
     pub(crate) timeout: Option<i64>,
 }
 
@@ -51,7 +53,8 @@ impl Query {
         self.flag("watch").unwrap_or(false)
     }
 
-    /// Parses the options of a list. The limit is ignored for `resourceVersion=0` if the resource is cached.
+    /// Parses the options of a list. As in kube-apiserver, the limit is ignored for `resourceVersion=0` if
+    /// the resource is cached.
     pub(crate) fn list(&self, cached: bool) -> Result<ListOptions, Status> {
         let limit = self.number("limit")?.unwrap_or(0);
         self.check_list()?;
@@ -63,23 +66,24 @@ impl Query {
                 let message = "specifying resource version is not allowed when using continue";
                 return Err(Status::bad_request(message));
             }
-            return Ok(ListOptions { at: ReadVersion::Token(token), reach: None, limit });
+            return Ok(ListOptions { at: ReadVersion::Token(token), min_version: None, limit });
         }
         if version.is_empty() {
-            return Ok(ListOptions { at: ReadVersion::Newest, reach: None, limit });
+            return Ok(ListOptions { at: ReadVersion::Newest, min_version: None, limit });
         }
         let number = parse_version(version)
             .map_err(|error| Status::bad_request(format!("invalid resource version: {error}")))?;
         if number == 0 {
-            return Ok(ListOptions { at: ReadVersion::Newest, reach: None, limit });
+            return Ok(ListOptions { at: ReadVersion::Newest, min_version: None, limit });
         }
         let exact = match self.get("resourceVersionMatch") {
             "Exact" => true,
             "NotOlderThan" => false,
+            // Without a match rule, kube-apiserver reads pages at exactly this version.
             _ => limit > 0,
         };
         let at = if exact { ReadVersion::Exact(number) } else { ReadVersion::Newest };
-        Ok(ListOptions { at, reach: Some(number), limit })
+        Ok(ListOptions { at, min_version: Some(number), limit })
     }
 
     pub(crate) fn watch(&self) -> Result<WatchOptions, Status> {
@@ -87,25 +91,26 @@ impl Query {
         let version = self.get("resourceVersion");
         let mut initial = self.flag("sendInitialEvents");
         let mut match_rule = self.get("resourceVersionMatch");
-        // For compatibility, a watch without a version starts with the existing objects.
+        // For compatibility, kube-apiserver starts a watch without a version, or with version 0, with the
+        // existing objects.
         if initial.is_none() && match_rule.is_empty() && matches!(version, "" | "0") {
             (initial, match_rule) = (Some(true), "NotOlderThan");
         }
         self.check_watch(initial, match_rule)?;
         let number = if version.is_empty() { Ok(0) } else { parse_version(version) };
         let number = number.map_err(Status::internal)?;
-        let (from, reach) = match (initial, number) {
+        let (from, min_version) = match (initial, number) {
             (Some(true), 0) => (WatchStart::ExistingObjects, None),
             (Some(true), number) => (WatchStart::ExistingObjects, Some(number)),
             (_, 0) => (WatchStart::Now, None),
             (_, number) => (WatchStart::Version(number), None),
         };
         let bookmarks = self.flag("allowWatchBookmarks").unwrap_or(false);
-        Ok(WatchOptions { from, reach, bookmarks, timeout: timeout.filter(|seconds| *seconds != 0) })
+        Ok(WatchOptions { from, min_version, bookmarks, timeout: timeout.filter(|seconds| *seconds != 0) })
     }
 
     /// Returns the version that a read of one object requires the server to have reached.
-    pub(crate) fn reach(&self) -> Result<Option<u64>, Status> {
+    pub(crate) fn min_version(&self) -> Result<Option<u64>, Status> {
         match self.get("resourceVersion") {
             "" | "0" => Ok(None),
             version => parse_version(version).map(Some).map_err(Status::internal),
@@ -211,7 +216,8 @@ mod tests {
 
     #[test]
     fn list_version_is_parsed() {
-        let at = |query: &str| Query::parse(query).list(true).map(|options| (options.at, options.reach));
+        let at =
+            |query: &str| Query::parse(query).list(true).map(|options| (options.at, options.min_version));
         assert_eq!(at("").unwrap(), (ReadVersion::Newest, None));
         assert_eq!(at("resourceVersion=0&limit=3").unwrap(), (ReadVersion::Newest, None));
         assert_eq!(at("resourceVersion=7").unwrap(), (ReadVersion::Newest, Some(7)));
