@@ -1,9 +1,9 @@
 //! An embedded Kubernetes API server for tests and demos, in process or on a socket, with fault injection.
 //!
 //! [`ApiServer`] is the handle. [`ApiServer::client`] returns a [`kube::Client`] that is connected to the
-//! server; its other methods read and write directly and apply the same rules as requests. The reference is
-//! kube-apiserver 1.36: versions, pages, selectors, watches and errors match responses that were recorded
-//! from one.
+//! server. Other methods of [`ApiServer`] read and write without HTTP; the rules for objects are the same,
+//! except for [`ApiServer::insert_unchecked`]. The reference is kube-apiserver 1.36: versions, pages,
+//! selectors, watches and errors match its recorded responses.
 //!
 //! ```
 //! use informer_apiserver::ApiServer;
@@ -26,7 +26,8 @@
 //! Clients in other processes connect through [`ApiServer::listen`], with TLS and access control
 //! ([`AccessControl`]). The module [`faults`] makes the server misbehave.
 //!
-//! Internal modules: `model` holds the state and makes all decisions, without I/O; `access` authenticates and
+//! The main internal modules: `model` holds the objects and makes all decisions about them, without I/O;
+//! `shared` is the model behind its lock; `request` parses paths and queries; `access` authenticates and
 //! authorizes; `http` serves requests; `listen` owns the sockets. The meaning of objects (types, defaults,
 //! validation) is in the crate `informer-objects`.
 //!

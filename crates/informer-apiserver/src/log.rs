@@ -1,4 +1,4 @@
-//! The log of received requests, for tests that inspect traffic.
+//! The log of received requests for resources, for tests that inspect traffic.
 //!
 //! Entries describe requests as the server interpreted them. The log holds the last `MAX_REQUESTS`
 //! requests.
@@ -10,17 +10,17 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Verb {
-    /// Reads one object.
+    /// Reads one object or one of its subresources.
     Get,
     /// Reads a collection.
     List,
-    /// Watches a collection.
+    /// Watches a collection, or one object.
     Watch,
-    /// Creates an object.
+    /// Creates an object or a subresource, for example an eviction.
     Create,
-    /// Replaces an object or its status.
+    /// Replaces an object or one of its subresources.
     Update,
-    /// Changes some fields of an object.
+    /// Changes some fields of an object or of one of its subresources.
     Patch,
     /// Deletes an object.
     Delete,
@@ -45,6 +45,9 @@ impl Verb {
 }
 
 /// A request for a resource, including requests that the server rejected.
+///
+/// Two kinds of rejected requests are not recorded: those whose method has no meaning for the path, and those
+/// whose body is too large or cannot be received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordedRequest {
@@ -64,9 +67,9 @@ pub struct RecordedRequest {
     pub subresource: Option<String>,
     /// The query string as received.
     pub query: String,
-    /// The name of the user who sent the request.
+    /// The name of the user who sent the request, or of the user whom the request impersonates.
     ///
-    /// Without access control this is `admin`; for an invalid token it is empty.
+    /// Without access control, the sender is `admin`. Empty if the request was rejected with 401.
     pub user: String,
     /// The `Accept` header as received.
     pub accept: String,

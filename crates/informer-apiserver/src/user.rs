@@ -1,6 +1,6 @@
 //! The user who sends a request: name, uid, groups and extra values.
 //!
-//! This is only a description. How users authenticate and what they may do is decided in `access`.
+//! A [`User`] only describes: `access` decides how users authenticate and what they may do.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ impl User {
         self
     }
 
-    /// Adds an extra value. RBAC ignores it; reviews return it.
+    /// Adds an extra value. RBAC ignores extra values; a `TokenReview` and a `SelfSubjectReview` return them.
     pub fn extra(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.extra.entry(key.into()).or_default().push(value.into());
         self
