@@ -172,7 +172,7 @@ impl Shared {
     /// Returns a new `Audit-Id`. It does not come from the ids of the model: uids of objects must not depend
     /// on the number of requests.
     pub(crate) fn next_audit_id(&self) -> String {
-        Ids::new(self.audit_seed.fetch_add(1, Ordering::Relaxed)).uid()
+        Ids::new(self.audit_seed.fetch_add(1, Ordering::Relaxed)).next_uid()
     }
 
     fn lock(&self) -> MutexGuard<'_, Model> {

@@ -15,7 +15,7 @@ use super::forbidden::authorize;
 use super::impersonate::impersonate;
 use super::rules::Rights;
 use super::{AUTHENTICATED, AccessControl, Attributes, RBAC, Rules, bootstrap};
-use crate::model::{Model, Objects, ReadVersion};
+use crate::model::{Model, Objects, Paging, ReadVersion};
 use crate::shared::Shared;
 use crate::user::User;
 
@@ -102,7 +102,7 @@ impl AccessEnforcer {
 
 fn objects(model: &mut Model, plural: &str) -> Objects {
     let gvr = model.registry().resource(RBAC, "v1", plural);
-    let listing = gvr.and_then(|gvr| model.list(gvr, "", &ReadVersion::Newest, false).ok());
+    let listing = gvr.and_then(|gvr| model.list(gvr, "", &ReadVersion::Newest, Paging::Unpaged).ok());
     listing.map(|listing| listing.objects).unwrap_or_default()
 }
 

@@ -16,7 +16,9 @@ use super::frames::Frames;
 use super::response::{self, BodyError, ListHead, ServerResponse};
 use super::table::{self, Include, Table};
 use super::watch_stream::{self, WatchStream};
-use crate::model::{Filter, Listing, ObjectShape, Page, ReadVersion, Resource, State, View, WatchStart};
+use crate::model::{
+    Filter, Listing, ObjectShape, Page, Paging, ReadVersion, Resource, State, View, WatchStart,
+};
 use crate::request::ListOptions;
 
 /// The duration of a watch without a timeout, in seconds: the minimum, and the range of what is added to it.
@@ -81,7 +83,8 @@ impl Call {
             .filter(|_| at == ReadVersion::Newest)
             .map(|listing| ReadVersion::Exact(listing.version));
         let at = stale.unwrap_or(at);
-        let listing = self.shared.model(|model| model.list(self.gvr, &filter.namespace, &at, limit > 0))?;
+        let paging = if limit > 0 { Paging::Paged } else { Paging::Unpaged };
+        let listing = self.shared.model(|model| model.list(self.gvr, &filter.namespace, &at, paging))?;
         let mut head = self.list_head(&resource, listing.version);
         let streamed = limit == 0
             && self.format == ResponseFormat { content: self.format.content, ..ResponseFormat::JSON }
@@ -103,7 +106,7 @@ impl Call {
         let lag = self.response_faults.lag_writes?;
         let listing = self.shared.model(|model| {
             let version = model.version().saturating_sub(lag).max(requested).max(1);
-            model.list(self.gvr, self.namespace(), &ReadVersion::Exact(version), false)
+            model.list(self.gvr, self.namespace(), &ReadVersion::Exact(version), Paging::Unpaged)
         });
         listing.ok()
     }

@@ -15,8 +15,8 @@ use super::response::ServerResponse;
 use crate::access::{Attributes, RBAC};
 use crate::log::Verb;
 use crate::model::{
-    Deleted, Model, NAMESPACES_DIFFER, ReadVersion, Resource, State, View, WriteContext, WriteOrigin,
-    WriteResult, WriteTarget, created_status, patching, read_as,
+    DeleteResponse, Model, NAMESPACES_DIFFER, Paging, ReadVersion, Resource, State, View, WriteContext,
+    WriteOrigin, WriteResult, WriteTarget, created_status, patching, read_as,
 };
 use crate::request::ListOptions;
 
@@ -215,8 +215,8 @@ impl Call {
         let now = self.shared.now();
         let deleted = self.shared.model(|model| model.delete(now, self.gvr, self.key(), &options))?;
         let mut response = match deleted {
-            Deleted::Gone(status) => self.other(200, status),
-            Deleted::Shown(state) => self.object(200, &resource, &view, &state)?,
+            DeleteResponse::Status(status) => self.other(200, status),
+            DeleteResponse::Object(state) => self.object(200, &resource, &view, &state)?,
         };
         if resource.is("batch", "jobs") && options.policy.is_none() {
             warn(&mut response, &[JOB_PODS_PRESERVED.to_owned()]);
@@ -235,7 +235,7 @@ impl Call {
         let now = self.shared.now();
         let limit = if limit == 0 { usize::MAX } else { limit };
         let (version, page) = self.shared.model(|model| {
-            let listing = model.list(self.gvr, &filter.namespace, &ReadVersion::Newest, false)?;
+            let listing = model.list(self.gvr, &filter.namespace, &ReadVersion::Newest, Paging::Unpaged)?;
             let page = listing.page(&filter, limit);
             model.delete_collection(now, self.gvr, &page.items, &options)?;
             Ok::<_, Status>((listing.version, page))

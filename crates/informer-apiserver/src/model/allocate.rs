@@ -1,6 +1,8 @@
 //! Allocates cluster addresses and node ports to services.
 //!
-//! The ranges are kube-apiserver's defaults. The first free value is allocated, so runs are reproducible.
+//! A requested value must be in kube-apiserver's default range: `10.0.0.0/24` for addresses, 30000 to 32767
+//! for node ports. A value that is not requested is the first free one, so runs are reproducible. Unlike
+//! kube-apiserver, this allocation of addresses does not end with the range: `10.0.1.0` follows `10.0.0.255`.
 
 use std::collections::BTreeSet;
 
@@ -11,15 +13,15 @@ use serde_json::{Value, json};
 use super::Model;
 use super::resource::Resource;
 
-/// `10.0.0.0`, the first address of the network `10.0.0.0/24`, in which services can request addresses. If it
-/// is exhausted, addresses after it are allocated.
+/// `10.0.0.0`, the first address of `10.0.0.0/24`.
 const FIRST_ADDRESS: u32 = 0x0a00_0000;
 
 /// The range of node ports.
 const NODE_PORTS: std::ops::RangeInclusive<u64> = 30_000..=32_767;
 
 impl Model {
-    /// Allocates what a service needs and does not have. Values that it requests must be free.
+    /// Sets the cluster address and the node ports that a service needs and does not have. Returns an error
+    /// if a value that the service requests is not free. Ignores other resources.
     pub(super) fn allocate(
         &self,
         resource: &Resource,
@@ -51,7 +53,8 @@ impl Model {
         }
         ports.extend(requested_ports.iter().map(|requested| requested.port));
         if wanted.cluster_ip {
-            // The first addresses are reserved for the server itself and for DNS.
+            // As in kube-apiserver, the first 16 addresses are left for services that request one, such as
+            // DNS.
             let free = (FIRST_ADDRESS + 16..u32::MAX).map(address).find(|free| !addresses.contains(free));
             let free = free.unwrap_or_default();
             service["spec"]["clusterIP"] = json!(free);
@@ -71,7 +74,7 @@ impl Model {
         Vec::new()
     }
 
-    /// Returns the allocated addresses and ports.
+    /// Returns the addresses and ports of all services.
     fn taken(&self) -> (BTreeSet<String>, BTreeSet<u64>) {
         let (mut addresses, mut ports) = (BTreeSet::new(), BTreeSet::new());
         let gvr = self.registry.resource("", "v1", "services");

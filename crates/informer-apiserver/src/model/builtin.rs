@@ -7,10 +7,18 @@ use informer_schema::RESOURCES;
 use super::facts;
 use super::resource::{Field, Resource, Subresource, Version};
 
-/// Returns the built-in resources, with all versions or with those enabled by default.
-pub(super) fn resources(all: bool) -> Vec<Resource> {
+/// The versions to serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Versions {
+    /// Those that are enabled by default.
+    Stable,
+    All,
+}
+
+/// Returns the built-in resources that have at least one of the selected versions.
+pub(super) fn resources(versions: Versions) -> Vec<Resource> {
     let mut resources: Vec<Resource> = Vec::new();
-    for row in RESOURCES.iter().filter(|row| all || is_stable(row.version)) {
+    for row in RESOURCES.iter().filter(|row| versions == Versions::All || is_stable(row.version)) {
         let version = version(row);
         // The table is sorted by version before plural, so the rows of one resource are not adjacent.
         let known = resources.iter_mut().find(|known| known.group == row.group && known.plural == row.plural);

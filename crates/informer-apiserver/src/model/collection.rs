@@ -1,9 +1,13 @@
 //! The objects of one resource: current state and recent history.
 //!
-//! Invariants: the versions in `history` increase strictly; `history` contains every change after `floor`;
-//! `live` is the result of all of them. Therefore no version before `floor` can be listed or watched from;
-//! `watch_floor` and `storage_floor` may exclude later versions. A collection does not interpret its objects,
-//! and of its watches it knows only the number.
+//! Every change has a sequence number: changes of the resource are numbered consecutively from 0, whereas
+//! their versions have gaps, since all resources share one version counter.
+//!
+//! Invariants: the versions in `history` increase strictly. `history` contains every change whose version is
+//! greater than `floor`. Replaying `history` on the objects at version `floor` results in `live`. So lists
+//! cannot return a version before `floor`, and watches cannot start there; `watch_floor` and `storage_floor`
+//! may exclude more versions. A collection does not interpret its objects, and does not know which watches
+//! are open, only how many.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -32,22 +36,22 @@ pub(crate) struct Collection {
     first: u64,
     /// For each namespace, the sequence number of its last change that was dropped from `history`.
     dropped: HashMap<String, u64>,
-    /// The oldest version from which `history` is complete.
+    /// The oldest version that can be reconstructed: all later changes are in `history`.
     floor: u64,
-    /// The oldest version in the watch cache, from which watches can start. At least `floor`.
+    /// The oldest version in the simulated watch cache, from which watches can start. At least `floor`.
     watch_floor: u64,
-    /// The oldest version in storage. A list of an old version is served if either cache or storage contains
-    /// it.
+    /// The oldest version in the simulated etcd. An old version can be listed if the watch cache or etcd
+    /// contains it, and it is not before `floor`.
     storage_floor: u64,
     /// Maximum number of changes in `history`.
     limit: usize,
-    /// Total weight of the changes in `history`.
+    /// Total [`Change::weight`] of `history`.
     bytes: usize,
     /// States of lists that clients are paging through, so that not every page is reconstructed from history.
     pins: VecDeque<(u64, Objects)>,
-    /// Number of times that all watches were ended. Watches opened in an earlier term end at the sequence
-    /// number `watch_end`.
+    /// Number of times that all watches were ended.
     term: u64,
+    /// The sequence number at which watches of earlier terms end.
     watch_end: u64,
     /// Whether the resource is no longer served.
     retired: bool,
@@ -113,9 +117,9 @@ impl Collection {
         self.record(Change { version, before: Some(before), after: None });
     }
 
-    /// Returns the objects at a version, or `None` if that version was dropped. A version that is not reached
-    /// yet means the current state.
-    pub(crate) fn at(&self, version: u64) -> Option<Objects> {
+    /// Returns the objects at a version, or `None` if that version was dropped. For a version that is not
+    /// reached yet, returns the current objects.
+    pub(crate) fn objects_at(&self, version: u64) -> Option<Objects> {
         if version < self.floor.max(self.watch_floor.min(self.storage_floor)) {
             return None;
         }
@@ -140,7 +144,7 @@ impl Collection {
         Some(objects)
     }
 
-    /// Retains the state of a list that has more pages.
+    /// Retains the objects of a list for its later pages.
     pub(crate) fn pin(&mut self, version: u64, objects: &Objects) {
         if self.pins.iter().any(|(pinned, _)| *pinned == version) {
             return;
@@ -151,10 +155,10 @@ impl Collection {
         self.pins.push_back((version, objects.clone()));
     }
 
-    /// Encodes all objects, including those in history, again for a changed definition. Versions stay, and no
-    /// event is sent.
+    /// Encodes all objects, including those in `history`, again for a changed definition. Versions stay the
+    /// same, and watches get no event.
     pub(crate) fn reencode(&mut self, before: &Resource, resource: &Resource) {
-        // Several changes may share a state; it is encoded once.
+        // Several changes may share a state, which is then encoded only once.
         let mut encoded: HashMap<*const State, Arc<State>> = HashMap::new();
         let mut reencode = |state: &Arc<State>| {
             let new = encoded.entry(Arc::as_ptr(state));
@@ -179,23 +183,23 @@ impl Collection {
         self.storage_floor = self.storage_floor.max(version);
     }
 
-    /// Drops the history before a version from storage, but not from the watch cache.
+    /// Drops the versions before `version` from storage, but not from the watch cache.
     pub(crate) fn compact_etcd(&mut self, version: u64) {
         self.storage_floor = self.storage_floor.max(version);
     }
 
-    /// Drops the history before a version from the watch cache, but not from storage.
-    pub(crate) fn expire_watches(&mut self, version: u64) {
+    /// Drops the versions before `version` from the watch cache, but not from storage. Open watches continue.
+    pub(crate) fn compact_watch_cache(&mut self, version: u64) {
         self.watch_floor = self.watch_floor.max(version);
     }
 
     /// Makes all open watches end after the changes recorded so far.
     pub(crate) fn end_watches(&mut self) {
         self.term += 1;
-        self.watch_end = self.end();
+        self.watch_end = self.next_sequence();
     }
 
-    /// Makes all open watches end, because the resource is no longer served.
+    /// Ends all watches like [`Collection::end_watches`], because the resource is no longer served.
     pub(crate) fn retire(&mut self) {
         self.end_watches();
         self.retired = true;
@@ -219,16 +223,17 @@ impl Collection {
     }
 
     /// Returns the sequence number of the next change.
-    pub(crate) fn end(&self) -> u64 {
+    pub(crate) fn next_sequence(&self) -> u64 {
         self.first + self.history.len() as u64
     }
 
     /// Returns the sequence number of the first change after a version.
-    pub(crate) fn after(&self, version: u64) -> u64 {
+    pub(crate) fn sequence_after(&self, version: u64) -> u64 {
         self.first + self.history.partition_point(|change| change.version <= version) as u64
     }
 
-    /// Returns the sequence number at which a watch of a term ends, or `None` if it continues.
+    /// Returns the sequence number at which a watch that was opened in `term` ends, or `None` if the term is
+    /// not over.
     pub(crate) fn end_of_term(&self, term: u64) -> Option<u64> {
         (term != self.term).then_some(self.watch_end)
     }
@@ -239,9 +244,9 @@ impl Collection {
         self.history.get(usize::try_from(index).ok()?)
     }
 
-    /// Returns whether a change of `namespace` at or after a sequence number was dropped. An empty namespace
-    /// stands for all.
-    pub(crate) fn is_dropped(&self, sequence: u64, namespace: &str) -> bool {
+    /// Returns whether a change of `namespace` with this or a later sequence number was dropped. An empty
+    /// namespace stands for all.
+    pub(crate) fn has_dropped_since(&self, sequence: u64, namespace: &str) -> bool {
         if namespace.is_empty() {
             return sequence < self.first;
         }
@@ -249,7 +254,7 @@ impl Collection {
     }
 
     /// Returns the first retained sequence number at or after `sequence`.
-    pub(crate) fn next_known(&self, sequence: u64) -> u64 {
+    pub(crate) fn next_retained(&self, sequence: u64) -> u64 {
         sequence.max(self.first)
     }
 
@@ -294,7 +299,7 @@ impl Collection {
         assert!(versions.first().is_none_or(|first| *first > self.floor), "history starts after the floor");
         assert!(self.watch_floor >= self.floor, "watches can start only where history is complete");
         assert_eq!(self.bytes, self.history.iter().map(Change::weight).sum::<usize>());
-        let mut replayed = self.at(self.floor).unwrap_or_default();
+        let mut replayed = self.objects_at(self.floor).unwrap_or_default();
         for change in &self.history {
             match (&change.before, &change.after) {
                 (_, Some(after)) => {

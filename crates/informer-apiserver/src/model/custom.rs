@@ -30,6 +30,7 @@ pub(super) fn resource(definition: &Value) -> Option<Resource> {
         .and_then(|version| version["name"].as_str())
         .unwrap_or_default();
     let storage_hash = storage_hash(&group, storage_version, &kind);
+    // The name, JSON and parsed form of each version, served or not.
     let known: Vec<(&str, &Value, definition::Version)> = versions(definition)
         .filter_map(|version| {
             Some((version["name"].as_str()?, version, definition::Version::read(definition, version)))
@@ -90,7 +91,8 @@ pub(super) fn resource(definition: &Value) -> Option<Resource> {
 
 /// Returns whether `object`, as it would be stored, equals what is stored for `before`.
 ///
-/// `old` is `before` as clients see it (pruned and defaulted); a custom object may be stored differently.
+/// `old` is `before` as clients see it: a custom object is pruned and defaulted, so it may differ from what
+/// is stored.
 pub(super) fn write_changes_nothing(
     resource: &Resource,
     before: &State,

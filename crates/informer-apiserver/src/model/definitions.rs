@@ -1,9 +1,9 @@
 //! The life cycle of definitions (`CustomResourceDefinition`): stored, accepted, served, and removed with
 //! their objects.
 //!
-//! In kube-apiserver, controllers do this shortly after each write. Here it happens with the write, in the
-//! same steps, so that watches see them and clients need not wait. A definition whose names conflict is
-//! stored but not served.
+//! In kube-apiserver, controllers take these steps shortly after each write. Here the write itself takes
+//! them, so clients need not wait; each step is a change of its own, which watches see. A definition whose
+//! names conflict is stored but not served.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use super::{ChangeNotice, Model, Objects, custom};
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// The field manager of the status of definitions.
-const CONTROLLER: &str = "kube-apiserver";
+const STATUS_MANAGER: &str = "kube-apiserver";
 
 impl Model {
     /// Accepts the names of a stored definition, and serves it if they are free.
@@ -35,7 +35,7 @@ impl Model {
         gvr: VersionedResource,
         stored: Arc<State>,
     ) -> Result<(), Status> {
-        let context = WriteContext::at(now, CONTROLLER);
+        let context = WriteContext::at(now, STATUS_MANAGER);
         let mut definition = stored.decode();
         let group = definition.pointer("/spec/group").and_then(Value::as_str).unwrap_or_default().to_owned();
         let live = self.collections.get(&gvr.id).map(Collection::live);
@@ -54,7 +54,7 @@ impl Model {
         Ok(())
     }
 
-    /// Starts to serve the resource of a definition.
+    /// Starts to serve the resource of a definition, unless it is served already.
     fn define(&mut self, definition: &Value) {
         let Some(resource) = custom::resource(definition) else { return };
         if self.registry.find(&resource.group, &resource.plural).is_some() {
@@ -80,7 +80,8 @@ impl Model {
         self.notices.push(ChangeNotice { id, namespace: None });
     }
 
-    /// Marks a definition as terminating and deletes its objects; removes the definition if none is left.
+    /// Marks a definition as terminating and deletes its objects. Removes the definition if no object is
+    /// left. Returns the marked definition.
     pub(super) fn delete_definition(
         &mut self,
         now: Timestamp,
@@ -114,7 +115,7 @@ impl Model {
             "InstanceDeletionInProgress",
             message,
         );
-        let context = WriteContext::at(now, CONTROLLER);
+        let context = WriteContext::at(now, STATUS_MANAGER);
         self.overwrite(&context, gvr, WriteTarget::Status, marked.clone(), definition)?;
         let objects: Vec<Arc<State>> = self
             .collections
@@ -135,8 +136,8 @@ impl Model {
         Ok(marked)
     }
 
-    /// Completes the deletion of the definition of a custom resource if it is terminating and the resource
-    /// has no objects left.
+    /// Completes the deletion of the definition of a custom resource, if the definition is terminating and
+    /// the resource has no objects left.
     pub(super) fn finish_definition_if_empty(&mut self, id: ResourceId) {
         let Some(resource) = self.registry.get(id) else { return };
         let empty = self.collections.get(&id).is_some_and(|collection| collection.live().is_empty());

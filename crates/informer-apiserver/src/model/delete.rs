@@ -1,8 +1,8 @@
-//! Deletes objects, or marks those that have finalizers or a grace period.
+//! Deletes objects, or marks those that have finalizers or a grace period as terminating.
 //!
-//! There is no kubelet and no garbage collector: an unfinished pod on a node stays until it is deleted with
-//! grace period 0, and dependents stay. Deleting a definition deletes its objects; the definition is removed
-//! after the last of them.
+//! There is no kubelet, garbage collector or namespace controller: an unfinished pod on a node stays until it
+//! is deleted with grace period 0, dependents stay, and a namespace is only marked. Deleting a definition
+//! deletes its objects; the definition is removed after its last object.
 
 use std::sync::Arc;
 
@@ -36,13 +36,13 @@ pub(crate) enum Policy {
     Orphan,
 }
 
-/// The result of a deletion, which determines the response.
+/// The body of the response to a deletion.
 #[derive(Debug, Clone)]
-pub(crate) enum Deleted {
-    /// The object is removed; the response is this `Status`.
-    Gone(Vec<u8>),
-    /// The response is the object.
-    Shown(Arc<State>),
+pub(crate) enum DeleteResponse {
+    /// A `Status`, as JSON: the object was removed.
+    Status(Vec<u8>),
+    /// The object: it was marked as terminating, or it was removed and its kind responds with the object.
+    Object(Arc<State>),
 }
 
 impl Model {
@@ -53,7 +53,7 @@ impl Model {
         gvr: VersionedResource,
         (namespace, name): (&str, &str),
         options: &DeleteOptions,
-    ) -> Result<Deleted, Status> {
+    ) -> Result<DeleteResponse, Status> {
         // events.k8s.io events are stored as core events; errors name the requested resource.
         let requested = self.resource(gvr.id)?;
         let before = self
@@ -66,25 +66,27 @@ impl Model {
         let is_pod = stored_as.is("", "pods");
         let mut grace = Grace::None;
         if is_pod {
-            grace = graceful(now, &mut object, options.grace);
+            grace = set_grace_period(now, &mut object, options.grace);
         }
         if grace == Grace::Pending || (before.terminating && !is_pod) {
-            return Ok(Deleted::Shown(before));
+            return Ok(DeleteResponse::Object(before));
         }
         if !before.terminating {
-            let default_policy = stored_as.orphans().then_some(Policy::Orphan);
+            let default_policy = stored_as.orphans_by_default().then_some(Policy::Orphan);
             add_policy_finalizer(&mut object, options.policy.or(default_policy));
         }
         if stored_as.is("", "namespaces") {
             mark(&mut object, now, None);
             json_edit::terminate_namespace(&mut object);
-            return Ok(Deleted::Shown(self.store_marked(storage_id, &stored_as, before, &object, options)));
+            return Ok(DeleteResponse::Object(
+                self.store_marked(storage_id, &stored_as, before, &object, options),
+            ));
         }
         if stored_as.is_definition() {
             if options.dry_run {
-                return Ok(Deleted::Shown(before));
+                return Ok(DeleteResponse::Object(before));
             }
-            return Ok(Deleted::Shown(self.delete_definition(now, gvr, before, object)?));
+            return Ok(DeleteResponse::Object(self.delete_definition(now, gvr, before, object)?));
         }
         let finalizing = has_finalizers(&object);
         if finalizing && grace == Grace::None && !before.terminating {
@@ -95,13 +97,14 @@ impl Model {
         }
         let marked = self.store_marked(storage_id, &stored_as, before, &object, options);
         if finalizing || matches!(grace, Grace::Set(seconds) if seconds > 0) || options.dry_run {
-            return Ok(Deleted::Shown(marked));
+            return Ok(DeleteResponse::Object(marked));
         }
+        // A pod with grace period 0: watches see that it is marked, then that it is deleted.
         self.remove(storage_id, marked);
-        Ok(Deleted::Shown(Arc::new(State::encode(&stored_as, self.version, &object))))
+        Ok(DeleteResponse::Object(Arc::new(State::encode(&stored_as, self.version, &object))))
     }
 
-    /// Stores a marked object, unless nothing changed or it is a dry run.
+    /// Stores a marked object, unless nothing changed or the deletion is a dry run.
     fn store_marked(
         &mut self,
         id: ResourceId,
@@ -119,6 +122,7 @@ impl Model {
         self.store(id, resource, Some(before), object)
     }
 
+    /// Removes an object that has neither finalizers nor a grace period.
     fn delete_now(
         &mut self,
         id: ResourceId,
@@ -126,20 +130,26 @@ impl Model {
         before: &Arc<State>,
         object: &Value,
         options: &DeleteOptions,
-    ) -> Deleted {
+    ) -> DeleteResponse {
         if !options.dry_run {
             self.remove(id, before.clone());
             self.finish_definition_if_empty(id);
         }
         if resource.delete_shows_object() {
             let version = if options.dry_run { before.version } else { self.version };
-            Deleted::Shown(Arc::new(State::encode(resource, version, object)))
+            DeleteResponse::Object(Arc::new(State::encode(resource, version, object)))
         } else {
-            Deleted::Gone(status::deleted(&resource.group, &resource.plural, &before.name, &before.uid))
+            DeleteResponse::Status(status::deleted(
+                &resource.group,
+                &resource.plural,
+                &before.name,
+                &before.uid,
+            ))
         }
     }
 
-    /// Deletes the listed objects one after the other. Objects that no longer exist are ignored.
+    /// Deletes the listed objects one after the other. Objects that no longer exist are ignored; any other
+    /// error ends the deletion.
     pub(crate) fn delete_collection(
         &mut self,
         now: Timestamp,
@@ -157,13 +167,13 @@ impl Model {
     }
 }
 
-/// Rejects the deletion of a protected namespace, and one whose preconditions are not met.
+/// Rejects the deletion of a protected namespace, and a deletion whose preconditions are not met.
 pub(super) fn check(resource: &Resource, before: &State, options: &DeleteOptions) -> Result<(), Status> {
     let name = &before.name;
     if resource.is("", "namespaces") && super::PROTECTED_NAMESPACES.contains(&name.as_str()) {
         return Err(Status::forbidden("", "namespaces", name, "this namespace may not be deleted"));
     }
-    // These conflicts contain the kind, where those of updates contain the plural.
+    // As in kube-apiserver, conflicts of deletions contain the kind, those of updates the plural.
     if let Some(uid) = options.uid.as_ref().filter(|uid| **uid != before.uid) {
         let why = format!(
             "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been \
@@ -203,8 +213,8 @@ enum Grace {
     Pending,
 }
 
-/// Marks a pod, or shortens its grace period.
-fn graceful(now: Timestamp, pod: &mut Value, requested: Option<i64>) -> Grace {
+/// Marks a pod as terminating, or shortens its grace period, as kube-apiserver does.
+fn set_grace_period(now: Timestamp, pod: &mut Value, requested: Option<i64>) -> Grace {
     let metadata = &pod["metadata"];
     if let Some(end) = metadata.get("deletionTimestamp").and_then(Value::as_str) {
         let granted = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
@@ -215,6 +225,7 @@ fn graceful(now: Timestamp, pod: &mut Value, requested: Option<i64>) -> Grace {
         if requested >= granted {
             return Grace::Pending;
         }
+        // The deletion timestamp is the end of the grace period.
         let end = plus_seconds(end, requested.saturating_sub(granted));
         pod["metadata"]["deletionTimestamp"] = json!(times::written(end));
         pod["metadata"]["deletionGracePeriodSeconds"] = json!(requested);
@@ -250,7 +261,8 @@ fn has_finalizers(object: &Value) -> bool {
     object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty())
 }
 
-/// Sets the deletion timestamp. With a grace period, the generation is increased too.
+/// Marks an object as terminating: sets the deletion timestamp and, if `grace` is given, the grace period and
+/// the next generation.
 pub(super) fn mark(object: &mut Value, deletion_time: Timestamp, grace: Option<i64>) {
     let metadata = &mut object["metadata"];
     metadata["deletionTimestamp"] = json!(times::written(deletion_time));

@@ -16,11 +16,11 @@ use super::view::View;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EncodingCounters {
-    /// Number of JSON encodings: one per write, and one more if another API group or version shows the object
-    /// in another representation.
+    /// Number of JSON encodings: one per stored state of an object, and one more if another API group or
+    /// version shows the object in another representation.
     pub json: u64,
-    /// Number of protobuf encodings for watches: one per view and version. Lists and single objects are not
-    /// counted.
+    /// Number of protobuf encodings for watches: one per state and form in which watches show it. Lists and
+    /// single objects are not counted.
     pub protobuf: u64,
     /// Number of table rows. They contain ages, so each is created for one request.
     pub rows: u64,
@@ -63,8 +63,8 @@ impl Counters {
 
 /// Protobuf encodings of a state, by view and version.
 ///
-/// A state is shown with at most two versions, its own and that of the change that replaced it, so there are
-/// few.
+/// A state is shown with at most two versions, its own and that of the change that replaced it, so a state
+/// has few encodings.
 #[derive(Debug, Default)]
 pub(super) struct EncodingCache(Mutex<Vec<CachedEncoding>>);
 

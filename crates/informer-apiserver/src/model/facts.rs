@@ -1,12 +1,13 @@
 //! Properties of single built-in kinds, by group and plural: generation, selectable fields, writes and
 //! deletions.
 //!
-//! A kind without an entry has no generation and is selectable by name and namespace only. The entries were
-//! observed on kube-apiserver 1.36. How a resource is served is not known here.
+//! Tables list kinds as `group/plural`, with an empty core group. The entries were observed on kube-apiserver
+//! 1.36. A kind without an entry has none of the properties, and is selectable by name and namespace only.
+//! How a resource is served is not known here.
 
 use informer_schema::GROUPS;
 
-/// Kinds whose status is accepted in a create, for example nodes, which a kubelet registers with a status.
+/// Kinds whose status is accepted in a create: a kubelet registers its node with a status.
 const STATUS_AT_CREATE: &[&str] = &["/nodes"];
 
 /// Kinds that have `metadata.generation`.
@@ -103,10 +104,10 @@ const UPDATE_NEEDS_VERSION: &[&str] = &[
 ];
 
 /// Kinds whose dependents are orphaned if a deletion has no propagation policy.
-const ORPHANS: &[&str] = &["/replicationcontrollers", "batch/jobs"];
+const ORPHANS_BY_DEFAULT: &[&str] = &["/replicationcontrollers", "batch/jobs"];
 
-/// Selectable fields: name in a selector, paths of the value, and value if it is missing.
-const PODS: &[(&str, &str, &str)] = &[
+/// Selectable fields of pods.
+const PODS: &[SelectableField] = &[
     ("spec.nodeName", "spec.nodeName", ""),
     ("spec.host", "spec.nodeName", ""),
     ("spec.restartPolicy", "spec.restartPolicy", "Always"),
@@ -115,12 +116,13 @@ const PODS: &[(&str, &str, &str)] = &[
     ("spec.hostNetwork", "spec.hostNetwork", "false"),
     ("status.phase", "status.phase", "Pending"),
     ("status.podIP", "status.podIP", ""),
-    // Supported in selectors, but always empty.
+    // In kube-apiserver, selectors support this field, but its value is always empty.
     ("status.podIPs", "", ""),
     ("status.nominatedNodeName", "status.nominatedNodeName", ""),
 ];
 
-const EVENTS: &[(&str, &str, &str)] = &[
+/// Selectable fields of core events.
+const EVENTS: &[SelectableField] = &[
     ("involvedObject.kind", "involvedObject.kind", ""),
     ("involvedObject.namespace", "involvedObject.namespace", ""),
     ("involvedObject.name", "involvedObject.name", ""),
@@ -134,7 +136,8 @@ const EVENTS: &[(&str, &str, &str)] = &[
     ("type", "type", ""),
 ];
 
-const EVENTS_V1: &[(&str, &str, &str)] = &[
+/// Selectable fields of `events.k8s.io` events.
+const EVENTS_V1: &[SelectableField] = &[
     ("regarding.kind", "regarding.kind", ""),
     ("regarding.namespace", "regarding.namespace", ""),
     ("regarding.name", "regarding.name", ""),
@@ -144,14 +147,14 @@ const EVENTS_V1: &[(&str, &str, &str)] = &[
     ("regarding.fieldPath", "regarding.fieldPath", ""),
     ("reason", "reason", ""),
     ("reportingController", "reportingController", ""),
-    // A placeholder for `source`, which this group lacks: values are read from the stored core event by
-    // index, so the order must be that of `EVENTS`.
+    // A placeholder for `source`, which this group lacks: the index of a field selects its value in the
+    // stored core event, so both tables must have the same order.
     ("", "", ""),
     ("type", "type", ""),
 ];
 
-/// Returns the sort key of a group: built-in ones in the server's order of preference, then the others by
-/// name.
+/// Returns the sort key of a group: built-in groups in the server's order of preference, then custom groups
+/// by name.
 pub(super) fn group_order(group: &str) -> (usize, String) {
     let index = GROUPS.iter().position(|known| known.name == group).unwrap_or(GROUPS.len());
     (index, group.to_owned())
@@ -178,8 +181,8 @@ pub(super) fn update_needs_version(group: &str, plural: &str) -> bool {
     is_in(UPDATE_NEEDS_VERSION, group, plural)
 }
 
-pub(super) fn orphans(group: &str, plural: &str) -> bool {
-    is_in(ORPHANS, group, plural)
+pub(super) fn orphans_by_default(group: &str, plural: &str) -> bool {
+    is_in(ORPHANS_BY_DEFAULT, group, plural)
 }
 
 /// Returns the error message for an unsupported field in a selector.
@@ -196,7 +199,8 @@ pub(super) fn unknown_field(group: &str, plural: &str, name: &str) -> String {
     }
 }
 
-/// Name, paths and default of a selectable field.
+/// A selectable field: its name in a selector, the paths of its value (separated by `|`), and its value if it
+/// is missing.
 pub(super) type SelectableField = (&'static str, &'static str, &'static str);
 
 /// Returns the selectable fields of a kind, besides name and namespace.

@@ -54,7 +54,7 @@ impl Filter {
     }
 
     /// Returns whether the filter has a label selector or a field selector.
-    pub(crate) fn selects(&self) -> bool {
+    pub(crate) fn has_selector(&self) -> bool {
         !self.labels.is_empty() || !self.fields.is_empty()
     }
 

@@ -14,8 +14,9 @@ impl Ids {
         Ids(Random::new(seed))
     }
 
-    /// Returns a uid in the format of a version 4 UUID.
-    pub(crate) fn uid(&mut self) -> String {
+    /// Returns a new uid in the format of a version 4 UUID.
+    pub(crate) fn next_uid(&mut self) -> String {
+        // Sets the bits that encode version (4) and variant (binary 10).
         let high = (self.0.next() & !0xf000) | 0x4000;
         let low = (self.0.next() & !(0b11 << 62)) | (0b10 << 62);
         format!(
@@ -28,8 +29,8 @@ impl Ids {
         )
     }
 
-    /// Returns a name from `generateName`: at most 63 bytes, the last five of them generated.
-    pub(crate) fn name(&mut self, base: &str) -> String {
+    /// Returns a new name from `generateName`: at most 63 bytes, the last five of them generated.
+    pub(crate) fn next_name(&mut self, base: &str) -> String {
         let end = (0..=base.len().min(58)).rev().find(|end| base.is_char_boundary(*end)).unwrap_or(0);
         let mut name = base[..end].to_owned();
         let mut bits = self.0.next();
@@ -50,14 +51,14 @@ mod tests {
     #[test]
     fn ids_are_well_formed_and_reproducible() {
         let (mut one, mut two) = (Ids::new(7), Ids::new(7));
-        let uid = one.uid();
-        assert_eq!(uid, two.uid());
-        assert_ne!(uid, one.uid());
+        let uid = one.next_uid();
+        assert_eq!(uid, two.next_uid());
+        assert_ne!(uid, one.next_uid());
         let parts: Vec<usize> = uid.split('-').map(str::len).collect();
         assert_eq!(parts, [8, 4, 4, 4, 12]);
         assert_eq!(&uid[14..15], "4");
         assert!("89ab".contains(&uid[19..20]));
-        assert_eq!(one.name("gen-").len(), 9);
-        assert_eq!(one.name(&"g".repeat(70)).len(), 63);
+        assert_eq!(one.next_name("gen-").len(), 9);
+        assert_eq!(one.next_name(&"g".repeat(70)).len(), 63);
     }
 }

@@ -142,6 +142,15 @@ pub(crate) fn go_text(object: &Value) -> String {
     String::from_utf8_lossy(&writer.out).into_owned()
 }
 
+/// The order of keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeyOrder {
+    /// The order of the fields of the Go struct, as in built-in objects.
+    Struct,
+    /// By name, as in custom objects.
+    Sorted,
+}
+
 #[derive(Default)]
 struct Writer {
     out: Vec<u8>,
@@ -181,7 +190,7 @@ impl Writer {
         self.api_version_at = self.text("apiVersion", api_version);
         self.out.push(b',');
         self.type_at.end = self.out.len();
-        self.metadata(false, version, fields);
+        self.metadata(KeyOrder::Struct, version, fields);
         for (name, value) in fields {
             if !matches!(name.as_str(), "kind" | "apiVersion" | "metadata") {
                 self.out.push(b',');
@@ -205,14 +214,14 @@ impl Writer {
                 "kind" => {
                     self.text(name, &resource.kind);
                 }
-                "metadata" => self.metadata(true, version, fields),
+                "metadata" => self.metadata(KeyOrder::Sorted, version, fields),
                 _ => self.field(name, &fields[name]),
             }
         }
         self.out.push(b'}');
     }
 
-    fn metadata(&mut self, sorted: bool, version: u64, fields: &Map<String, Value>) {
+    fn metadata(&mut self, order: KeyOrder, version: u64, fields: &Map<String, Value>) {
         let empty = Map::new();
         let metadata = fields.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
         let mut names: Vec<&str> = metadata.keys().map(String::as_str).collect();
@@ -222,10 +231,9 @@ impl Writer {
         } else if !metadata.contains_key("resourceVersion") {
             names.push("resourceVersion");
         }
-        if sorted {
-            names.sort_unstable();
-        } else {
-            order_metadata(&mut names);
+        match order {
+            KeyOrder::Sorted => names.sort_unstable(),
+            KeyOrder::Struct => order_metadata(&mut names),
         }
         self.out.extend_from_slice(b"\"metadata\":");
         self.metadata_at.start = self.out.len();
@@ -236,7 +244,7 @@ impl Writer {
             }
             if name == "resourceVersion" {
                 self.version_at = self.text(name, &version.to_string());
-            } else if sorted {
+            } else if order == KeyOrder::Sorted {
                 self.field(name, &metadata[name]);
             } else {
                 self.metadata_field(name, &metadata[name]);
@@ -296,7 +304,8 @@ impl Formatter for HtmlSafe {
         out: &mut W,
         fragment: &str,
     ) -> io::Result<()> {
-        // Usually there is nothing to escape, and searching bytes is faster than searching characters.
+        // Usually there is nothing to escape, and searching bytes is faster than searching characters. In
+        // UTF-8, U+2028 and U+2029 start with 0xe2.
         if !fragment.bytes().any(|byte| matches!(byte, b'<' | b'>' | b'&' | 0xe2)) {
             return out.write_all(fragment.as_bytes());
         }

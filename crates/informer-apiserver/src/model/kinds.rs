@@ -1,7 +1,7 @@
 //! The registry of resources: the built-in ones, and those that definitions add at run time.
 //!
-//! A resource is stored once and may be served under several versions. Group and plural identify it. The
-//! registry does not know which objects exist.
+//! Group and plural identify a resource, which may be served under several versions. The registry does not
+//! know which objects exist.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) struct ResourceId(u32);
 #[derive(Debug, Clone)]
 pub(crate) struct Registry {
     next: u32,
-    /// Changes with every modification; caches compare it.
+    /// Changes with every modification. Caches of derived documents compare it.
     revision: u64,
     resources: BTreeMap<ResourceId, Arc<Resource>>,
     by_plural: BTreeMap<String, Vec<ResourceId>>,
@@ -39,12 +39,12 @@ pub(crate) struct Registry {
 impl Registry {
     /// Returns the built-in resources with the versions that are enabled by default.
     pub(crate) fn builtin() -> Self {
-        Registry::of(builtin::resources(false))
+        Registry::of(builtin::resources(builtin::Versions::Stable))
     }
 
     /// Returns the built-in resources with all their versions.
     pub(crate) fn all_versions() -> Self {
-        Registry::of(builtin::resources(true))
+        Registry::of(builtin::resources(builtin::Versions::All))
     }
 
     fn of(resources: Vec<Resource>) -> Self {
@@ -56,7 +56,7 @@ impl Registry {
         registry
     }
 
-    /// Returns a number that differs whenever the served resources may differ.
+    /// Returns a number that changes with every modification.
     pub(crate) fn revision(&self) -> u64 {
         self.revision
     }
@@ -84,10 +84,11 @@ impl Registry {
         Some(resource)
     }
 
-    /// Ensures that ids and the revision differ from all that `other` ever had.
-    pub(crate) fn skip_ids_of(&mut self, other: &Registry) {
-        self.next = self.next.max(other.next);
-        self.revision = self.revision.max(other.revision) + 1;
+    /// Ensures that new ids and the revision differ from all that `previous`, the registry which this one
+    /// replaces, has had.
+    pub(crate) fn skip_ids_of(&mut self, previous: &Registry) {
+        self.next = self.next.max(previous.next);
+        self.revision = self.revision.max(previous.revision) + 1;
     }
 
     pub(crate) fn get(&self, id: ResourceId) -> Option<&Arc<Resource>> {
@@ -98,6 +99,7 @@ impl Registry {
         self.resources.iter().map(|(id, resource)| (*id, &**resource))
     }
 
+    /// Looks up a resource by group and plural.
     pub(crate) fn find(&self, group: &str, plural: &str) -> Option<ResourceId> {
         let ids = self.by_plural.get(plural)?;
         ids.iter().copied().find(|id| self.resources.get(id).is_some_and(|found| found.group == group))
@@ -142,11 +144,12 @@ impl Registry {
     }
 
     pub(crate) fn is_built_in(&self, group: &str) -> bool {
-        self.group(group) == Some(GroupKind::BuiltIn)
+        self.group_kind(group) == Some(GroupKind::BuiltIn)
     }
 
-    /// Returns whether a group is served, and by built-in or custom resources.
-    pub(crate) fn group(&self, group: &str) -> Option<GroupKind> {
+    /// Returns the origin of a group's resources, or `None` if the group is not served. A group with
+    /// resources of both origins is built in.
+    pub(crate) fn group_kind(&self, group: &str) -> Option<GroupKind> {
         let mut of_group = self.resources.values().filter(|resource| resource.group == group).peekable();
         of_group.peek()?;
         Some(if of_group.any(|resource| !resource.custom) { GroupKind::BuiltIn } else { GroupKind::Custom })
@@ -170,8 +173,8 @@ mod tests {
         let by_path = registry.resource("apps", "v1", "deployments").unwrap();
         assert_eq!(registry.resource_for_kind("apps/v1", "Deployment"), Some(by_path));
         assert_eq!(registry.resource("apps", "v1beta1", "deployments"), None);
-        assert_eq!(registry.group("apps"), Some(GroupKind::BuiltIn));
-        assert_eq!(registry.group("nothing.example"), None);
+        assert_eq!(registry.group_kind("apps"), Some(GroupKind::BuiltIn));
+        assert_eq!(registry.group_kind("nothing.example"), None);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Lists and pages: which version is listed, where a page starts, and the token of the next page.
 //!
 //! A token contains a version and a key but neither resource nor selector, so clients can use it for another
-//! resource or with another selector, as in kube-apiserver. Pages are computed from a shared copy, without
-//! the model. The encoding of items is not known here.
+//! resource or with another selector, as in kube-apiserver. Pages are computed from a copy of the objects
+//! that shares structure with them, so without the lock of the model. The encoding of items is not known
+//! here.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -25,21 +26,32 @@ pub(crate) enum ReadVersion {
     Token(Token),
 }
 
-/// A continue token.
+/// Whether the pages of a list are requested one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Paging {
+    /// The objects are not retained.
+    Unpaged,
+    /// The objects are retained for later pages.
+    Paged,
+}
+
+/// A continue token. It is encoded as in kube-apiserver, which explains the names of its fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Token {
+    /// The version of the format of tokens.
     v: String,
-    /// The version; -1 for the newest.
+    /// The resource version; -1 for the newest.
     rv: i64,
+    /// The key of the last item of the previous page, relative to the namespace: `/`, key, NUL.
     start: String,
 }
 
-/// The objects of a list, of which a page is returned.
+/// The objects of a list, and where the requested page starts.
 #[derive(Debug, Clone)]
 pub(crate) struct Listing {
     pub(crate) version: u64,
     pub(crate) objects: Objects,
-    /// The key after which the next page starts; `None` for the start of the list.
+    /// The key after which the requested page starts; `None` for the first page.
     pub(crate) after: Option<String>,
 }
 
@@ -52,13 +64,13 @@ pub(crate) struct Page {
 }
 
 impl Model {
-    /// Returns the objects of a list. If it is `paged`, they are retained for the following pages.
+    /// Returns the objects of a list.
     pub(crate) fn list(
         &mut self,
         gvr: VersionedResource,
         namespace: &str,
         at: &ReadVersion,
-        paged: bool,
+        paging: Paging,
     ) -> Result<Listing, Status> {
         let current = self.version;
         let storage_id = self.storage_id(gvr);
@@ -71,13 +83,13 @@ impl Model {
                 (version, Some(token.key(namespace)))
             }
         };
-        // A token from before a restore may contain a version that this history has not reached.
-        let known = version <= current;
-        let objects = collection.at(version).filter(|_| known).ok_or_else(|| match at {
+        // A token from before a restore may contain a version that the server has not reached since.
+        let is_reached = version <= current;
+        let objects = collection.objects_at(version).filter(|_| is_reached).ok_or_else(|| match at {
             ReadVersion::Token(token) => Status::token_expired(Token { rv: -1, ..token.clone() }.encode()),
             ReadVersion::Newest | ReadVersion::Exact(_) => Status::list_expired(),
         })?;
-        if paged {
+        if paging == Paging::Paged {
             collection.pin(version, &objects);
         }
         Ok(Listing { version, objects, after })
@@ -85,11 +97,13 @@ impl Model {
 }
 
 impl Listing {
-    /// Returns the next page. `limit` is at least one.
+    /// Returns the requested page. `limit` is at least one.
     pub(crate) fn page(&self, filter: &Filter, limit: usize) -> Page {
-        let mut rest = self.states(filter);
-        let items: Vec<Arc<State>> = rest.by_ref().take(limit).collect();
-        let remaining = if filter.selects() { usize::from(rest.next().is_some()) } else { rest.count() };
+        let mut states = self.states(filter);
+        let items: Vec<Arc<State>> = states.by_ref().take(limit).collect();
+        // With a selector, kube-apiserver does not report how many items remain, only that some do.
+        let remaining =
+            if filter.has_selector() { usize::from(states.next().is_some()) } else { states.count() };
         let next = items.last().filter(|_| remaining > 0).map(|last| {
             let start = if filter.namespace.is_empty() { last.key() } else { last.name.clone() };
             Token {
@@ -98,10 +112,10 @@ impl Listing {
                 start: format!("/{start}\0"),
             }
         });
-        Page { items, next, remaining: (remaining > 0 && !filter.selects()).then_some(remaining) }
+        Page { items, next, remaining: (remaining > 0 && !filter.has_selector()).then_some(remaining) }
     }
 
-    /// Returns all states from the start of the next page.
+    /// Returns all matching states from the start of the requested page to the end of the list.
     pub(crate) fn states<'a>(&'a self, filter: &'a Filter) -> impl Iterator<Item = Arc<State>> + 'a {
         states_after(&self.objects, self.after.as_deref(), filter)
     }
@@ -159,7 +173,7 @@ impl Token {
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
     }
 
-    /// Returns the key after which the list continues. Tokens are relative to their namespace.
+    /// Returns the key after which the list continues. A token does not contain the namespace of its request.
     fn key(&self, namespace: &str) -> String {
         let start = self.start.trim_start_matches('/').trim_end_matches('\0');
         super::state::key(namespace, start)

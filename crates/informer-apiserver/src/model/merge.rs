@@ -11,10 +11,10 @@ use super::json_edit::{copy_field, is_empty, is_equal_ignoring};
 use super::kinds::VersionedResource;
 use super::meta::metadata;
 use super::resource::Resource;
-use super::write_pipeline::resets;
+use super::write_pipeline::reset_fields;
 use super::write_target::WriteTarget;
 
-/// Returns the object to store.
+/// Returns the object that results from writing `body` to a part of `old`.
 pub(super) fn merge(
     resource: &Resource,
     gvr: VersionedResource,
@@ -53,7 +53,7 @@ fn merge_status(
     old: &Value,
     mut body: Value,
 ) -> Result<Value, Status> {
-    let reset = resets(resource, gvr.version, WriteTarget::Status);
+    let reset = reset_fields(resource, gvr.version, WriteTarget::Status);
     if resource.custom || reset.contains(&"metadata") {
         let mut merged = old.clone();
         copy_field(&mut merged, &body, "status");
@@ -78,7 +78,8 @@ fn merge_status(
     Ok(merged)
 }
 
-/// Takes over the field owners of a change through a subresource of a pod, and increases the generation.
+/// Completes a change through a subresource of a pod: copies `managedFields` from the body, and increases the
+/// generation if the spec changed.
 fn finish_pod_subresource(old: &Value, mut merged: Value, body: &Value) -> Value {
     if let Some(managed) = body.pointer("/metadata/managedFields").filter(|managed| managed.is_array()) {
         merged["metadata"]["managedFields"] = managed.clone();
@@ -90,8 +91,8 @@ fn finish_pod_subresource(old: &Value, mut merged: Value, body: &Value) -> Value
     merged
 }
 
-/// Returns a pod with the resources of the body. Added or removed containers are left for validation to
-/// reject.
+/// Returns a pod with the resources of the body. Added, removed or renamed containers are copied too, so that
+/// validation can reject them.
 fn resized(old: &Value, body: &Value) -> Value {
     let mut merged = old.clone();
     let names = |pod: &Value, list: &str| -> Vec<Value> {
@@ -130,6 +131,7 @@ fn merge_object(
     if resource.has_status(gvr.version) {
         copy_field(&mut body, old, "status");
     }
+    // Only `finalize` changes the spec of a namespace.
     if resource.is("", "namespaces") {
         copy_field(&mut body, old, "spec");
     }
@@ -157,8 +159,8 @@ fn merge_metadata<'a>(
             None => new.remove(field),
         };
     }
-    // A different value in the body is rejected later, as a change of an immutable field. In custom objects
-    // it is ignored.
+    // If the body has another value, validation rejects it as a change of an immutable field. In custom
+    // objects, kube-apiserver ignores such a value.
     for field in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         if let Some(value) = old_metadata.get(field) {
             new.entry(field).or_insert_with(|| value.clone());
@@ -214,8 +216,10 @@ fn check_finalizers(
     Err(Status::invalid(&resource.group, &resource.kind, name, vec![cause]))
 }
 
-/// Returns whether a change increases the generation: any change outside of the metadata and, if the resource
-/// has a status subresource, the status. Annotations of deployments and labels of endpoint slices count too.
+/// Returns whether a change increases the generation.
+///
+/// Changes of the metadata do not, except for annotations of deployments and labels of endpoint slices.
+/// Changes of the status do only if there is no status subresource. All other changes do.
 fn increases_generation(resource: &Resource, gvr: VersionedResource, old: &Value, new: &Value) -> bool {
     let uncounted: &[&str] = if resource.has_status(gvr.version) {
         &["kind", "apiVersion", "metadata", "status"]
@@ -229,8 +233,8 @@ fn increases_generation(resource: &Resource, gvr: VersionedResource, old: &Value
     by_annotation || by_label || !is_equal_ignoring(old, new, uncounted)
 }
 
-/// Returns whether a terminating object has no finalizers and no grace period left.
-pub(super) fn is_finished(resource: &Resource, object: &Value) -> bool {
+/// Returns whether an object is terminating and has neither finalizers nor a grace period left.
+pub(super) fn is_deletion_complete(resource: &Resource, object: &Value) -> bool {
     let metadata = &object["metadata"];
     let has_finalizers = metadata.get("finalizers").is_some_and(|finalizers| !is_empty(finalizers))
         || (resource.is("", "namespaces")

@@ -19,9 +19,9 @@ pub(super) fn metadata<'a>(
 ) -> Result<&'a mut Map<String, Value>, Status> {
     let kind = &resource.kind;
     let version = resource.versions.first().map_or("", |version| version.name.as_str());
-    let unreadable = |what: &str| {
+    let unreadable = |go_target: &str| {
         let handled = format!("{kind} in version \"{version}\" cannot be handled as a {kind}");
-        Status::bad_request(format!("{handled}: json: cannot unmarshal into Go {what}"))
+        Status::bad_request(format!("{handled}: json: cannot unmarshal into Go {go_target}"))
     };
     let fields = object.as_object_mut().ok_or_else(|| unreadable(&format!("value of type {kind}")))?;
     let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
@@ -121,7 +121,7 @@ pub(super) fn initialize_metadata(
 }
 
 /// Rejects an update without a resource version, if the kind requires one.
-pub(super) fn check_conditional(
+pub(super) fn check_version_is_set(
     resource: &Resource,
     name: &str,
     metadata: &Map<String, Value>,

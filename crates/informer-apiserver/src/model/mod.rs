@@ -2,8 +2,8 @@
 //!
 //! One counter assigns a version to every write, of any kind, and each resource retains its recent changes.
 //! Time is a parameter and ids come from a seed. The model knows no HTTP, no clock, no tokio and no waiting
-//! tasks: after an operation it reports which resources changed, and `shared` wakes the tasks that wait for
-//! them.
+//! tasks: after each operation, `shared` takes the notices of changed resources and wakes the tasks that wait
+//! for these resources.
 
 mod allocate;
 mod builtin;
@@ -43,11 +43,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 pub(crate) use collection::Objects;
-pub(crate) use delete::{DeleteOptions, Deleted, Policy};
+pub(crate) use delete::{DeleteOptions, DeleteResponse, Policy};
 pub use encodings::EncodingCounters;
 pub(crate) use fields::{Filter, selected_name};
 pub(crate) use kinds::{GroupKind, Registry, ResourceId, VersionedResource};
-pub(crate) use list::{Listing, Page, ReadVersion, Token, states_after};
+pub(crate) use list::{Listing, Page, Paging, ReadVersion, Token, states_after};
 pub(crate) use meta::NAMESPACES_DIFFER;
 pub(crate) use resource::{Resource, Subresource};
 pub(crate) use state::State;
@@ -64,7 +64,7 @@ pub(crate) use ids::Ids;
 /// Namespaces that every server has.
 const NAMESPACES: &[&str] = &["kube-system", "kube-public", "default", "kube-node-lease"];
 
-/// Namespaces that cannot be deleted.
+/// Namespaces that cannot be deleted, as in kube-apiserver.
 const PROTECTED_NAMESPACES: &[&str] = &["default", "kube-public", "kube-system"];
 
 /// The whole state of a server.
@@ -80,7 +80,7 @@ pub(crate) struct Model {
     collections: BTreeMap<ResourceId, Collection>,
     /// Changes that were not yet taken by [`Model::take_notices`].
     notices: Vec<ChangeNotice>,
-    /// Number of times that states were encoded.
+    /// Counts how often states were encoded.
     encoded: Arc<encodings::Counters>,
 }
 
@@ -106,7 +106,7 @@ impl Model {
         Model::serving(Registry::builtin(), now, seed, history_limit)
     }
 
-    /// Creates a server with the default namespaces and priority classes that retains `history_limit` changes
+    /// Creates a model with the default namespaces and priority classes. It retains `history_limit` changes
     /// per resource.
     pub(crate) fn serving(registry: Registry, now: Timestamp, seed: u64, history_limit: usize) -> Self {
         let collections =
@@ -185,11 +185,11 @@ impl Model {
         }
     }
 
-    /// Makes the watch cache of a resource start at `version`.
-    pub(crate) fn expire_watches(&mut self, gvr: VersionedResource, version: u64) {
+    /// Drops the versions before `version` from the watch cache of a resource. Open watches continue.
+    pub(crate) fn compact_watch_cache(&mut self, gvr: VersionedResource, version: u64) {
         let storage_id = self.storage_id(gvr);
         if let Some(collection) = self.collections.get_mut(&storage_id) {
-            collection.expire_watches(version);
+            collection.compact_watch_cache(version);
         }
     }
 
@@ -198,7 +198,7 @@ impl Model {
         ModelBackup { version: self.version, registry: self.registry.clone(), objects: objects.collect() }
     }
 
-    /// Restores a backup, including its versions. Resource ids are not reused.
+    /// Restores a backup, including its versions. Resource ids assigned since the backup are not reused.
     pub(crate) fn restore(&mut self, backup: &ModelBackup) {
         let mut registry = backup.registry.clone();
         registry.skip_ids_of(&self.registry);

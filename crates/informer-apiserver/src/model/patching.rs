@@ -74,11 +74,11 @@ impl Model {
             api_version: &api_version,
             kind: &resource.kind,
             time: &time,
-            reset: super::write_pipeline::resets(&resource, gvr.version, target),
+            reset: super::write_pipeline::reset_fields(&resource, gvr.version, target),
         };
         let live = before.as_ref().map(|before| self.shown(gvr, before));
         let object = field_management::applied(
-            resource.node(gvr.version),
+            resource.schema_node(gvr.version),
             live.as_ref(),
             &config,
             &manager,

@@ -1,9 +1,9 @@
-//! Representations of the kinds whose versions differ in more than their name.
+//! Conversions of the built-in kinds whose fields differ between API versions: events and autoscalers.
 //!
 //! Events of both groups are stored in the representation of the core group. A `HorizontalPodAutoscaler` is
-//! stored as `autoscaling/v2`; `autoscaling/v1` has only the CPU target. All other kinds look the same in all
-//! their versions. Conversions are pure; entries of `managedFields` keep the field names of the version in
-//! which they were written.
+//! stored as `autoscaling/v2`; `autoscaling/v1` has only the CPU target. All other built-in kinds have the
+//! same fields in all their versions; `state` handles custom kinds. Conversions are pure functions. They do
+//! not change `managedFields`: its entries keep the field names of the version in which they were written.
 
 use serde_json::{Map, Value, json};
 
@@ -33,7 +33,7 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
 ];
 
 impl Model {
-    /// Returns the resource under which the objects are stored.
+    /// Returns the resource under which objects are stored: core events for events of both groups.
     pub(super) fn storage_id(&self, gvr: VersionedResource) -> ResourceId {
         match self.representation(gvr) {
             Representation::EventsV1 => self.registry.find("", "events").unwrap_or(gvr.id),
@@ -62,7 +62,7 @@ impl Representation {
     }
 
     /// Converts a stored object to this representation.
-    pub(crate) fn show(self, object: &mut Value) {
+    pub(crate) fn convert_from_stored(self, object: &mut Value) {
         match self {
             Representation::Same => {}
             Representation::EventsV1 => {
@@ -80,7 +80,7 @@ impl Representation {
     }
 
     /// Converts an object from this representation to the stored one.
-    pub(crate) fn store(self, object: &mut Value) {
+    pub(crate) fn convert_to_stored(self, object: &mut Value) {
         match self {
             Representation::Same => {}
             Representation::EventsV1 => {
@@ -168,11 +168,11 @@ mod tests {
         let core = json!({"apiVersion": "v1", "involvedObject": {"name": "p"}, "message": "m", "count": 3,
             "reportingComponent": "", "reportingInstance": "", "source": {"component": "kubelet"}});
         let mut event = core.clone();
-        Representation::EventsV1.show(&mut event);
+        Representation::EventsV1.convert_from_stored(&mut event);
         assert_eq!(event["regarding"]["name"], "p");
         assert_eq!((&event["note"], &event["deprecatedCount"]), (&json!("m"), &json!(3)));
         assert!(event.get("message").is_none());
-        Representation::EventsV1.store(&mut event);
+        Representation::EventsV1.convert_to_stored(&mut event);
         assert_eq!(event, core);
     }
 
@@ -180,9 +180,9 @@ mod tests {
     fn autoscaler_v1_converts_cpu_target() {
         let v1 = json!({"apiVersion": "autoscaling/v1", "spec": {"targetCPUUtilizationPercentage": 80}, "status": {}});
         let mut stored = v1.clone();
-        Representation::AutoscalingV1.store(&mut stored);
+        Representation::AutoscalingV1.convert_to_stored(&mut stored);
         assert_eq!(stored["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 80);
-        Representation::AutoscalingV1.show(&mut stored);
+        Representation::AutoscalingV1.convert_from_stored(&mut stored);
         assert_eq!(stored, v1);
     }
 }

@@ -1,7 +1,7 @@
 //! A resource as the server knows it: names, versions, subresources and selectable fields.
 //!
-//! A resource is stored once and served under one or more versions. This module knows neither which resources
-//! exist nor their objects.
+//! Each object of a resource is stored once and served under one or more versions. This module knows neither
+//! which resources exist nor their objects.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ pub(crate) struct Resource {
     pub(crate) short_names: Vec<String>,
     pub(crate) categories: Vec<String>,
     pub(crate) namespaced: bool,
-    /// Whether it comes from a `CustomResourceDefinition`. Custom objects are written with sorted keys, and
-    /// the items of their lists include kind and apiVersion.
+    /// Whether a `CustomResourceDefinition` defines the resource. Custom objects are written with sorted
+    /// keys, and the items of their lists include kind and apiVersion.
     pub(crate) custom: bool,
     /// Whether objects have `metadata.generation`.
     pub(crate) generation: bool,
@@ -59,7 +59,7 @@ pub(crate) struct Version {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Subresource {
     pub(crate) name: &'static str,
-    /// The kind that is read and written. Group and version are empty if they are those of the resource.
+    /// Group, version and kind of the bodies. Group and version are empty if they are those of the resource.
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
     pub(crate) kind: String,
@@ -135,15 +135,18 @@ impl Resource {
         self.is(DEFINITIONS.0, DEFINITIONS.1)
     }
 
+    /// Returns whether the status in the body of a create is stored.
     pub(crate) fn takes_status_at_create(&self, version: usize) -> bool {
         !self.has_status(version)
             || (!self.custom && facts::takes_status_at_create(&self.group, &self.plural))
     }
 
+    /// Returns whether the response to a deletion is the object, even if the object was removed.
     pub(crate) fn delete_shows_object(&self) -> bool {
         !self.custom && facts::delete_shows_object(&self.group, &self.plural)
     }
 
+    /// Returns whether PUT creates a missing object.
     pub(crate) fn put_creates(&self) -> bool {
         !self.custom && facts::put_creates(&self.group, &self.plural)
     }
@@ -154,13 +157,13 @@ impl Resource {
     }
 
     /// Returns whether dependents are orphaned if a deletion has no propagation policy.
-    pub(crate) fn orphans(&self) -> bool {
-        !self.custom && facts::orphans(&self.group, &self.plural)
+    pub(crate) fn orphans_by_default(&self) -> bool {
+        !self.custom && facts::orphans_by_default(&self.group, &self.plural)
     }
 }
 
 impl Field {
-    /// Creates a field. `paths` are separated by `|`.
+    /// Creates a field. `paths` are separated by `|`; `default` is the value if no path has one.
     pub(crate) fn new(name: &str, paths: &str, default: &str) -> Self {
         let path =
             |text: &str| text.split('.').filter(|segment| !segment.is_empty()).map(str::to_owned).collect();

@@ -1,6 +1,6 @@
 //! Label selectors, parsed and matched as in kube-apiserver, with its error messages.
 //!
-//! A selector is a list of requirements that must all hold; an empty one matches everything. The
+//! A selector is a list of requirements that must all hold; an empty selector matches everything. The
 //! labelled objects are not known here.
 
 use informer_objects::text::formats;
@@ -49,8 +49,8 @@ impl LabelSelector {
         Ok(LabelSelector(requirements))
     }
 
-    /// Parses the selector in the spec of an object. `None` if there is none or it is invalid; then nothing
-    /// is selected.
+    /// Parses the selector in the spec of an object. `None` if it is missing or invalid, so that it selects
+    /// nothing.
     pub(crate) fn of_object(selector: &Value) -> Option<Self> {
         if selector.is_null() {
             return None;
@@ -262,11 +262,13 @@ fn check_value(key: &str, index: usize, value: &str) -> Result<(), String> {
     Err(format!("values[{index}][{key}]: Invalid value: \"{value}\": {}", wrong.join("; ")))
 }
 
-/// Returns a selector in the syntax of list requests, sorted by key: `a=b,c in (d,e)`.
+/// Returns the selector of an object in the syntax of list requests, sorted by key: `a=b,c in (d,e)`.
+///
+/// `selector` is a `LabelSelector` or, as in a replication controller, a map of labels.
 pub(crate) fn text_of(selector: &Value) -> String {
-    let plain =
+    let labels =
         selector.get("matchLabels").or(selector.get("matchExpressions").map_or(Some(selector), |_| None));
-    let mut terms: Vec<(&str, String)> = plain
+    let mut terms: Vec<(&str, String)> = labels
         .and_then(Value::as_object)
         .into_iter()
         .flatten()
@@ -320,9 +322,9 @@ mod tests {
             ("color=red,color=blue", "color=red", false),
             ("", "", true),
         ];
-        for (selector, of, expected) in cases {
+        for (selector, object_labels, expected) in cases {
             let parsed = LabelSelector::parse(selector).unwrap();
-            assert_eq!(parsed.matches(&labels(of)), expected, "{selector} on {of}");
+            assert_eq!(parsed.matches(&labels(object_labels)), expected, "{selector} on {object_labels}");
         }
     }
 

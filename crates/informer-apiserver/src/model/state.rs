@@ -1,14 +1,14 @@
 //! One state of one object: its JSON, encoded once, and the values that selectors compare.
 //!
 //! The bytes are the whole object as in a watch frame. The positions of resourceVersion, apiVersion and
-//! metadata are recorded, so that list items, metadata-only responses, other API versions and DELETED frames
-//! are copies of these bytes with a part removed or replaced. Representations that differ more, and protobuf,
-//! are encoded on first use and cached. A state is immutable and knows neither other objects nor earlier
-//! states.
+//! metadata are recorded, so that list items, metadata-only responses, API versions with equal fields and
+//! DELETED frames are copies of these bytes with a part removed or replaced. Representations with other
+//! fields, and protobuf, are encoded on first use and cached. A state is immutable and knows neither other
+//! objects nor earlier states.
 //!
-//! A custom object is shown as its current definition requires: storage keeps the object as written; unknown
-//! fields are pruned and defaults applied once, when the state is created. When the definition changes, a new
-//! state is created.
+//! A state keeps a custom object as it was written, and shows it as the current definition requires: unknown
+//! fields are pruned and defaults applied when the state is created. API versions with other fields are
+//! encoded at the same time. When the definition changes, a new state replaces this one.
 
 use std::sync::{Arc, OnceLock};
 
@@ -35,22 +35,24 @@ pub(crate) struct State {
     pub(crate) fields: Vec<String>,
     pub(crate) terminating: bool,
     json: Json,
-    /// The object in another representation, after the first use. No kind has more than one.
+    /// The object in the representation that is not the stored one, after its first use. No kind has more
+    /// than one such representation.
     converted: OnceLock<Json>,
-    /// The object in those versions of a custom resource that show it differently, by apiVersion.
+    /// The object in those versions of a custom resource that differ from `json`, by apiVersion.
     other_versions: Vec<(String, Json)>,
-    /// The stored form of a custom object, if it differs from `json`.
+    /// The stored form of a custom object, if it differs from `json` or was written under another version
+    /// than the current storage version.
     stored: Option<Box<Stored>>,
     /// Cached protobuf encodings.
     encodings: EncodingCache,
-    /// The counters of the server; `None` if the object is not stored.
+    /// The counters of the server; `None` for a state that is not stored, for example of a dry run.
     counters: Option<Arc<Counters>>,
 }
 
-/// A custom object as written, before its definition changed or under a version with other defaults.
+/// A custom object as it was written, before the pruning and defaulting of a read.
 #[derive(Debug)]
 struct Stored {
-    /// The API version under which it was written.
+    /// The storage version at the time of the write.
     version: String,
     json: Bytes,
 }
@@ -63,11 +65,11 @@ impl State {
             Some(storage) => {
                 State::read(resource, storage, version, &storage.version, &storage.written(object))
             }
-            None => State::of_shown(resource, version, object),
+            None => State::from_shown(resource, version, object),
         }
     }
 
-    /// Returns the same object for a changed definition. Only the way it is shown may differ.
+    /// Returns the same object for a changed definition: the stored form stays, the shown one may differ.
     pub(crate) fn reencode(&self, before: &Resource, resource: &Resource) -> State {
         let state = match (self.stored.as_deref(), before.storage.as_deref(), resource.storage.as_deref()) {
             (Some(stored), _, Some(storage)) => {
@@ -77,15 +79,15 @@ impl State {
             (None, Some(before), Some(storage)) => {
                 State::read(resource, storage, self.version, &before.version, &self.decode())
             }
-            _ => State::of_shown(resource, self.version, &self.decode()),
+            _ => State::from_shown(resource, self.version, &self.decode()),
         };
         State { counters: self.counters.clone(), ..state }
     }
 
-    /// Returns the API version under which a custom object was written, and its stored form. `None` if every
+    /// Returns the version under which a custom object was written, and its stored form. `None` if every
     /// version shows exactly what is stored.
     ///
-    /// The API version is `None` if it is the current storage version.
+    /// The version is `None` if it is the current storage version.
     pub(crate) fn stored(&self) -> Option<(Option<&str>, Value)> {
         match self.stored.as_deref() {
             Some(stored) => {
@@ -96,7 +98,7 @@ impl State {
         }
     }
 
-    /// Creates the state of a custom object that was written under the API version `written_version`.
+    /// Creates the state of a custom object that was written when `written_version` was the storage version.
     fn read(
         resource: &Resource,
         storage: &Storage,
@@ -106,7 +108,7 @@ impl State {
     ) -> State {
         let mut object = stored.clone();
         storage.read(written_version, &mut object);
-        let mut state = State::of_shown(resource, version, &object);
+        let mut state = State::from_shown(resource, version, &object);
         let other_versions = resource.versions.iter().enumerate();
         state.other_versions = other_versions
             .filter_map(|(at, other)| {
@@ -121,8 +123,8 @@ impl State {
         state
     }
 
-    /// Creates the state of an object as clients see it.
-    fn of_shown(resource: &Resource, version: u64, object: &Value) -> State {
+    /// Creates a state from an object as clients see it.
+    fn from_shown(resource: &Resource, version: u64, object: &Value) -> State {
         let metadata = object.get("metadata").and_then(Value::as_object);
         let text = |field: &str| {
             let value = metadata.and_then(|metadata| metadata.get(field)).and_then(Value::as_str);
@@ -160,7 +162,7 @@ impl State {
         serde_json::from_slice(&self.json.bytes).unwrap_or_default()
     }
 
-    /// Returns the decoded object as an API version shows it; `None` for the stored apiVersion.
+    /// Returns the decoded object as an API version shows it; `None` stands for the stored apiVersion.
     pub(crate) fn decode_as(&self, api_version: Option<&str>) -> Value {
         let shown = &self.json_of(api_version).bytes;
         let mut object: Value = serde_json::from_slice(shown).unwrap_or_default();
@@ -207,7 +209,8 @@ impl State {
         }
     }
 
-    /// Returns the JSON of an API version.
+    /// Returns the JSON with the fields that an API version shows. Its apiVersion is that of the first
+    /// version.
     fn json_of(&self, api_version: Option<&str>) -> &Json {
         let other = self.other_versions.iter().find(|(name, _)| Some(name.as_str()) == api_version);
         other.map_or(&self.json, |(_, json)| json)
@@ -216,7 +219,7 @@ impl State {
     /// Returns the object as protobuf with the given resource version, or `None` if its kind has no protobuf
     /// encoding.
     ///
-    /// It is encoded once, with `encode`, and cached as long as the state exists.
+    /// The object is encoded with `encode` once per view and version, and cached as long as the state exists.
     pub(crate) fn protobuf(
         &self,
         view: &View,
@@ -247,12 +250,13 @@ impl State {
     fn convert(&self, representation: Representation) -> Json {
         self.count(Encoded::Json);
         let mut object = self.decode();
-        representation.show(&mut object);
+        representation.convert_from_stored(&mut object);
         Json::built_in(self.version, &object)
     }
 }
 
-/// Returns the key of an object: `namespace/name`. Lists are sorted by it as text, as in etcd.
+/// Returns the key of an object: `namespace/name`, or `name` if it is cluster-scoped. Lists are sorted by key
+/// as text, as in etcd.
 pub(crate) fn key(namespace: &str, name: &str) -> String {
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }

@@ -22,7 +22,7 @@ use super::selector::{LabelSelector, text_of};
 use super::state::State;
 use super::write_context::{WriteContext, WriteOrigin, WriteResult};
 use super::write_target::WriteTarget;
-use super::{Filter, Model, json_edit};
+use super::{Filter, Model, Paging, json_edit};
 
 /// Built-in kinds with a scale subresource.
 const SCALED: &[(&str, &str)] = &[
@@ -45,8 +45,8 @@ impl Resource {
 impl Model {
     /// Returns the scale to which a patch is applied.
     ///
-    /// If a custom object has no replicas, its scale has a reserved number, so that a patch that does not set
-    /// the replicas is rejected.
+    /// If a custom object has no replicas, its scale gets a reserved number of replicas, as in
+    /// kube-apiserver: a patch that does not replace this number is rejected.
     pub(crate) fn scale_to_change(&self, gvr: VersionedResource, state: &State) -> Result<Value, Status> {
         let resource = self.resource(gvr.id)?;
         match resource.custom_version(gvr.version).and_then(|custom| custom.scale.as_ref()) {
@@ -100,7 +100,7 @@ impl Model {
         let old = self.scale_with_owners(gvr, &before)?;
         let mut new = scale.clone();
         let time = times::written(context.now);
-        field_management::updated(scale_node(), Some(&old), &mut new, &scale_manager(context, &time));
+        field_management::updated(scale_schema(), Some(&old), &mut new, &scale_manager(context, &time));
         self.write_scale(context, gvr, before, &new)
     }
 
@@ -115,7 +115,7 @@ impl Model {
         let old = self.scale_with_owners(gvr, &before)?;
         let time = times::written(context.now);
         let new = field_management::applied(
-            scale_node(),
+            scale_schema(),
             Some(&old),
             config,
             &scale_manager(context, &time),
@@ -125,7 +125,7 @@ impl Model {
         self.write_scale(context, gvr, before, &new)
     }
 
-    /// Writes a scale with its owners back into its object.
+    /// Writes a scale back into its object, with the owners in `managedFields` of the scale.
     fn write_scale(
         &mut self,
         context: &WriteContext,
@@ -141,7 +141,7 @@ impl Model {
         let path = paths.map_or("spec.replicas", |paths| paths.replicas());
         let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
         if replicas < 0 {
-            return Err(negative(&resource, path, &before.name, replicas));
+            return Err(negative_replicas(&resource, path, &before.name, replicas));
         }
         let mut object = before.decode();
         let api_version = resource.api_version(gvr.version);
@@ -151,7 +151,7 @@ impl Model {
             None => json_edit::set(&mut object, &["spec", "replicas"], json!(replicas)),
         }
         json_edit::set(&mut object, &["metadata", "managedFields"], owners.unwrap_or_default());
-        // The owners are final, as for an apply.
+        // `managedFields` is final, as after an apply.
         self.replace(context, gvr, WriteTarget::Scale, before, object, WriteOrigin::Apply)
     }
 
@@ -208,11 +208,12 @@ impl Model {
             "lastTransitionTime": times::written(context.now),
         });
         set_condition(&mut pod, condition);
-        // Fields that a binding sets have no owner.
-        self.replace_raw(context, gvr, before, &pod).map(|_| ())
+        // In kube-apiserver, fields that a binding sets get no owner.
+        self.overwrite_keeping_owners(context, gvr, before, &pod).map(|_| ())
     }
 
-    /// Deletes a pod if its disruption budget, if any, allows it.
+    /// Deletes a pod if its disruption budget allows this. Pods without a budget, and pods that are pending,
+    /// finished or terminating, are always deleted.
     pub(crate) fn evict(
         &mut self,
         context: &WriteContext,
@@ -239,12 +240,14 @@ impl Model {
             let mut object = pod.decode();
             set_condition(&mut object, condition);
             let marked = self.overwrite(&as_server(context), gvr, WriteTarget::Status, pod, object)?;
+            // The precondition was met by the version before this write.
             options.resource_version = options.resource_version.map(|_| marked.version.to_string());
         }
         self.delete(context.now, gvr, (namespace, name), &options).map(|_| ())
     }
 
-    /// Reduces the disruption budget that selects a pod by one, or fails if it does not allow a disruption.
+    /// Reduces the disruption budget that selects a pod by one. Fails if the budget does not allow a
+    /// disruption, or if several budgets select the pod.
     fn consume_disruption_budget(
         &mut self,
         context: &WriteContext,
@@ -253,7 +256,7 @@ impl Model {
         dry_run: bool,
     ) -> Result<(), Status> {
         let Some(gvr) = self.registry.resource("policy", "v1", "poddisruptionbudgets") else { return Ok(()) };
-        let listing = self.list(gvr, namespace, &super::ReadVersion::Newest, false)?;
+        let listing = self.list(gvr, namespace, &super::ReadVersion::Newest, Paging::Unpaged)?;
         let filter = Filter::namespace(namespace);
         let mut matching: Vec<Arc<State>> = listing
             .states(&filter)
@@ -300,7 +303,7 @@ impl Model {
     }
 }
 
-/// Returns the context of the same write by the server itself.
+/// Returns the context for a part of the write that the server makes itself.
 fn as_server(context: &WriteContext) -> WriteContext {
     WriteContext { manager: "kube-apiserver".to_owned(), ..context.clone() }
 }
@@ -327,7 +330,7 @@ fn check_target(name: &str, kind: &str) -> Result<(), Status> {
     Err(Status::new(500, "", why))
 }
 
-fn negative(resource: &Resource, path: &str, name: &str, replicas: i64) -> Status {
+fn negative_replicas(resource: &Resource, path: &str, name: &str, replicas: i64) -> Status {
     if !resource.custom {
         let message = format!("Invalid value: {replicas}: must be greater than or equal to 0");
         let cause = StatusCause::new("FieldValueInvalid", path, message);
@@ -349,7 +352,7 @@ fn scale_manager<'a>(context: &'a WriteContext, time: &'a str) -> Manager<'a> {
     }
 }
 
-fn scale_node() -> Node<'static> {
+fn scale_schema() -> Node<'static> {
     Type::named("io.k8s.api.autoscaling.v1.Scale").map_or(Node::Unknown, Node::of)
 }
 

@@ -33,6 +33,7 @@ impl World {
         self.random % below
     }
 
+    /// Performs a random write in the model and in the reference model.
     fn act(&mut self) {
         let name = format!("m-{}", self.random(6));
         let value = self.random(3).to_string();
@@ -88,8 +89,9 @@ impl World {
         }
     }
 
+    /// Returns the listed objects as `name -> value of k`.
     fn listed(&mut self, at: &ReadVersion) -> Result<BTreeMap<String, String>, Status> {
-        let listing = self.model.list(self.gvr, "default", at, false)?;
+        let listing = self.model.list(self.gvr, "default", at, Paging::Unpaged)?;
         let filter = Filter::namespace("default");
         Ok(listing.states(&filter).map(|state| (state.name.clone(), value(&state))).collect())
     }
@@ -177,7 +179,8 @@ fn watch_and_list_with_selector_agree() {
                     _ => watched.insert(frame.state.name.clone(), value(&frame.state)),
                 };
             }
-            let listing = world.model.list(world.gvr, "default", &ReadVersion::Newest, false).unwrap();
+            let listing =
+                world.model.list(world.gvr, "default", &ReadVersion::Newest, Paging::Unpaged).unwrap();
             let listed: BTreeMap<String, String> =
                 listing.states(&filter).map(|state| (state.name.clone(), value(&state))).collect();
             assert_eq!(watched, listed, "seed {seed}");
@@ -190,12 +193,12 @@ fn watch_and_list_with_selector_agree() {
 /// was dropped.
 #[test]
 fn watch_of_one_namespace_survives_dropped_changes_of_others() {
-    let mut ends = (0, 0);
+    let (mut runs, mut expired) = (0, 0);
     for seed in 0..300 {
         let mut world = World::new(seed, 10);
-        let here = Filter::namespace("default");
+        let filter = Filter::namespace("default");
         let mut cursor = world.model.open_watch(world.gvr, WatchStart::Now).unwrap().cursor;
-        let (mut seen, mut behind) = (BTreeMap::new(), world.reference[0].0);
+        let (mut seen, mut seen_version) = (BTreeMap::new(), world.reference[0].0);
         for round in 0..60_u64 {
             if world.random(5) == 0 {
                 world.act();
@@ -212,8 +215,8 @@ fn watch_of_one_namespace_survives_dropped_changes_of_others() {
                 1..6 => {}
                 _ => continue,
             }
-            let own = world.reference.iter().any(|(version, _)| *version > behind);
-            match world.model.step(&mut cursor, &here, usize::MAX) {
+            let has_unseen_change = world.reference.iter().any(|(version, _)| *version > seen_version);
+            match world.model.step(&mut cursor, &filter, usize::MAX) {
                 Step::Frames(frames, _) => {
                     for frame in frames {
                         match frame.kind.name() {
@@ -222,10 +225,10 @@ fn watch_of_one_namespace_survives_dropped_changes_of_others() {
                         };
                     }
                     assert_eq!(seen, world.reference.last().unwrap().1, "seed {seed}, round {round}");
-                    behind = world.reference.last().unwrap().0;
+                    seen_version = world.reference.last().unwrap().0;
                 }
-                _ if own => {
-                    ends.1 += 1;
+                _ if has_unseen_change => {
+                    expired += 1;
                     break;
                 }
                 other => {
@@ -237,9 +240,9 @@ fn watch_of_one_namespace_survives_dropped_changes_of_others() {
         }
         world.model.check_invariants();
         world.model.close_watch(&cursor);
-        ends.0 += 1;
+        runs += 1;
     }
-    assert!(ends.1 > 50 && ends.0 - ends.1 > 50, "both outcomes must be common: {ends:?}");
+    assert!(expired > 50 && runs - expired > 50, "both outcomes must be common: {expired} of {runs} expired");
 }
 
 /// Regression: history was limited by the number of changes only, so 300 updates of a large object retained
@@ -334,7 +337,7 @@ fn pages_add_up_to_the_list() {
         let limit = 1 + usize::try_from(world.random(3)).unwrap();
         let (mut at, mut found) = (ReadVersion::Newest, BTreeMap::new());
         loop {
-            let listing = world.model.list(world.gvr, &filter.namespace, &at, true).unwrap();
+            let listing = world.model.list(world.gvr, &filter.namespace, &at, Paging::Paged).unwrap();
             let page = listing.page(&filter, limit);
             found.extend(page.items.iter().map(|state| (state.name.clone(), value(state))));
             world.act();
@@ -369,7 +372,7 @@ fn keys_are_sorted_as_text() {
             .create(&WriteContext::at(now, "test"), world.gvr, namespace, object, WriteOrigin::Internal)
             .unwrap();
     }
-    let listing = world.model.list(world.gvr, "", &ReadVersion::Newest, false).unwrap();
+    let listing = world.model.list(world.gvr, "", &ReadVersion::Newest, Paging::Unpaged).unwrap();
     let keys: Vec<String> = listing.states(&Filter::default()).map(|state| state.key()).collect();
     assert_eq!(keys, ["a-b/x", "a/x"], "'-' comes before '/'");
     let of_a = Filter::namespace("a");
@@ -383,7 +386,7 @@ fn same_seed_produces_same_uids() {
         for _ in 0..20 {
             world.act();
         }
-        let listing = world.model.list(world.gvr, "", &ReadVersion::Newest, false).unwrap();
+        let listing = world.model.list(world.gvr, "", &ReadVersion::Newest, Paging::Unpaged).unwrap();
         listing.states(&Filter::default()).map(|state| state.uid.clone()).collect::<Vec<_>>()
     };
     assert_eq!(uids(3), uids(3));

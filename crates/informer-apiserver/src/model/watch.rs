@@ -1,9 +1,9 @@
 //! Watches as cursors into the history of a collection: which frames a watch gets, and when it ends.
 //!
-//! A cursor only moves forward and skips nothing: each step returns all changes that concern it, or reports
-//! that some were dropped from the history. A watch of one namespace needs only the changes in that
-//! namespace, so it stays valid while changes in other namespaces are dropped. Frames are states with a type
-//! here; encoding and waiting happen elsewhere.
+//! A cursor only moves forward and skips no change that the watch needs: each step returns the next of these
+//! changes, or reports that some were dropped from the history. A watch of one namespace needs only the
+//! changes in that namespace, so it stays valid while changes in other namespaces are dropped. A frame is a
+//! state with a type here; encoding and waiting happen elsewhere.
 
 use std::sync::Arc;
 
@@ -28,9 +28,10 @@ pub(crate) struct Cursor {
     id: ResourceId,
     /// The model's epoch when the watch was opened. In another epoch, the watch is broken.
     epoch: u64,
-    /// The collection's term when the watch was opened. Once the term is over, the watch ends.
+    /// The collection's term when the watch was opened. A term is over when the server ends all open watches
+    /// of the resource, for example because its definition changes.
     term: u64,
-    /// The sequence number of the next change to inspect.
+    /// The sequence number (see `collection`) of the next change to inspect.
     next: u64,
     /// Changes up to this version are skipped.
     after: u64,
@@ -59,7 +60,7 @@ pub(crate) struct Opened {
 /// The result of advancing a cursor.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Frames, possibly none, and whether another step would return more immediately.
+    /// Frames, possibly none, and whether the caller should step again without waiting for changes.
     Frames(Vec<Frame>, bool),
     /// Changes that the watch needs were dropped.
     Expired(Status),
@@ -100,7 +101,7 @@ impl Cursor {
         self.id
     }
 
-    /// Returns whether the watch starts at a version that is not reached yet.
+    /// Returns whether the watch starts after `version`, the current version of the server.
     pub(crate) fn is_ahead_of(&self, version: u64) -> bool {
         self.after > version
     }
@@ -121,8 +122,8 @@ impl Model {
                     Status::uncached_watch_expired()
                 });
             }
-            WatchStart::Version(after) => (collection.after(after), after),
-            WatchStart::Now | WatchStart::ExistingObjects => (collection.end(), version),
+            WatchStart::Version(after) => (collection.sequence_after(after), after),
+            WatchStart::Now | WatchStart::ExistingObjects => (collection.next_sequence(), version),
         };
         let initial = (from == WatchStart::ExistingObjects).then(|| collection.live().clone());
         let term = collection.add_watcher();
@@ -147,22 +148,22 @@ impl Model {
             return Step::Broken;
         }
         let Some(collection) = self.collections.get(&cursor.id) else { return Step::Ended };
-        if collection.is_dropped(cursor.next, &filter.namespace) {
+        if collection.has_dropped_since(cursor.next, &filter.namespace) {
             return Step::Expired(Status::watch_expired(cursor.after, collection.watch_floor()));
         }
-        cursor.next = collection.next_known(cursor.next);
+        cursor.next = collection.next_retained(cursor.next);
         let end = collection.end_of_term(cursor.term);
-        let mut found = Vec::new();
+        let mut frames = Vec::new();
         let mut bytes = 0;
         for _ in 0..MAX_CHANGES_PER_STEP {
             if end.is_some_and(|end| cursor.next >= end) {
-                return if found.is_empty() { Step::Ended } else { Step::Frames(found, true) };
+                return if frames.is_empty() { Step::Ended } else { Step::Frames(frames, true) };
             }
-            if found.len() >= max_frames || bytes >= BYTES_PER_STEP {
-                return Step::Frames(found, true);
+            if frames.len() >= max_frames || bytes >= BYTES_PER_STEP {
+                return Step::Frames(frames, true);
             }
             let Some(change) = collection.change(cursor.next) else {
-                return Step::Frames(found, false);
+                return Step::Frames(frames, false);
             };
             cursor.next += 1;
             if change.version <= cursor.after {
@@ -171,10 +172,10 @@ impl Model {
             cursor.after = change.version;
             if let Some(frame) = frame(change, filter) {
                 bytes += frame.state.len();
-                found.push(frame);
+                frames.push(frame);
             }
         }
-        Step::Frames(found, true)
+        Step::Frames(frames, true)
     }
 }
 

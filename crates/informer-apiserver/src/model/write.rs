@@ -1,9 +1,9 @@
 //! Creates and updates objects.
 //!
-//! A write that fails stores nothing; one that succeeds consumes one version, and more if it writes a
-//! definition (see `definitions`). An update that changes nothing and a dry run consume no version and cause
-//! no event. What the server owns (uid, creation time, generation, resource version) never comes from a body.
-//! The transport of the body is not known here.
+//! A write that fails stores nothing. A write that succeeds consumes one version; a write of a definition may
+//! consume more (see `definitions`). A dry run, and an update that changes nothing, consume no version and
+//! cause no event. uid, creation time and resource version never come from a body. The transport of the body
+//! is not known here.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use serde_json::{Map, Value, json};
 
 use super::json_edit::drop_field;
 use super::kinds::{ResourceId, VersionedResource};
-use super::merge::{is_finished, merge};
+use super::merge::{is_deletion_complete, merge};
 use super::meta::{
-    self, check_conditional, check_namespace, check_preconditions, initialize_metadata, metadata,
+    self, check_namespace, check_preconditions, check_version_is_set, initialize_metadata, metadata,
 };
 use super::representation::Representation;
 use super::resource::Resource;
@@ -51,7 +51,7 @@ impl Model {
         let fields = metadata(&resource, &mut object)?;
         warnings.extend(meta::dedup_owners(fields));
         let given = fields.remove("resourceVersion");
-        initialize_metadata(&resource, fields, namespace, &self.ids.uid(), context.now);
+        initialize_metadata(&resource, fields, namespace, &self.ids.next_uid(), context.now);
         if !resource.takes_status_at_create(gvr.version) {
             drop_field(&mut object, "status");
         }
@@ -68,7 +68,7 @@ impl Model {
             let terminating = existing.terminating;
             return Err(Status::already_exists(&resource.group, &resource.plural, &name, terminating));
         }
-        self.representation(gvr).store(&mut object);
+        self.representation(gvr).convert_to_stored(&mut object);
         let storage_id = self.storage_id(gvr);
         let stored_as = self.resource(storage_id)?;
         if context.dry_run {
@@ -82,7 +82,7 @@ impl Model {
         Ok(WriteResult { state, created: true, warnings })
     }
 
-    /// Updates an object, or creates it if PUT creates objects of this kind.
+    /// Updates an object. Creates a missing object if PUT creates objects of its kind.
     pub(crate) fn update(
         &mut self,
         context: &WriteContext,
@@ -109,12 +109,12 @@ impl Model {
             }
             return Err(Status::not_found(&resource.group, &resource.plural, name));
         };
-        check_conditional(&resource, name, new)?;
+        check_version_is_set(&resource, name, new)?;
         check_preconditions(&resource, &before, new)?;
         self.replace(context, gvr, target, before, object, origin)
     }
 
-    /// Replaces an existing object. The caller has checked that the new object is meant for it.
+    /// Replaces an existing object. The caller has checked that `object` is meant for `before`.
     pub(super) fn replace(
         &mut self,
         context: &WriteContext,
@@ -131,8 +131,8 @@ impl Model {
         // The object before the write, as `gvr` shows it and in the stored representation.
         let (old, old_stored) = (&shown, decoded.as_ref().unwrap_or(&shown));
         let parsed = resource.parse_write(gvr.version, context, object, origin)?;
-        // An update without managedFields keeps the existing ones; an apply that results in no owners has
-        // none.
+        // If the new object has no managedFields, `merge` keeps the existing ones. After an apply they must
+        // not be kept: no manager is left.
         let ownerless = matches!(origin, WriteOrigin::Apply) && !field_management::has_owners(&parsed.object);
         let mut object = merge(&resource, gvr, target, old, parsed.object)?;
         if ownerless {
@@ -143,13 +143,14 @@ impl Model {
         resource.record_ownership(gvr.version, context, target, Some(old), &mut object, origin);
         object["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
         self.validate_update(context, &resource, gvr, target, old, &mut object)?;
-        representation.store(&mut object);
+        representation.convert_to_stored(&mut object);
         field_management::keep_times(old_stored, &mut object);
         let state = self.commit_update(context, self.storage_id(gvr), before, old_stored, &object)?;
         Ok(WriteResult { state, created: false, warnings })
     }
 
-    /// Stores a change made by the server itself, without parsing, defaulting or validation.
+    /// Stores a change made by the server itself, without parsing, defaulting or validation. The manager of
+    /// the context becomes the owner of the changed fields.
     pub(super) fn overwrite(
         &mut self,
         context: &WriteContext,
@@ -171,8 +172,8 @@ impl Model {
         self.commit_update(context, self.storage_id(gvr), before, &old, &object)
     }
 
-    /// Stores a change made by the server itself, like [`Model::overwrite`], but keeps the field owners.
-    pub(super) fn replace_raw(
+    /// Stores a changed object like [`Model::overwrite`], but with the `managedFields` that it contains.
+    pub(super) fn overwrite_keeping_owners(
         &mut self,
         context: &WriteContext,
         gvr: VersionedResource,
@@ -198,8 +199,8 @@ impl Model {
             return Err(Status::bad_request("an object needs a name"));
         }
         let Some(before) = self.get(gvr, namespace, name) else {
-            initialize_metadata(&resource, fields, namespace, &self.ids.uid(), context.now);
-            self.representation(gvr).store(&mut object);
+            initialize_metadata(&resource, fields, namespace, &self.ids.next_uid(), context.now);
+            self.representation(gvr).convert_to_stored(&mut object);
             let storage_id = self.storage_id(gvr);
             let stored_as = self.resource(storage_id)?;
             return Ok(self.store(storage_id, &stored_as, None, &object));
@@ -210,19 +211,19 @@ impl Model {
                 fields.insert(field.to_owned(), value.clone());
             }
         }
-        self.representation(gvr).store(&mut object);
-        self.replace_raw(context, gvr, before, &object)
+        self.representation(gvr).convert_to_stored(&mut object);
+        self.overwrite_keeping_owners(context, gvr, before, &object)
     }
 
     /// Returns an object as a version of its resource shows it.
     pub(super) fn shown(&self, gvr: VersionedResource, state: &State) -> Value {
         let mut object = state.decode_as(self.api_version_shown(gvr).as_deref());
-        self.representation(gvr).show(&mut object);
+        self.representation(gvr).convert_from_stored(&mut object);
         object
     }
 
     /// Stores an updated object, or removes it if its deletion is now complete. Does neither if nothing
-    /// changed or it is a dry run.
+    /// changed or the write is a dry run.
     fn commit_update(
         &mut self,
         context: &WriteContext,
@@ -238,7 +239,7 @@ impl Model {
         if context.dry_run {
             return Ok(Arc::new(State::encode(&resource, before.version, object)));
         }
-        if is_finished(&resource, object) {
+        if is_deletion_complete(&resource, object) {
             // The response shows no finalizers and the old version; watchers see the previous state deleted.
             let response = Arc::new(State::encode(&resource, before.version, object));
             self.remove(id, before);
@@ -292,7 +293,7 @@ impl Model {
         let metadata = metadata(resource, object)?;
         let base = metadata.get("generateName").and_then(Value::as_str).unwrap_or_default();
         if name.is_empty() && !base.is_empty() {
-            name = self.ids.name(base);
+            name = self.ids.next_name(base);
             metadata.insert("name".to_owned(), Value::from(name.as_str()));
         }
         let causes: Vec<StatusCause> = if name.is_empty() {

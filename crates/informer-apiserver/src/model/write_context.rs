@@ -38,7 +38,7 @@ pub(crate) enum WriteOrigin<'a> {
     Body(&'a Body),
     /// A patch.
     Patch(PatchKind, &'a [u8]),
-    /// An apply, which has already determined the field owners.
+    /// An apply, or a write of a scale: its `managedFields` are already final.
     Apply,
 }
 

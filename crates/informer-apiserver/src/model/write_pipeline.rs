@@ -1,8 +1,8 @@
 //! The steps of a write from body to stored object: parse, default, record ownership, validate.
 //!
 //! Types and defaults come from `builtin` and `definition`, ownership from `field_management`, all in
-//! `informer-objects`. They work on single objects; which of them applies to a resource, and which other
-//! objects it needs, is decided here.
+//! `informer-objects`. Those modules know only single objects. This one decides which of them a resource
+//! needs, and looks up other objects that a write depends on, such as priority classes.
 
 use informer_objects::definition::{self, Subject};
 use informer_objects::field_management::{self, Manager};
@@ -27,7 +27,8 @@ pub(super) struct ParsedWrite {
 }
 
 impl Resource {
-    /// Parses a body by its type: drops unknown fields and sets defaults.
+    /// Parses a body by its type: drops unknown fields and sets defaults. Field validation decides whether
+    /// unknown and duplicate fields are warnings or an error.
     pub(super) fn parse_write(
         &self,
         version: usize,
@@ -35,6 +36,7 @@ impl Resource {
         object: Value,
         origin: WriteOrigin<'_>,
     ) -> Result<ParsedWrite, Status> {
+        // The patched object as errors of patches quote it.
         let patched = match origin {
             WriteOrigin::Patch(..) => state::go_text(&object),
             _ => String::new(),
@@ -86,15 +88,15 @@ impl Resource {
             return read_custom(self, version, object);
         }
         // A patch may have changed the type: then the object is parsed as that type and rejected.
-        if let Some(other) = self.mismatched_type(version, &object) {
-            let (group, version) = versions::split_api_version(&other.0);
-            let type_id = builtin::type_of(group, version, &other.1);
+        if let Some((api_version, kind)) = self.mismatched_type(version, &object) {
+            let (group, version) = versions::split_api_version(&api_version);
+            let type_id = builtin::type_of(group, version, &kind);
             if let Some(type_id) = type_id {
                 builtin::read(type_id, object)?;
             }
             let own = self.api_version(0);
             let expected = (own.as_str(), self.kind.as_str());
-            return Err(not_convertible(expected, (&other.0, &other.1), type_id.is_some()));
+            return Err(not_convertible(expected, (&api_version, &kind), type_id.is_some()));
         }
         match self.type_of(version) {
             Some(type_id) => builtin::read(type_id, object).map(|decoded| (decoded.object, decoded.unknown)),
@@ -102,8 +104,8 @@ impl Resource {
         }
     }
 
-    /// Returns the apiVersion and kind of an object if they are not those of this resource. All versions of
-    /// the same group are accepted.
+    /// Returns the apiVersion and kind of an object if they are not those of this resource. All known
+    /// versions of the same group are accepted.
     fn mismatched_type(&self, version: usize, object: &Value) -> Option<(String, String)> {
         let declared =
             |field: &str| object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
@@ -111,12 +113,13 @@ impl Resource {
         let (api_version, kind) =
             (declared("apiVersion").unwrap_or(&own), declared("kind").unwrap_or(&self.kind));
         let (group, name) = versions::split_api_version(api_version);
+        // kube-apiserver still knows the removed versions of `apps`.
         let known = api_version == own || group == "apps" || builtin::type_of(group, name, kind).is_some();
         let same = kind == self.kind && group == self.group && known;
         (!same).then(|| (api_version.to_owned(), kind.to_owned()))
     }
 
-    /// Updates `managedFields`.
+    /// Updates `managedFields`, unless the write is an apply, which has already done so.
     pub(super) fn record_ownership(
         &self,
         version: usize,
@@ -136,9 +139,9 @@ impl Resource {
             api_version: &api_version,
             kind: &self.kind,
             time: &time,
-            reset: resets(self, version, target),
+            reset: reset_fields(self, version, target),
         };
-        field_management::updated(self.node(version), old, object, &manager);
+        field_management::updated(self.schema_node(version), old, object, &manager);
     }
 }
 
@@ -153,7 +156,7 @@ impl Model {
         object: &mut Value,
     ) -> Result<(), Status> {
         if resource.custom {
-            return refuse_custom(
+            return fail_if_invalid_custom(
                 resource,
                 name,
                 check_custom(resource, gvr, WriteTarget::Object, object, None),
@@ -174,15 +177,15 @@ impl Model {
         builtin::prepare_create(&resource.group, &resource.kind, object, context.now);
         if resource.is_definition() {
             object["status"] = definition::new_status(object);
-            refuse(resource, name, definition::check(object))?;
+            fail_if_invalid(resource, name, definition::check(object))?;
         }
         if resource.is("certificates.k8s.io", "certificatesigningrequests") {
             let groups: Vec<&str> = context.user.groups.iter().map(String::as_str).collect();
             builtin::set_requester(object, &context.user.name, &context.user.uid, &groups);
         }
         let causes = builtin::validate::create(&resource.group, &resource.kind, object);
-        refuse(resource, name, causes)?;
-        refuse(resource, name, self.allocate(resource, None, object))
+        fail_if_invalid(resource, name, causes)?;
+        fail_if_invalid(resource, name, self.allocate(resource, None, object))
     }
 
     /// Sets the fields that the server sets on its own in an updated object, and validates the object.
@@ -198,7 +201,7 @@ impl Model {
         let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
         if resource.custom {
             let causes = check_custom(resource, gvr, target, object, Some(old));
-            return refuse_custom(resource, &name, causes, object);
+            return fail_if_invalid_custom(resource, &name, causes, object);
         }
         if matches!(target, WriteTarget::Object | WriteTarget::Scale) {
             builtin::prepare_update(&resource.group, &resource.kind, old, object);
@@ -208,23 +211,23 @@ impl Model {
         }
         if resource.is_definition() && target == WriteTarget::Object {
             definition::note_storage_version(object);
-            refuse(resource, &name, definition::check_update(old, object))?;
+            fail_if_invalid(resource, &name, definition::check_update(old, object))?;
         }
         let causes =
             builtin::validate::update_part(target.name(), &resource.group, &resource.kind, old, object);
-        refuse(resource, &name, causes)?;
-        refuse(resource, &name, self.allocate(resource, Some(old), object))
+        fail_if_invalid(resource, &name, causes)?;
+        fail_if_invalid(resource, &name, self.allocate(resource, Some(old), object))
     }
 
-    /// Returns the `RuntimeClass` of a pod, or an error if it does not exist.
-    fn runtime_class(&self, name: &str, pod: &Value) -> Result<Option<Value>, Status> {
+    /// Returns the `RuntimeClass` that a pod names, or an error if the class does not exist.
+    fn runtime_class(&self, pod_name: &str, pod: &Value) -> Result<Option<Value>, Status> {
         let Some(class) = pod.pointer("/spec/runtimeClassName").and_then(Value::as_str) else {
             return Ok(None);
         };
         let gvr = self.registry.resource("node.k8s.io", "v1", "runtimeclasses");
         let missing = || {
             let why = format!("pod rejected: RuntimeClass {} not found", text::quoted(class));
-            Status::forbidden("", "pods", name, &why)
+            Status::forbidden("", "pods", pod_name, &why)
         };
         let found = gvr.and_then(|gvr| self.get(gvr, "", class)).ok_or_else(missing)?;
         Ok(Some(found.decode()))
@@ -243,16 +246,16 @@ impl Model {
         }
     }
 
-    /// Returns the `PriorityClass` of a pod, or the global default. An error if the named class does not
-    /// exist.
-    fn priority_class(&self, name: &str, pod: &Value) -> Result<Option<Value>, Status> {
+    /// Returns the `PriorityClass` that a pod names, or an error if the class does not exist. For a pod that
+    /// names none, returns the global default, if there is one.
+    fn priority_class(&self, pod_name: &str, pod: &Value) -> Result<Option<Value>, Status> {
         let Some(gvr) = self.registry.resource("scheduling.k8s.io", "v1", "priorityclasses") else {
             return Ok(None);
         };
         if let Some(class) = pod.pointer("/spec/priorityClassName").and_then(Value::as_str) {
             let missing = || {
                 let why = format!("no PriorityClass with name {class} was found");
-                Status::forbidden("", "pods", name, &why)
+                Status::forbidden("", "pods", pod_name, &why)
             };
             return Ok(Some(self.get(gvr, "", class).ok_or_else(missing)?.decode()));
         }
@@ -282,8 +285,8 @@ impl Resource {
         self.versions.get(version)?.type_id
     }
 
-    /// Returns the schema that field management uses.
-    pub(super) fn node(&self, version: usize) -> Node<'_> {
+    /// Returns the root of the schema that field management uses.
+    pub(super) fn schema_node(&self, version: usize) -> Node<'_> {
         if self.custom {
             return self.custom_version(version).map_or(Node::Unknown, |custom| Node::Custom(&custom.schema));
         }
@@ -291,7 +294,7 @@ impl Resource {
     }
 }
 
-/// Parses a custom object by its schema. An object of another kind is only decoded.
+/// Parses a custom object by its schema. An object of another kind, which is rejected later, is only decoded.
 fn read_custom(
     resource: &Resource,
     version: usize,
@@ -342,8 +345,12 @@ const STATUS_ONLY_KINDS: &[&str] = &[
     "storagemigration.k8s.io/storageversionmigrations",
 ];
 
-/// Returns the fields that a target ignores. Setting them does not make a manager own them.
-pub(super) fn resets(resource: &Resource, version: usize, target: WriteTarget) -> &'static [&'static str] {
+/// Returns the fields that a write to `target` ignores. Setting them does not make a manager own them.
+pub(super) fn reset_fields(
+    resource: &Resource,
+    version: usize,
+    target: WriteTarget,
+) -> &'static [&'static str] {
     let name = (resource.group.as_str(), resource.plural.as_str());
     let is_signing_request = name == ("certificates.k8s.io", "certificatesigningrequests");
     match target {
@@ -364,8 +371,8 @@ pub(super) fn resets(resource: &Resource, version: usize, target: WriteTarget) -
     }
 }
 
-/// Returns a validation error if there are causes, with the kind that the object declares.
-fn refuse_custom(
+/// Returns a validation error if there are causes. The error names the kind that the object declares.
+fn fail_if_invalid_custom(
     resource: &Resource,
     name: &str,
     causes: Vec<StatusCause>,
@@ -387,7 +394,7 @@ fn shorten_for_strategic(patch: PatchKind, why: &str) -> String {
 }
 
 /// Returns a validation error if there are causes.
-fn refuse(resource: &Resource, name: &str, causes: Vec<StatusCause>) -> Result<(), Status> {
+fn fail_if_invalid(resource: &Resource, name: &str, causes: Vec<StatusCause>) -> Result<(), Status> {
     if causes.is_empty() {
         return Ok(());
     }

@@ -24,7 +24,8 @@ pub(crate) enum WriteTarget {
 }
 
 impl WriteTarget {
-    /// Returns the target of a subresource, or `None` if its body is not the object itself.
+    /// Returns the target of a subresource. `None` if the subresource is unknown or has a kind of its own,
+    /// such as a scale.
     pub(crate) fn of(subresource: Option<&str>) -> Option<Self> {
         Some(match subresource {
             None => WriteTarget::Object,
@@ -51,7 +52,8 @@ impl WriteTarget {
     }
 }
 
-/// Returns the error for a body of another kind than expected.
+/// Returns the error for a body of another kind than expected. `known` is whether the server knows the given
+/// kind.
 pub(super) fn not_convertible(expected: (&str, &str), given: (&str, &str), known: bool) -> String {
     let (group, _) = split_api_version(expected.0);
     let (_, version) = split_api_version(given.0);

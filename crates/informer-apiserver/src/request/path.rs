@@ -176,7 +176,7 @@ impl Target {
 
     /// Looks up the resource, and checks its scope, the subresource and the verb.
     pub(crate) fn resolve(&self, registry: &Registry, verb: Verb) -> Result<VersionedResource, Missing> {
-        let missing = match registry.group(&self.group) {
+        let missing = match registry.group_kind(&self.group) {
             Some(GroupKind::BuiltIn) => Missing::Json,
             _ => Missing::Plain,
         };

@@ -1,7 +1,8 @@
 //! The handle of a server, and direct access to its objects without HTTP.
 //!
-//! Direct writes use the same model operations as requests, so the same rules apply and watches see them.
-//! They are not recorded as requests and no fault rule affects them.
+//! Direct writes use the same model operations as requests, so watches see them and the same rules apply,
+//! except for `insert_unchecked`. They are not recorded as requests, and neither access control nor fault
+//! rules affect them.
 
 mod schedule;
 
@@ -19,8 +20,8 @@ use crate::faults::{FaultGuard, FaultRule};
 use crate::http::{ApiService, Documents};
 use crate::log::RecordedRequest;
 use crate::model::{
-    DeleteOptions, EncodingCounters, Filter, Model, ModelBackup, ObjectShape, Policy, ReadVersion, Registry,
-    State, VersionedResource, WriteContext, WriteOrigin, WriteTarget,
+    DeleteOptions, DeleteResponse, EncodingCounters, Filter, Model, ModelBackup, ObjectShape, Paging, Policy,
+    ReadVersion, Registry, State, VersionedResource, WriteContext, WriteOrigin, WriteTarget,
 };
 use crate::shared::Shared;
 
@@ -32,8 +33,8 @@ const DIRECT_FIELD_MANAGER: &str = "informer-apiserver";
 
 /// A Kubernetes API server in this process.
 ///
-/// Clones are handles of the same server. Everything is in memory and is gone when the last handle is
-/// dropped.
+/// Clones are handles of the same server. Its objects are only in memory: they are gone when the last handle,
+/// client and service is dropped.
 ///
 /// ```
 /// use informer_apiserver::ApiServer;
@@ -79,8 +80,8 @@ pub struct Backup(Arc<ModelBackup>);
 impl ApiServerBuilder {
     /// Sets the number of changes retained per resource.
     ///
-    /// A watch that falls further behind ends with 410. Defaults to 100,000. Independently of this limit, the
-    /// changes retained for one resource take at most 64 MiB.
+    /// A watch that has not sent all changes in its scope before they are dropped ends with 410. Defaults to
+    /// 100,000. Independently of this limit, the changes retained for one resource take at most 64 MiB.
     pub fn history_limit(self, changes: usize) -> Self {
         ApiServerBuilder { history_limit: changes, ..self }
     }
@@ -92,7 +93,7 @@ impl ApiServerBuilder {
 
     /// Sets the seed of uids and generated names. Defaults to 0.
     ///
-    /// Equal seeds and equal requests produce equal uids and names.
+    /// Equal seeds and equal sequences of writes produce equal uids and names.
     pub fn seed(self, seed: u64) -> Self {
         ApiServerBuilder { seed, ..self }
     }
@@ -156,16 +157,20 @@ impl ApiServer {
     ///
     /// The `Status` that a client would receive.
     pub fn create(&self, object: &impl Serialize) -> Result<Value, Status> {
-        let direct = self.direct(object)?;
-        let gvr = direct.gvr;
+        let write = self.direct_write(object)?;
+        let gvr = write.gvr;
         let context = self.write_context();
         let created = self.shared.model(|model| {
-            model.create(&context, gvr, &direct.namespace, direct.object, WriteOrigin::Internal)
+            model.create(&context, gvr, &write.namespace, write.object, WriteOrigin::Internal)
         })?;
         Ok(self.show(gvr, &created.state))
     }
 
-    /// Replaces an object, except its status, and returns it as stored.
+    /// Replaces an object and returns it as stored.
+    ///
+    /// The rules are those of a PUT request: the status stays unchanged if the kind has a status subresource,
+    /// and an object of some kinds, for example a lease, is created if it is missing. Resource and namespace
+    /// are determined as in [`ApiServer::create`].
     ///
     /// # Errors
     ///
@@ -185,13 +190,13 @@ impl ApiServer {
 
     /// Stores an object without defaulting or validation, and returns it.
     ///
-    /// Use it to test how a client handles objects that the server no longer accepts. Metadata that the
-    /// server owns (uid, times, generation, version) is set as usual. Custom objects are returned as their
-    /// definition shows them: unknown fields are pruned and defaults are applied.
+    /// Use this method to test how a client handles objects that the server no longer accepts. The server
+    /// sets uid, creation time and resource version; an existing object keeps its generation. Custom objects
+    /// are returned as their definition shows them: unknown fields are pruned and defaults are applied.
     ///
     /// # Errors
     ///
-    /// An object without a name or of an unknown kind, or with malformed metadata, is rejected.
+    /// An object without a name, of an unknown kind, or with malformed metadata is rejected.
     ///
     /// ```
     /// # use serde_json::json;
@@ -202,18 +207,18 @@ impl ApiServer {
     /// # Ok::<(), informer_apiserver::Status>(())
     /// ```
     pub fn insert_unchecked(&self, object: &impl Serialize) -> Result<Value, Status> {
-        let direct = self.direct(object)?;
-        let (gvr, context) = (direct.gvr, self.write_context());
+        let write = self.direct_write(object)?;
+        let (gvr, context) = (write.gvr, self.write_context());
         let state = self
             .shared
-            .model(|model| model.insert_unchecked(&context, gvr, &direct.namespace, direct.object))?;
+            .model(|model| model.insert_unchecked(&context, gvr, &write.namespace, write.object))?;
         Ok(self.show(gvr, &state))
     }
 
-    /// Deletes an object and returns its last state if the server responds with it, or `None` otherwise.
+    /// Deletes an object with grace period 0 and propagation policy `Background`.
     ///
-    /// Pods are deleted with a grace period of 0, jobs with background propagation. An object with finalizers
-    /// is marked as terminating and stays.
+    /// Returns what kube-apiserver's response to this deletion contains: the object, or `None` for a
+    /// `Status`. Namespaces, and objects with finalizers, are marked as terminating and stay.
     ///
     /// # Errors
     ///
@@ -232,12 +237,12 @@ impl ApiServer {
         let now = self.shared.now();
         let deleted = self.shared.model(|model| model.delete(now, gvr, key, &options))?;
         Ok(match deleted {
-            crate::model::Deleted::Gone(_) => None,
-            crate::model::Deleted::Shown(state) => Some(self.show(gvr, &state)),
+            DeleteResponse::Status(_) => None,
+            DeleteResponse::Object(state) => Some(self.show(gvr, &state)),
         })
     }
 
-    /// Returns an object, or `None` if it does not exist.
+    /// Returns an object, or `None` if the object does not exist or its resource is not served.
     pub fn get(&self, api_version: &str, plural: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
         let gvr = self.resource(api_version, plural).ok()?;
         let found = self.shared.model(|model| model.get(gvr, namespace.unwrap_or_default(), name))?;
@@ -248,8 +253,9 @@ impl ApiServer {
     pub fn list(&self, api_version: &str, plural: &str, namespace: Option<&str>) -> Vec<Value> {
         let Ok(gvr) = self.resource(api_version, plural) else { return Vec::new() };
         let filter = Filter::namespace(namespace.unwrap_or_default());
-        let listing =
-            self.shared.model(|model| model.list(gvr, &filter.namespace, &ReadVersion::Newest, false));
+        let listing = self
+            .shared
+            .model(|model| model.list(gvr, &filter.namespace, &ReadVersion::Newest, Paging::Unpaged));
         let Ok(listing) = listing else { return Vec::new() };
         listing.states(&filter).map(|state| self.show(gvr, &state)).collect()
     }
@@ -259,23 +265,28 @@ impl ApiServer {
         self.shared.model(|model| model.version())
     }
 
-    /// Discards all history: older watches, pages and exact lists get 410.
+    /// Discards all history: watches, pages and exact lists from older versions get 410.
+    ///
+    /// An open watch continues if it has already sent all changes.
     pub fn compact(&self) {
         self.shared.model(Model::compact);
     }
 
     /// Compacts storage as an etcd compaction does.
     ///
-    /// Resources that the server does not cache (events) lose their history immediately. All others lose only
-    /// what their watch cache does not contain either.
+    /// Resources without a watch cache (events) lose all history. All other resources keep the versions that
+    /// their watch cache contains.
     pub fn compact_etcd(&self) {
         self.shared.model(Model::compact_etcd);
     }
 
-    /// Makes the watch cache of a resource start at `version`: watches from older versions get 410.
-    pub fn expire_watches(&self, api_version: &str, plural: &str, version: u64) {
+    /// Drops the versions before `version` from the watch cache of a resource: new watches from these
+    /// versions get 410.
+    ///
+    /// Open watches continue. Exact lists are not affected as long as storage contains their version.
+    pub fn compact_watch_cache(&self, api_version: &str, plural: &str, version: u64) {
         if let Ok(gvr) = self.resource(api_version, plural) {
-            self.shared.model(|model| model.expire_watches(gvr, version));
+            self.shared.model(|model| model.compact_watch_cache(gvr, version));
         }
     }
 
@@ -284,7 +295,7 @@ impl ApiServer {
         Backup(Arc::new(self.shared.model(|model| model.backup())))
     }
 
-    /// Restores a backup, as for an etcd that was restored.
+    /// Restores a backup, like an etcd that is restored from a backup.
     ///
     /// Versions go back to those of the backup, open watches break, and all history is discarded.
     pub fn restore(&self, backup: &Backup) {
@@ -309,7 +320,7 @@ impl ApiServer {
         self.shared.open_watches.load(Ordering::SeqCst)
     }
 
-    /// Returns how often the server has encoded objects, including its own namespaces.
+    /// Returns how often the server has encoded objects, including those that it creates itself.
     pub fn encoding_counters(&self) -> EncodingCounters {
         self.shared.model(|model| model.encoding_counters())
     }
@@ -322,14 +333,14 @@ impl ApiServer {
     }
 
     fn update_target(&self, object: &impl Serialize, target: WriteTarget) -> Result<Value, Status> {
-        let direct = self.direct(object)?;
-        let (gvr, context) = (direct.gvr, self.write_context());
-        let name = direct.object.pointer("/metadata/name").and_then(Value::as_str);
+        let write = self.direct_write(object)?;
+        let (gvr, context) = (write.gvr, self.write_context());
+        let name = write.object.pointer("/metadata/name").and_then(Value::as_str);
         let name = name.unwrap_or_default().to_owned();
-        let key = (direct.namespace.as_str(), name.as_str());
+        let key = (write.namespace.as_str(), name.as_str());
         let result = self
             .shared
-            .model(|model| model.update(&context, gvr, key, target, direct.object, WriteOrigin::Internal))?;
+            .model(|model| model.update(&context, gvr, key, target, write.object, WriteOrigin::Internal))?;
         Ok(self.show(gvr, &result.state))
     }
 
@@ -338,7 +349,7 @@ impl ApiServer {
     }
 
     /// Determines resource and namespace of an object.
-    fn direct(&self, object: &impl Serialize) -> Result<Direct, Status> {
+    fn direct_write(&self, object: &impl Serialize) -> Result<DirectWrite, Status> {
         let object = serde_json::to_value(object).map_err(|error| Status::bad_request(error.to_string()))?;
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (text("/apiVersion"), text("/kind"));
@@ -354,7 +365,7 @@ impl ApiServer {
             (true, "") => "default".to_owned(),
             (true, namespace) => namespace.to_owned(),
         };
-        Ok(Direct { gvr, namespace, object })
+        Ok(DirectWrite { gvr, namespace, object })
     }
 
     fn resource(&self, api_version: &str, plural: &str) -> Result<VersionedResource, Status> {
@@ -363,6 +374,7 @@ impl ApiServer {
         found.ok_or_else(Status::no_such_resource)
     }
 
+    /// Returns an object as clients see it.
     fn show(&self, gvr: VersionedResource, state: &State) -> Value {
         let view = self.shared.model(|model| model.view(gvr, ObjectShape::Whole));
         let bytes = state.bytes(&view);
@@ -371,7 +383,7 @@ impl ApiServer {
 }
 
 /// An object with the resource and the namespace to write it to.
-struct Direct {
+struct DirectWrite {
     gvr: VersionedResource,
     namespace: String,
     object: Value,

@@ -8,7 +8,7 @@ use super::ApiServer;
 use crate::faults::{FaultGuard, Schedule};
 
 impl Schedule {
-    /// Injects the faults of this schedule into a server for `duration`. When it returns, none of them is
+    /// Injects the faults of this schedule into a server for `duration`, then removes those that are still
     /// active.
     ///
     /// # Cancel safety
@@ -25,8 +25,9 @@ impl Schedule {
     }
 }
 
-/// Waits until `until`, relative to the start of the schedule. Removes each rule that ends before that at its
-/// end.
+/// Waits until `until`, and removes each rule whose end is reached meanwhile.
+///
+/// `until` and the ends in `active` are relative to `started`, the start of the schedule.
 async fn expire(active: &mut Vec<(Duration, FaultGuard)>, started: tokio::time::Instant, until: Duration) {
     active.sort_by_key(|(end, _)| *end);
     let ended = active.partition_point(|(end, _)| *end <= until);

@@ -48,7 +48,7 @@ pub(crate) async fn prepare(replay: &mut Replay, file: &str) {
         }
         "compaction" => {
             // The cache of the recorded server, which had run for a while, began after version 1.
-            replay.server.expire_watches("v1", "configmaps", 3);
+            replay.server.compact_watch_cache("v1", "configmaps", 3);
             assert!(replay.names.learn_version("446", "3"));
             for number in 0..6 {
                 pair(replay, number).await;
@@ -141,7 +141,7 @@ async fn forget(replay: &mut Replay, (namespace, name): (&str, &str), batches: u
         (replay.server.resource_version() - 800).to_string()
     };
     assert!(replay.names.learn_version(oldest, &version));
-    replay.server.expire_watches("v1", "configmaps", version.parse().unwrap());
+    replay.server.compact_watch_cache("v1", "configmaps", version.parse().unwrap());
 }
 
 /// Objects of the server itself and of earlier scenarios that appear in lists of all namespaces.

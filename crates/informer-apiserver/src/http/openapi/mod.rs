@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 
 use super::header::{hash, set};
 use super::response::{self, ServerResponse};
-use crate::model::{Filter, Model, ReadVersion, Registry};
+use crate::model::{Filter, Model, Paging, ReadVersion, Registry};
 use crate::request::Document;
 use crate::shared::Shared;
 
@@ -167,7 +167,7 @@ impl RenderedDocument {
 /// Returns the stored definitions.
 fn definitions(model: &mut Model) -> Vec<Value> {
     let gvr = model.registry().resource("apiextensions.k8s.io", "v1", "customresourcedefinitions");
-    let listing = gvr.and_then(|gvr| model.list(gvr, "", &ReadVersion::Newest, false).ok());
+    let listing = gvr.and_then(|gvr| model.list(gvr, "", &ReadVersion::Newest, Paging::Unpaged).ok());
     let all = Filter::default();
     listing.map(|listing| listing.states(&all).map(|state| state.decode()).collect()).unwrap_or_default()
 }
