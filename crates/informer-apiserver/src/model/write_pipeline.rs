@@ -213,8 +213,13 @@ impl Model {
             definition::note_storage_version(object);
             fail_if_invalid(resource, &name, definition::check_update(old, object))?;
         }
-        let causes =
-            builtin::validate::update_part(target.name(), &resource.group, &resource.kind, old, object);
+        let causes = builtin::validate::update_subresource(
+            target.name(),
+            &resource.group,
+            &resource.kind,
+            old,
+            object,
+        );
         fail_if_invalid(resource, &name, causes)?;
         fail_if_invalid(resource, &name, self.allocate(resource, Some(old), object))
     }

@@ -1,10 +1,10 @@
-//! Processing of objects of built-in kinds between decoding a body and storing the object, as in
+//! Processing of objects of built-in kinds between parsing a body and storing the object, as in
 //! kube-apiserver.
 //!
-//! In the order of a request: `decode` converts the body to its type, [`default`] sets defaults,
-//! [`prepare_create`] and [`prepare_update`] set the fields that the server controls, and [`validate`]
-//! returns the errors. All are pure functions of objects: storage, versions, other objects, users and HTTP
-//! belong to the caller.
+//! In the order of a request: [`read`] decodes the JSON value by its type, [`default`] sets defaults,
+//! [`prepare_create`], [`prepare_update`] or [`prepare_status`] sets the fields that the server controls,
+//! and [`validate`] returns the errors. All are pure functions of objects and the time: storage, versions,
+//! users and HTTP belong to the caller.
 
 mod decode;
 mod defaults;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// Returns the value at a dotted path, `spec.template`.
+/// Returns the value at a dotted path such as `spec.template`; `None` if absent or `null`.
 pub(super) fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(value, |value, field| value.get(field)).filter(|value| !value.is_null())
 }
@@ -39,7 +39,7 @@ pub(super) fn flag(value: &Value, path: &str) -> bool {
     at(value, path).and_then(Value::as_bool).unwrap_or_default()
 }
 
-/// Returns the object in a field, creating it if it is absent.
+/// Returns the object in a field. An absent field, or a value of another type, becomes an empty object.
 pub(super) fn object_in<'a>(fields: &'a mut Map<String, Value>, field: &str) -> &'a mut Map<String, Value> {
     let value = fields.entry(field).or_insert(Value::Null);
     if !value.is_object() {
@@ -51,7 +51,7 @@ pub(super) fn object_in<'a>(fields: &'a mut Map<String, Value>, field: &str) -> 
     }
 }
 
-/// Whether a value is empty in Go: `null`, `false`, zero, or a value without entries.
+/// Whether a value is empty in Go: `null`, `false`, zero, or an empty string, list or map.
 pub(super) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -69,14 +69,14 @@ pub(super) fn lacks(fields: &Map<String, Value>, field: &str) -> bool {
 }
 
 /// Sets a field that is absent or empty.
-pub(super) fn fill(fields: &mut Map<String, Value>, field: &str, value: impl Into<Value>) {
+pub(super) fn set_if_empty(fields: &mut Map<String, Value>, field: &str, value: impl Into<Value>) {
     if lacks(fields, field) {
         fields.insert(field.to_owned(), value.into());
     }
 }
 
 /// Sets a field that is absent; an empty value is kept.
-pub(super) fn set_absent(fields: &mut Map<String, Value>, field: &str, value: impl Into<Value>) {
+pub(super) fn set_if_absent(fields: &mut Map<String, Value>, field: &str, value: impl Into<Value>) {
     if fields.get(field).is_none_or(Value::is_null) {
         fields.insert(field.to_owned(), value.into());
     }

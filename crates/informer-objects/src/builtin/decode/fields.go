@@ -1,6 +1,6 @@
 // Prints how the Go types of the Kubernetes API encode their fields: properties that the OpenAPI documents do not contain.
 //
-//	mkdir x && cd x && cp .../main.go . && go mod init x && go get k8s.io/api@v0.36.4 k8s.io/apimachinery@v0.36.4 \
+//	mkdir x && cd x && cp .../fields.go . && go mod init x && go get k8s.io/api@v0.36.4 k8s.io/apimachinery@v0.36.4 \
 //	    k8s.io/apiextensions-apiserver@v0.36.4 k8s.io/kube-aggregator@v0.36.4 && go run . > fields.txt
 package main
 

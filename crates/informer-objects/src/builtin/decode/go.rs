@@ -1,10 +1,10 @@
 //! Properties of Go types that the `OpenAPI` documents do not contain: whether a field is a pointer, when it
 //! is written, and the name of its type in errors.
 //!
-//! The data is in `fields.txt`, one line per type, printed by `fields.go` from the types of Kubernetes 1.36.
-//! Each word is a field: `name!` is written even if empty, `name*` may be empty without being absent, `name0`
-//! is omitted if nothing in it is set, `name:v1.Type` has a type of that name. Fields that are not listed
-//! follow the rule of their shape.
+//! The data is in `fields.txt`, printed by `fields.go` from the types of Kubernetes 1.36. Each line contains
+//! the name of a type and one word per field: `name!` is written even if empty; `name!*` is written even if
+//! absent, as `null`; `name*` may be empty without being absent; `name0` is omitted if nothing in it is set.
+//! A suffix such as `:v1.Type` is the Go type. Fields that are not listed follow the rule of their shape.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -13,8 +13,8 @@ use informer_schema::{Field, Shape, Type};
 
 /// The condition under which a field is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Written {
-    /// If it was given.
+pub(super) enum WriteCondition {
+    /// If the body contains it.
     Given,
     /// If it is not empty.
     NotEmpty,
@@ -22,47 +22,47 @@ pub(super) enum Written {
     NotZero,
     /// Always.
     Always,
-    /// Always; `null` if it was not given.
+    /// Always; as `null` if the body does not contain it.
     AlwaysOrNull,
 }
 
 /// The table entry of one field.
 #[derive(Debug, Clone, Copy)]
 struct Facts {
-    written: Option<Written>,
+    write_condition: Option<WriteCondition>,
     type_name: Option<&'static str>,
 }
 
 type Table = HashMap<&'static str, HashMap<&'static str, Facts>>;
 
 /// Returns when a field of a type is written.
-pub(super) fn written(of: &Type, field: &Field) -> Written {
-    if let Some(written) = facts(of, field).and_then(|facts| facts.written) {
-        return written;
+pub(super) fn write_condition(object_type: &Type, field: &Field) -> WriteCondition {
+    if let Some(condition) = facts(object_type, field).and_then(|facts| facts.write_condition) {
+        return condition;
     }
     // The table lacks types of versions that are disabled by default.
-    if !table().contains_key(of.name) {
+    if !table().contains_key(object_type.name) {
         return match field.shape {
-            _ if field.required => Written::Always,
-            Shape::Object(_) if field.default.is_some() => Written::Always,
-            Shape::List(..) | Shape::Map(..) => Written::NotEmpty,
-            _ => Written::Given,
+            _ if field.required => WriteCondition::Always,
+            Shape::Object(_) if field.default.is_some() => WriteCondition::Always,
+            Shape::List(..) | Shape::Map(..) => WriteCondition::NotEmpty,
+            _ => WriteCondition::Given,
         };
     }
     match field.shape {
-        Shape::Object(_) => Written::Given,
-        _ => Written::NotEmpty,
+        Shape::Object(_) => WriteCondition::Given,
+        _ => WriteCondition::NotEmpty,
     }
 }
 
-/// Whether a field can be empty without being absent.
-pub(in super::super) fn is_pointer(of: &Type, field: &Field) -> bool {
-    matches!(written(of, field), Written::Given | Written::AlwaysOrNull)
+/// Whether a field is a pointer in Go, so that an empty value differs from an absent one.
+pub(in super::super) fn is_pointer(object_type: &Type, field: &Field) -> bool {
+    matches!(write_condition(object_type, field), WriteCondition::Given | WriteCondition::AlwaysOrNull)
 }
 
 /// Returns the Go type of a field, if it is not that of its shape.
-pub(in super::super) fn type_name(of: &Type, field: &Field) -> Option<&'static str> {
-    facts(of, field).and_then(|facts| facts.type_name)
+pub(in super::super) fn type_name(object_type: &Type, field: &Field) -> Option<&'static str> {
+    facts(object_type, field).and_then(|facts| facts.type_name)
 }
 
 /// Returns the Go type of a shape.
@@ -85,43 +85,43 @@ pub(super) fn shape_name(shape: Shape) -> String {
 }
 
 /// Returns the Go name of a type, `v1.Pod`.
-fn struct_name(of: &Type) -> String {
-    let mut parts = of.name.rsplit('.');
+fn struct_name(object_type: &Type) -> String {
+    let mut parts = object_type.name.rsplit('.');
     let name = parts.next().unwrap_or_default();
     format!("{}.{name}", parts.next().unwrap_or_default())
 }
 
-fn facts(of: &Type, field: &Field) -> Option<Facts> {
-    table().get(of.name)?.get(field.name).copied()
+fn facts(object_type: &Type, field: &Field) -> Option<Facts> {
+    table().get(object_type.name)?.get(field.name).copied()
 }
 
 fn table() -> &'static Table {
     static TABLE: OnceLock<Table> = OnceLock::new();
-    TABLE.get_or_init(|| include_str!("fields.txt").lines().filter_map(line).collect())
+    TABLE.get_or_init(|| include_str!("fields.txt").lines().filter_map(parse_line).collect())
 }
 
-fn line(text: &'static str) -> Option<(&'static str, HashMap<&'static str, Facts>)> {
+fn parse_line(text: &'static str) -> Option<(&'static str, HashMap<&'static str, Facts>)> {
     let mut words = text.split(' ');
     let name = words.next()?;
-    Some((name, words.map(word).collect()))
+    Some((name, words.map(parse_word).collect()))
 }
 
-fn word(text: &'static str) -> (&'static str, Facts) {
-    let (rest, type_name) = match text.split_once(':') {
-        Some((rest, name)) => (rest, Some(name)),
+fn parse_word(text: &'static str) -> (&'static str, Facts) {
+    let (marked_name, type_name) = match text.split_once(':') {
+        Some((marked_name, type_name)) => (marked_name, Some(type_name)),
         None => (text, None),
     };
-    for (suffix, written) in [
-        ("!*", Written::AlwaysOrNull),
-        ("!", Written::Always),
-        ("*", Written::Given),
-        ("0", Written::NotZero),
+    for (suffix, condition) in [
+        ("!*", WriteCondition::AlwaysOrNull),
+        ("!", WriteCondition::Always),
+        ("*", WriteCondition::Given),
+        ("0", WriteCondition::NotZero),
     ] {
-        if let Some(name) = rest.strip_suffix(suffix) {
-            return (name, Facts { written: Some(written), type_name });
+        if let Some(name) = marked_name.strip_suffix(suffix) {
+            return (name, Facts { write_condition: Some(condition), type_name });
         }
     }
-    (rest, Facts { written: None, type_name })
+    (marked_name, Facts { write_condition: None, type_name })
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
-//! Decoding of a body into a Go type and encoding it again.
+//! Decoding of a body as in kube-apiserver: into a Go type, which is then encoded again.
 //!
 //! Unknown fields are removed and reported; empty values are removed where Go omits them and added where Go
 //! always writes them; quantities and times become canonical. A mismatching value is rejected with the text
-//! of Go's decoder. The result depends on the body and the tables only; nothing here knows defaults, or rules
-//! beyond types.
+//! of Go's decoder. The result depends on the body and the tables only: defaults and validation follow later.
 
 mod go;
 mod scalar;
@@ -17,11 +16,11 @@ use serde_json::{Map, Value};
 use super::value::is_empty;
 #[cfg(test)]
 use crate::status::Status;
-use go::Written;
+use go::WriteCondition;
 
 pub(super) use go::{is_pointer, type_name};
 
-/// The maximum depth of a body; only a type that contains itself could be deeper.
+/// The maximum depth of a body, which only types that contain themselves can reach.
 const MAX_DEPTH: usize = 120;
 
 /// The maximum number of unknown fields that kube-apiserver collects.
@@ -30,7 +29,7 @@ const MAX_UNKNOWN: usize = 100;
 /// A body after decoding.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decoded {
-    /// The object in the form of its type.
+    /// The object as Go encodes it.
     pub object: Value,
     /// The paths of unknown fields: `spec.containers[0].imagee`.
     pub unknown: Vec<String>,
@@ -38,16 +37,16 @@ pub struct Decoded {
 
 #[cfg(test)]
 /// Decodes a body as an object of a type; the error is the 400 of kube-apiserver.
-pub(crate) fn decode(of: TypeId, kind: &str, version: &str, object: Value) -> Result<Decoded, Status> {
-    read(of, object).map_err(|why| {
+pub(crate) fn decode(type_id: TypeId, kind: &str, version: &str, object: Value) -> Result<Decoded, Status> {
+    read(type_id, object).map_err(|why| {
         Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
     })
 }
 
-/// Decodes an object of a type; the error is the text of the decoder.
-pub fn read(of: TypeId, object: Value) -> Result<Decoded, String> {
+/// Decodes an object of a type; the error is the text of Go's decoder.
+pub fn read(type_id: TypeId, object: Value) -> Result<Decoded, String> {
     let mut reader = Reader::default();
-    let shape = Shape::Object(of);
+    let shape = Shape::Object(type_id);
     let object = match object {
         Value::Null => Value::Object(Map::new()),
         other => other,
@@ -73,18 +72,25 @@ enum Step {
 #[derive(Debug, Default)]
 struct Reader {
     path: Vec<Step>,
-    /// The types whose fields are being read.
-    inside: Vec<&'static Type>,
+    /// The types whose fields are being read, the outermost first.
+    enclosing_types: Vec<&'static Type>,
     unknown: Vec<String>,
-    /// The first value of a wrong type.
+    /// The error for the first value of a wrong type.
     ///
-    /// Go continues after such a value, and a text that cannot be parsed takes precedence.
+    /// Go continues after such a value: if a later string cannot be parsed, that error takes precedence.
     type_error: Option<String>,
 }
 
 impl Reader {
     /// Reads a value; `None` if it is `null` or of a wrong type.
-    fn value(&mut self, shape: Shape, name: Option<&str>, value: Value) -> Result<Option<Value>, String> {
+    ///
+    /// `type_name` is the Go type of the value, if the shape does not determine it.
+    fn value(
+        &mut self,
+        shape: Shape,
+        type_name: Option<&str>,
+        value: Value,
+    ) -> Result<Option<Value>, String> {
         if value.is_null() {
             return Ok(None);
         }
@@ -97,7 +103,7 @@ impl Reader {
                 self.object(id.get(), fields).map(|fields| Some(Value::Object(fields)))
             }
             (Shape::Map(values, _), Value::Object(entries)) => {
-                let values_name = name.and_then(|name| name.strip_prefix("map[string]"));
+                let values_name = type_name.and_then(|name| name.strip_prefix("map[string]"));
                 let mut read = Map::new();
                 for (key, value) in entries {
                     self.path.push(Step::Key(key.clone()));
@@ -108,7 +114,7 @@ impl Reader {
                 Ok(Some(Value::Object(read)))
             }
             (Shape::List(items, _), Value::Array(entries)) => {
-                let items_name = name.and_then(|name| name.strip_prefix("[]"));
+                let items_name = type_name.and_then(|name| name.strip_prefix("[]"));
                 let mut read = Vec::with_capacity(entries.len());
                 for (index, value) in entries.into_iter().enumerate() {
                     self.path.push(Step::Index(index));
@@ -121,8 +127,8 @@ impl Reader {
             (shape, value) => match scalar::read(shape, value) {
                 Ok(value) => Ok(Some(value)),
                 Err(scalar::ScalarError::Text(text)) => Err(text),
-                Err(scalar::ScalarError::Type(found)) => {
-                    self.record_type_error(&found, shape, name);
+                Err(scalar::ScalarError::Type(value_kind)) => {
+                    self.record_type_error(&value_kind, shape, type_name);
                     Ok(None)
                 }
             },
@@ -131,15 +137,15 @@ impl Reader {
 
     fn object(
         &mut self,
-        of: &'static Type,
+        object_type: &'static Type,
         mut source: Map<String, Value>,
     ) -> Result<Map<String, Value>, String> {
-        self.inside.push(of);
+        self.enclosing_types.push(object_type);
         let mut read = Map::new();
-        for field in of.fields {
+        for field in object_type.fields {
             let Some(value) = source.remove(field.name) else { continue };
             self.path.push(Step::Field(field.name));
-            let value = self.value(field.shape, go::type_name(of, field), value)?;
+            let value = self.value(field.shape, go::type_name(object_type, field), value)?;
             self.path.pop();
             if let Some(value) = value {
                 read.insert(field.name.to_owned(), value);
@@ -150,36 +156,42 @@ impl Reader {
             self.unknown.push(self.strict_path());
             self.path.pop();
         }
-        self.write(of, &mut read)?;
-        self.inside.pop();
+        self.omit_and_add_fields(object_type, &mut read)?;
+        self.enclosing_types.pop();
         Ok(read)
     }
 
     /// Omits and adds the fields that Go omits and adds when it encodes a struct.
-    fn write(&mut self, of: &'static Type, fields: &mut Map<String, Value>) -> Result<(), String> {
-        for field in of.fields {
+    fn omit_and_add_fields(
+        &mut self,
+        object_type: &'static Type,
+        fields: &mut Map<String, Value>,
+    ) -> Result<(), String> {
+        for field in object_type.fields {
             let value = fields.get(field.name);
-            match go::written(of, field) {
-                Written::Given => {}
-                Written::NotEmpty => {
+            match go::write_condition(object_type, field) {
+                WriteCondition::Given => {}
+                WriteCondition::NotEmpty => {
                     if value.is_some_and(is_empty) {
                         fields.remove(field.name);
                     }
                 }
-                Written::NotZero => {
+                WriteCondition::NotZero => {
                     if value.is_some_and(is_zero) {
                         fields.remove(field.name);
                     }
                 }
-                Written::Always => {
-                    let empty_list = value.is_some_and(|value| is_collection(value) && is_empty(value));
+                WriteCondition::Always => {
+                    // An empty list or map is written like an absent one: as `null`.
+                    let is_empty_collection =
+                        value.is_some_and(|value| is_collection(value) && is_empty(value));
                     let is_struct = matches!(field.shape, Shape::Object(_));
-                    if value.is_none() || (empty_list && !is_struct) {
+                    if value.is_none() || (is_empty_collection && !is_struct) {
                         let zero = self.zero(field.shape)?;
                         fields.insert(field.name.to_owned(), zero);
                     }
                 }
-                Written::AlwaysOrNull => {
+                WriteCondition::AlwaysOrNull => {
                     if value.is_none() {
                         fields.insert(field.name.to_owned(), Value::Null);
                     }
@@ -208,19 +220,20 @@ impl Reader {
         })
     }
 
-    fn record_type_error(&mut self, found: &str, shape: Shape, name: Option<&str>) {
+    fn record_type_error(&mut self, value_kind: &str, shape: Shape, type_name: Option<&str>) {
         if self.type_error.is_some() {
             return;
         }
-        let wanted = name.map_or_else(|| go::shape_name(shape), str::to_owned);
-        let target = match self.inside.last() {
-            Some(of) => {
-                let name = of.name.rsplit('.').next().unwrap_or_default();
+        let go_type = type_name.map_or_else(|| go::shape_name(shape), str::to_owned);
+        let target = match self.enclosing_types.last() {
+            Some(object_type) => {
+                let name = object_type.name.rsplit('.').next().unwrap_or_default();
                 format!("struct field {name}.{}", self.go_path())
             }
             None => "value".to_owned(),
         };
-        self.type_error = Some(format!("json: cannot unmarshal {found} into Go {target} of type {wanted}"));
+        self.type_error =
+            Some(format!("json: cannot unmarshal {value_kind} into Go {target} of type {go_type}"));
     }
 
     /// Returns the names of fields only, as in Go's errors: `spec.containers.image`.

@@ -13,7 +13,9 @@ use crate::text::{Quantity, kind_of};
 /// The error of decoding a scalar.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ScalarError {
-    /// The value has another type, or is a number out of range; contains Go's name for what was found.
+    /// The value has another type, or is a number out of range.
+    ///
+    /// Contains Go's description of the value: `string`, `number 5000000000`.
     Type(String),
     /// A string cannot be parsed, or a type with its own decoder failed; contains the whole message.
     Text(String),
@@ -86,6 +88,6 @@ fn out_of_range(value: &Value) -> ScalarError {
     ScalarError::Type(format!("number {value}"))
 }
 
-fn unmarshal_error(found: &str, wanted: &str) -> String {
-    format!("json: cannot unmarshal {found} into Go value of type {wanted}")
+fn unmarshal_error(value_kind: &str, go_type: &str) -> String {
+    format!("json: cannot unmarshal {value_kind} into Go value of type {go_type}")
 }

@@ -17,6 +17,7 @@ pub(super) enum Format {
 }
 
 impl Format {
+    /// Returns the layout in Go's notation.
     fn layout(self) -> &'static str {
         match self {
             Format::Seconds => "2006-01-02T15:04:05Z07:00",
@@ -45,7 +46,9 @@ pub(super) fn write(format: Format, time: Timestamp) -> String {
 
 struct Reader<'a> {
     format: Format,
+    /// The whole text, for errors.
     text: &'a str,
+    /// The text that is not parsed yet.
     rest: &'a str,
 }
 
@@ -60,11 +63,12 @@ impl Reader<'_> {
         self.literal("-")?;
         let day = self.number("02", 2, true)?;
         self.literal("T")?;
-        let hour = self.below("15", 24, "hour", false)?;
+        // Go also accepts an hour of one digit.
+        let hour = self.number_below("15", 24, "hour", false)?;
         self.literal(":")?;
-        let minute = self.below("04", 60, "minute", true)?;
+        let minute = self.number_below("04", 60, "minute", true)?;
         self.literal(":")?;
-        let second = self.below("05", 60, "second", true)?;
+        let second = self.number_below("05", 60, "second", true)?;
         let nanos = self.fraction()?;
         let offset = self.offset()?;
         if !self.rest.is_empty() {
@@ -77,15 +81,21 @@ impl Reader<'_> {
         Ok((date.to_datetime(time.map_err(|_| self.out_of_range("second"))?), offset))
     }
 
-    fn below(&mut self, layout_part: &str, limit: i32, name: &str, fixed: bool) -> Result<i32, String> {
-        let number = self.number(layout_part, 2, fixed)?;
+    fn number_below(
+        &mut self,
+        layout_part: &str,
+        limit: i32,
+        name: &str,
+        is_fixed_width: bool,
+    ) -> Result<i32, String> {
+        let number = self.number(layout_part, 2, is_fixed_width)?;
         if number < limit { Ok(number) } else { Err(self.out_of_range(name)) }
     }
 
-    /// Parses a number of `width` digits; one digit less is accepted if the width is not fixed.
-    fn number(&mut self, layout_part: &str, width: usize, fixed: bool) -> Result<i32, String> {
+    /// Parses a number of `width` digits, or of fewer if the width is not fixed.
+    fn number(&mut self, layout_part: &str, width: usize, is_fixed_width: bool) -> Result<i32, String> {
         let digits = self.rest.bytes().take(width).take_while(u8::is_ascii_digit).count();
-        if digits == 0 || (digits < width && fixed) {
+        if digits == 0 || (digits < width && is_fixed_width) {
             return Err(self.mismatch(layout_part));
         }
         let (number, rest) = self.rest.split_at(digits);
@@ -106,14 +116,15 @@ impl Reader<'_> {
         };
         let count = digits.bytes().take_while(u8::is_ascii_digit).count();
         let taken = match self.format {
+            // The separator stays, so that the offset does not match.
             Format::Seconds if count == 0 => return Ok(0),
             Format::Seconds => count,
             Format::Micros if count < 6 => return Err(self.mismatch(".000000")),
             Format::Micros => 6,
         };
         self.rest = &digits[taken..];
-        let nine: String = digits[..taken].chars().chain(std::iter::repeat('0')).take(9).collect();
-        Ok(nine.parse().unwrap_or_default())
+        let nanoseconds: String = digits[..taken].chars().chain(std::iter::repeat('0')).take(9).collect();
+        Ok(nanoseconds.parse().unwrap_or_default())
     }
 
     fn offset(&mut self) -> Result<i32, String> {
@@ -146,8 +157,8 @@ impl Reader<'_> {
         format!("parsing time {:?} as {layout:?}: cannot parse {:?} as {layout_part:?}", self.text, self.rest)
     }
 
-    fn out_of_range(&self, what: &str) -> String {
-        format!("parsing time {:?}: {what} out of range", self.text)
+    fn out_of_range(&self, part: &str) -> String {
+        format!("parsing time {:?}: {part} out of range", self.text)
     }
 }
 

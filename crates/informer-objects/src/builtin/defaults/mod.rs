@@ -1,9 +1,9 @@
 //! Defaults of built-in types.
 //!
-//! An object is walked along its type, from the outside in: rules first, then the table, then the defaults in
-//! the `OpenAPI` documents. A type gets its defaults wherever it occurs, so pods and pod templates have the
-//! same ones. Objects are decoded before. Nothing here knows values set by admission, strategies or other
-//! objects.
+//! An object is walked along its type, from the outside in. At each type, its rule comes first, then the
+//! table, then the defaults in the `OpenAPI` documents. A type gets its defaults wherever it occurs: a
+//! `PodSpec` in pods and in pod templates. Defaults that only pods have are in the rule of `Pod`. The object
+//! must already be decoded. Nothing here knows values set by admission, strategies or other objects.
 
 mod rules;
 mod table;
@@ -20,8 +20,8 @@ use crate::text::Quantity;
 
 /// Sets the defaults of an object.
 pub fn default(group: &str, version: &str, kind: &str, object: &mut Value) {
-    if let Some(of) = type_of(group, version, kind) {
-        walk(of, object);
+    if let Some(type_id) = type_of(group, version, kind) {
+        set_defaults(type_id, object);
     }
 }
 
@@ -47,44 +47,46 @@ struct TypeDefaults {
     fields: Vec<(&'static str, &'static str)>,
 }
 
-fn walk(id: TypeId, value: &mut Value) {
-    let (of, Some(fields)) = (id.get(), value.as_object_mut()) else { return };
-    if let Some(defaults) = all_defaults().get(of.name) {
+fn set_defaults(id: TypeId, value: &mut Value) {
+    let (object_type, Some(fields)) = (id.get(), value.as_object_mut()) else { return };
+    if let Some(defaults) = all_defaults().get(object_type.name) {
         if let Some(rule) = defaults.rule {
             rule(fields);
         }
         for (name, text) in &defaults.fields {
-            set_default(of, name, text, fields);
+            set_default(object_type, name, text, fields);
         }
     }
-    for field in of.fields {
+    for field in object_type.fields {
+        // The default `{}` of an object means that Go always writes it: decoding has added it.
         if let Some(text) = field.default
             && !matches!(field.shape, Shape::Object(_))
         {
-            set_default(of, field.name, text, fields);
+            set_default(object_type, field.name, text, fields);
         }
         if let Some(value) = fields.get_mut(field.name) {
-            inside(of, field, field.shape, value);
+            set_nested_defaults(object_type, field, field.shape, value);
         }
     }
 }
 
-fn inside(of: &Type, field: &Field, shape: Shape, value: &mut Value) {
+/// Sets the defaults of the objects in a value, and rounds the quantities of a resource list.
+fn set_nested_defaults(object_type: &Type, field: &Field, shape: Shape, value: &mut Value) {
     match (shape, value) {
-        (Shape::Object(id), value) => walk(id, value),
+        (Shape::Object(id), value) => set_defaults(id, value),
         (Shape::List(items, _), Value::Array(entries)) => {
             for entry in entries {
-                inside(of, field, *items, entry);
+                set_nested_defaults(object_type, field, *items, entry);
             }
         }
         (Shape::Map(Shape::Quantity, _), Value::Object(entries))
-            if type_name(of, field) == Some("v1.ResourceList") =>
+            if type_name(object_type, field) == Some("v1.ResourceList") =>
         {
             entries.values_mut().for_each(round);
         }
         (Shape::Map(values, _), Value::Object(entries)) => {
             for entry in entries.values_mut() {
-                inside(of, field, *values, entry);
+                set_nested_defaults(object_type, field, *values, entry);
             }
         }
         _ => {}
@@ -92,18 +94,18 @@ fn inside(of: &Type, field: &Field, shape: Shape, value: &mut Value) {
 }
 
 /// Sets a field without a value to its default.
-fn set_default(of: &Type, name: &str, text: &str, fields: &mut Map<String, Value>) {
-    let Some(field) = of.field(name) else { return };
+fn set_default(object_type: &Type, name: &str, text: &str, fields: &mut Map<String, Value>) {
+    let Some(field) = object_type.field(name) else { return };
     let is_unset = match fields.get(name) {
         None | Some(Value::Null) => true,
-        Some(value) => !is_pointer(of, field) && is_empty(value),
+        Some(value) => !is_pointer(object_type, field) && is_empty(value),
     };
     if !is_unset {
         return;
     }
     let Ok(value) = serde_json::from_str::<Value>(text) else { return };
-    // An empty value in a field that is not a pointer counts as absent.
-    if is_pointer(of, field) || !is_empty(&value) {
+    // In a field that is not a pointer, an empty default is the same as no value.
+    if is_pointer(object_type, field) || !is_empty(&value) {
         fields.insert(name.to_owned(), value);
     }
 }

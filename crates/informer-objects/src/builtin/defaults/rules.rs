@@ -1,10 +1,10 @@
-//! Defaults that depend on other fields of the same object: one function per type.
+//! Defaults that depend on other fields of the same object: one function per type, which sets them in place.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::super::value::{fill, lacks, list, object_in, set_absent, text};
+use super::super::value::{lacks, list, object_in, set_if_absent, set_if_empty, text};
 use super::Rule;
 
 pub(super) const RULES: &[(&str, Rule)] = &[
@@ -42,22 +42,22 @@ fn pod(fields: &mut Map<String, Value>) {
     for list in ["containers", "initContainers"] {
         let Some(containers) = spec.get_mut(list).and_then(Value::as_array_mut) else { continue };
         for container in containers.iter_mut().filter_map(Value::as_object_mut) {
-            requests_from_limits(container);
+            set_requests_from_limits(container);
         }
     }
-    pod_level_requests(spec);
-    set_absent(spec, "enableServiceLinks", true);
+    set_pod_level_requests(spec);
+    set_if_absent(spec, "enableServiceLinks", true);
     let grace = "terminationGracePeriodSeconds";
     if spec.get(grace).and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
         spec.insert(grace.to_owned(), 1.into());
     }
     if spec.get("hostNetwork").and_then(Value::as_bool) == Some(true) {
-        host_ports(spec);
+        set_host_ports(spec);
     }
 }
 
 /// Sets requests to the limits where only a limit is given.
-fn requests_from_limits(container: &mut Map<String, Value>) {
+fn set_requests_from_limits(container: &mut Map<String, Value>) {
     let resources = object_in(container, "resources");
     let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
     let requests = object_in(resources, "requests");
@@ -66,7 +66,7 @@ fn requests_from_limits(container: &mut Map<String, Value>) {
     }
 }
 
-fn pod_level_requests(spec: &mut Map<String, Value>) {
+fn set_pod_level_requests(spec: &mut Map<String, Value>) {
     let Some(resources) = spec.get_mut("resources").and_then(Value::as_object_mut) else { return };
     let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
     let supported = |name: &str| matches!(name, "cpu" | "memory") || name.starts_with("hugepages-");
@@ -76,21 +76,21 @@ fn pod_level_requests(spec: &mut Map<String, Value>) {
 }
 
 /// Sets host ports: on the host network they equal the container ports.
-fn host_ports(spec: &mut Map<String, Value>) {
+fn set_host_ports(spec: &mut Map<String, Value>) {
     for list in ["containers", "initContainers"] {
         let containers = spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
         for container in containers {
             let ports = container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten();
             for port in ports.filter_map(Value::as_object_mut) {
                 if let Some(number) = port.get("containerPort").cloned() {
-                    fill(port, "hostPort", number);
+                    set_if_empty(port, "hostPort", number);
                 }
             }
         }
     }
 }
 
-/// Sets the deprecated field of the service account to the same name.
+/// Synchronizes `serviceAccountName` and the deprecated `serviceAccount`; the former takes precedence.
 fn pod_spec(fields: &mut Map<String, Value>) {
     if lacks(fields, "serviceAccountName")
         && let Some(old) = fields.get("serviceAccount").cloned()
@@ -104,7 +104,7 @@ fn pod_spec(fields: &mut Map<String, Value>) {
 
 fn container(fields: &mut Map<String, Value>) {
     let policy = pull_policy(fields.get("image").and_then(Value::as_str).unwrap_or_default());
-    fill(fields, "imagePullPolicy", policy);
+    set_if_empty(fields, "imagePullPolicy", policy);
 }
 
 fn volume(fields: &mut Map<String, Value>) {
@@ -113,21 +113,21 @@ fn volume(fields: &mut Map<String, Value>) {
     }
     if let Some(image) = fields.get_mut("image").and_then(Value::as_object_mut) {
         let policy = pull_policy(image.get("reference").and_then(Value::as_str).unwrap_or_default());
-        fill(image, "pullPolicy", policy);
+        set_if_empty(image, "pullPolicy", policy);
     }
 }
 
-/// Returns the pull policy: images without a tag, or with the tag `latest`, are always pulled.
+/// Returns `Always` for the tag `latest` and for a valid name without tag and digest, else `IfNotPresent`.
 fn pull_policy(image: &str) -> &'static str {
     let (name, digest) = match image.split_once('@') {
         Some((name, digest)) => (name, Some(digest)),
         None => (image, None),
     };
     let last = name.rsplit('/').next().unwrap_or_default();
-    let readable = !name.is_empty() && !last.is_empty();
+    let has_name = !name.is_empty() && !last.is_empty();
     match last.split_once(':') {
         Some((_, "latest")) => "Always",
-        None if digest.is_none() && readable && !name.contains(|c: char| c.is_whitespace()) => "Always",
+        None if digest.is_none() && has_name && !name.contains(|c: char| c.is_whitespace()) => "Always",
         _ => "IfNotPresent",
     }
 }
@@ -135,14 +135,14 @@ fn pull_policy(image: &str) -> &'static str {
 fn replication_controller(fields: &mut Map<String, Value>) {
     let labels = fields.get("spec").and_then(|spec| spec.pointer("/template/metadata/labels")).cloned();
     if let Some(labels) = labels {
-        fill(object_in(fields, "spec"), "selector", labels.clone());
-        fill(object_in(fields, "metadata"), "labels", labels);
+        set_if_empty(object_in(fields, "spec"), "selector", labels.clone());
+        set_if_empty(object_in(fields, "metadata"), "labels", labels);
     }
 }
 
 fn service_spec(fields: &mut Map<String, Value>) {
-    fill(fields, "sessionAffinity", "None");
-    fill(fields, "type", "ClusterIP");
+    set_if_empty(fields, "sessionAffinity", "None");
+    set_if_empty(fields, "type", "ClusterIP");
     match fields.get("sessionAffinity").and_then(Value::as_str) {
         Some("None") => {
             fields.remove("sessionAffinityConfig");
@@ -159,20 +159,20 @@ fn service_spec(fields: &mut Map<String, Value>) {
     let ports = fields.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten();
     for port in ports.filter_map(Value::as_object_mut) {
         let number = port.get("port").cloned().unwrap_or_else(|| 0.into());
-        fill(port, "targetPort", number);
+        set_if_empty(port, "targetPort", number);
     }
     let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
     let is_external = kind == "NodePort"
         || kind == "LoadBalancer"
         || (kind == "ClusterIP" && !lacks(fields, "externalIPs"));
     if is_external {
-        fill(fields, "externalTrafficPolicy", "Cluster");
+        set_if_empty(fields, "externalTrafficPolicy", "Cluster");
     }
     if matches!(kind.as_str(), "NodePort" | "LoadBalancer" | "ClusterIP") {
-        set_absent(fields, "internalTrafficPolicy", "Cluster");
+        set_if_absent(fields, "internalTrafficPolicy", "Cluster");
     }
     if kind == "LoadBalancer" {
-        set_absent(fields, "allocateLoadBalancerNodePorts", true);
+        set_if_absent(fields, "allocateLoadBalancerNodePorts", true);
     }
 }
 
@@ -184,7 +184,7 @@ fn service(fields: &mut Map<String, Value>) {
     let Some(status) = fields.get_mut("status") else { return };
     for ingress in super::super::value::list_mut(status, "loadBalancer.ingress") {
         if let Some(ingress) = ingress.as_object_mut().filter(|ingress| !lacks(ingress, "ip")) {
-            set_absent(ingress, "ipMode", "VIP");
+            set_if_absent(ingress, "ipMode", "VIP");
         }
     }
 }
@@ -198,7 +198,7 @@ fn namespace(fields: &mut Map<String, Value>) {
     }
 }
 
-/// Moves plain text into the data.
+/// Moves `stringData` into `data`.
 fn secret(fields: &mut Map<String, Value>) {
     let Some(Value::Object(plain)) = fields.remove("stringData") else { return };
     let data = object_in(fields, "data");
@@ -207,17 +207,17 @@ fn secret(fields: &mut Map<String, Value>) {
     }
 }
 
-/// Synchronizes `podCIDR` with the first of `podCIDRs`.
+/// Synchronizes `podCIDR` and the first of `podCIDRs`; the list takes precedence.
 fn node_spec(fields: &mut Map<String, Value>) {
     if let Some(range) = fields.get("podCIDR").cloned() {
-        fill(fields, "podCIDRs", json!([range]));
+        set_if_empty(fields, "podCIDRs", json!([range]));
     }
     if let Some(first) = fields.get("podCIDRs").and_then(|all| all.get(0)).cloned() {
         fields.insert("podCIDR".to_owned(), first);
     }
 }
 
-/// Synchronizes `podIP` with the first of `podIPs`.
+/// Synchronizes `podIP` and the first of `podIPs`; `podIP` takes precedence.
 fn pod_status(fields: &mut Map<String, Value>) {
     let first = fields.get("podIPs").and_then(|all| all.pointer("/0/ip"));
     if let Some(address) = fields.get("podIP").filter(|_| !lacks(fields, "podIP")).cloned()
@@ -232,7 +232,7 @@ fn pod_status(fields: &mut Map<String, Value>) {
 
 fn node_status(fields: &mut Map<String, Value>) {
     if let Some(capacity) = fields.get("capacity").cloned() {
-        fill(fields, "allocatable", capacity);
+        set_if_empty(fields, "allocatable", capacity);
     }
 }
 
@@ -250,26 +250,26 @@ fn limit_range_item(fields: &mut Map<String, Value>) {
 }
 
 fn rolling_update(fields: &mut Map<String, Value>) {
-    fill(fields, "type", "RollingUpdate");
+    set_if_empty(fields, "type", "RollingUpdate");
     if fields.get("type").and_then(Value::as_str) == Some("RollingUpdate") {
-        set_absent(fields, "rollingUpdate", json!({}));
+        set_if_absent(fields, "rollingUpdate", json!({}));
     }
 }
 
 fn stateful_set_strategy(fields: &mut Map<String, Value>) {
     if lacks(fields, "type") {
         fields.insert("type".to_owned(), "RollingUpdate".into());
-        set_absent(fields, "rollingUpdate", json!({}));
+        set_if_absent(fields, "rollingUpdate", json!({}));
     }
     if fields.get("type").and_then(Value::as_str) != Some("RollingUpdate") {
         return;
     }
     if let Some(rolling) = fields.get_mut("rollingUpdate").and_then(Value::as_object_mut) {
-        set_absent(rolling, "partition", 0);
+        set_if_absent(rolling, "partition", 0);
     }
 }
 
-/// Sets the type of volume claim templates.
+/// Sets `apiVersion` and `kind` of volume claim templates.
 fn stateful_set_spec(fields: &mut Map<String, Value>) {
     let templates =
         fields.get_mut("volumeClaimTemplates").and_then(Value::as_array_mut).into_iter().flatten();
@@ -282,52 +282,52 @@ fn stateful_set_spec(fields: &mut Map<String, Value>) {
 fn job(fields: &mut Map<String, Value>) {
     let labels = fields.get("spec").and_then(|spec| spec.pointer("/template/metadata/labels")).cloned();
     if let Some(labels) = labels {
-        fill(object_in(fields, "metadata"), "labels", labels);
+        set_if_empty(object_in(fields, "metadata"), "labels", labels);
     }
     let spec = object_in(fields, "spec");
     if !spec.contains_key("completions") && !spec.contains_key("parallelism") {
         spec.insert("completions".to_owned(), 1.into());
     }
     let limit = if spec.contains_key("backoffLimitPerIndex") { i32::MAX } else { 6 };
-    set_absent(spec, "backoffLimit", limit);
-    set_absent(spec, "parallelism", 1);
-    set_absent(spec, "completionMode", "NonIndexed");
-    set_absent(spec, "suspend", false);
-    set_absent(spec, "manualSelector", false);
+    set_if_absent(spec, "backoffLimit", limit);
+    set_if_absent(spec, "parallelism", 1);
+    set_if_absent(spec, "completionMode", "NonIndexed");
+    set_if_absent(spec, "suspend", false);
+    set_if_absent(spec, "manualSelector", false);
     let replacement = if spec.contains_key("podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
-    set_absent(spec, "podReplacementPolicy", replacement);
+    set_if_absent(spec, "podReplacementPolicy", replacement);
 }
 
 fn network_policy_spec(fields: &mut Map<String, Value>) {
     let types = if lacks(fields, "egress") { json!(["Ingress"]) } else { json!(["Ingress", "Egress"]) };
-    fill(fields, "policyTypes", types);
+    set_if_empty(fields, "policyTypes", types);
 }
 
 fn subject(fields: &mut Map<String, Value>) {
     if matches!(fields.get("kind").and_then(Value::as_str), Some("User" | "Group")) {
-        fill(fields, "apiGroup", "rbac.authorization.k8s.io");
+        set_if_empty(fields, "apiGroup", "rbac.authorization.k8s.io");
     }
 }
 
 fn device_request(fields: &mut Map<String, Value>) {
-    fill(fields, "allocationMode", "ExactCount");
+    set_if_empty(fields, "allocationMode", "ExactCount");
     if fields.get("allocationMode").and_then(Value::as_str) == Some("ExactCount") {
-        fill(fields, "count", 1);
+        set_if_empty(fields, "count", 1);
     }
 }
 
 fn behavior(fields: &mut Map<String, Value>) {
     let up = object_in(fields, "scaleUp");
-    set_absent(up, "stabilizationWindowSeconds", 0);
-    set_absent(up, "selectPolicy", "Max");
+    set_if_absent(up, "stabilizationWindowSeconds", 0);
+    set_if_absent(up, "selectPolicy", "Max");
     let doubling = json!([
         {"type": "Pods", "value": 4, "periodSeconds": 15},
         {"type": "Percent", "value": 100, "periodSeconds": 15},
     ]);
-    set_absent(up, "policies", doubling);
+    set_if_absent(up, "policies", doubling);
     let down = object_in(fields, "scaleDown");
-    set_absent(down, "selectPolicy", "Max");
-    set_absent(down, "policies", json!([{"type": "Percent", "value": 100, "periodSeconds": 15}]));
+    set_if_absent(down, "selectPolicy", "Max");
+    set_if_absent(down, "policies", json!([{"type": "Percent", "value": 100, "periodSeconds": 15}]));
 }
 
 fn definition(fields: &mut Map<String, Value>) {
@@ -335,7 +335,7 @@ fn definition(fields: &mut Map<String, Value>) {
     let stored = list(&spec, "versions").iter().find(|version| super::super::value::flag(version, "storage"));
     if let Some(version) = stored {
         let name = text(version, "name").to_owned();
-        fill(object_in(fields, "status"), "storedVersions", json!([name]));
+        set_if_empty(object_in(fields, "status"), "storedVersions", json!([name]));
     }
 }
 
@@ -344,6 +344,6 @@ fn definition_names(fields: &mut Map<String, Value>) {
     if kind.is_empty() {
         return;
     }
-    fill(fields, "singular", kind.to_lowercase());
-    fill(fields, "listKind", format!("{kind}List"));
+    set_if_empty(fields, "singular", kind.to_lowercase());
+    set_if_empty(fields, "listKind", format!("{kind}List"));
 }

@@ -115,7 +115,7 @@ pub(super) const TABLE: &[(&str, &str, &str)] = &[
     ("apiregistration.v1.ServiceReference", "port", "443"),
 ];
 
-/// Returns the name in the `OpenAPI` documents.
+/// Returns the name that a type such as `core.v1.Pod` has in the `OpenAPI` documents.
 pub(super) fn full_name(short: &str) -> String {
     match short.split_once('.') {
         Some(("apiextensions", _)) => format!("io.k8s.apiextensions-apiserver.pkg.apis.{short}"),

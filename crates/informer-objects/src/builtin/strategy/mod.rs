@@ -1,9 +1,15 @@
 //! Strategies: fields that the server sets, keeps or drops when an object is created or updated.
 //!
-//! These are the admission plugins enabled by default, as far as they depend on the object alone, followed by
-//! the strategy of the kind. Objects are decoded and defaulted, and their `metadata` has name and uid.
-//! Afterwards the status is that of a new object, or of the old one. Generations (except of pods), versions,
-//! other `metadata`, addresses and ports are set by the caller: see [`Wanted`].
+//! Applies the admission plugins that kube-apiserver enables by default, as far as they depend on the object
+//! alone, then the strategy of the kind. The object must already be decoded and defaulted. A new object must
+//! have name and uid.
+//!
+//! [`prepare_create`] replaces the status of a new object, except of a node. [`prepare_update`] restores the
+//! status of the old object; only a service that is not a load balancer loses that part of its status.
+//! [`prepare_status`] keeps the status of the request and completes it.
+//!
+//! The caller sets the generation, except of pods, and the other `metadata`. It also allocates the addresses
+//! and ports of services: see [`Wanted`].
 
 mod pods;
 mod services;
@@ -14,15 +20,17 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::decode::read;
-use super::value::{at, fill, flag, list, list_mut, object_in, set_absent, text};
+use super::value::{at, flag, list, list_mut, object_in, set_if_absent, set_if_empty, text};
 use crate::text::times;
 use informer_schema::RESOURCES;
 
-pub(super) use pods::{CRITICAL, qos};
+pub(super) use pods::{SYSTEM_PRIORITY_CLASSES, qos};
 pub use pods::{refuse_priority, refuse_runtime_class, set_priority, set_runtime_class};
 pub use services::Wanted;
 
-/// Fields of disabled features, which are dropped without a warning.
+/// Fields of disabled features, as group, kind, path of the parent, and name.
+///
+/// kube-apiserver drops them without a warning.
 const DISABLED_FIELDS: &[(&str, &str, &str, &str)] = &[
     ("coordination.k8s.io", "Lease", "spec", "strategy"),
     ("coordination.k8s.io", "Lease", "spec", "preferredHolder"),
@@ -45,9 +53,9 @@ pub fn prepare_create(group: &str, kind: &str, object: &mut Value, now: Timestam
         reset_status(group, kind, object);
     }
     match (group, kind) {
-        ("", "Pod") => pods::create(object, now),
-        ("", "Service") => services::create(object),
-        ("", "Namespace") => namespace(object),
+        ("", "Pod") => pods::prepare_create(object, now),
+        ("", "Service") => services::prepare_create(object),
+        ("", "Namespace") => activate_namespace(object),
         ("", "Node") => add_not_ready_taint(object),
         ("", "PersistentVolume") => {
             add_finalizer(object, "kubernetes.io/pv-protection");
@@ -57,7 +65,7 @@ pub fn prepare_create(group: &str, kind: &str, object: &mut Value, now: Timestam
         }
         ("", "PersistentVolumeClaim") => {
             add_finalizer(object, "kubernetes.io/pvc-protection");
-            data_sources(object);
+            sync_data_sources(object);
             object_in(fields(object), "status").insert("phase".to_owned(), "Pending".into());
         }
         ("", "ServiceAccount") => reduce_secret_references(object),
@@ -68,7 +76,7 @@ pub fn prepare_create(group: &str, kind: &str, object: &mut Value, now: Timestam
                 object_in(fields(claim), "status").insert("phase".to_owned(), "Pending".into());
             }
         }
-        ("apps", "DaemonSet") => template_generation(object, 1),
+        ("apps", "DaemonSet") => set_template_generation(object, 1),
         ("batch", "Job") => set_pod_selector(object),
         ("apiregistration.k8s.io", "APIService") => mark_local_service_available(object, now),
         _ => {}
@@ -92,7 +100,9 @@ pub fn set_requester(request: &mut Value, name: &str, uid: &str, groups: &[&str]
     }
 }
 
-/// Prepares an updated object for validation and storage in place of `old`; not for updates of the status.
+/// Prepares an updated object for validation and storage in place of `old`.
+///
+/// Not for updates of the status: it restores the status of `old`.
 pub fn prepare_update(group: &str, kind: &str, old: &Value, new: &mut Value) {
     drop_disabled_fields(group, kind, new);
     keep_metadata(old, object_in(fields(new), "metadata"));
@@ -106,8 +116,8 @@ pub fn prepare_update(group: &str, kind: &str, old: &Value, new: &mut Value) {
         _ => {}
     }
     match (group, kind) {
-        ("", "Pod") => pods::update(old, new),
-        ("", "Service") => services::update(old, new),
+        ("", "Pod") => pods::prepare_update(old, new),
+        ("", "Service") => services::prepare_update(old, new),
         ("", "Namespace") => {
             let spec = object_in(fields(new), "spec");
             match at(old, "spec.finalizers") {
@@ -115,10 +125,10 @@ pub fn prepare_update(group: &str, kind: &str, old: &Value, new: &mut Value) {
                 None => spec.remove("finalizers"),
             };
         }
-        ("", "PersistentVolumeClaim") => data_sources(new),
+        ("", "PersistentVolumeClaim") => sync_data_sources(new),
         ("", "ServiceAccount") => reduce_secret_references(new),
         ("certificates.k8s.io", "CertificateSigningRequest") => {
-            // The spec is immutable, whatever the request contains.
+            // kube-apiserver ignores the spec in the request.
             if let (Some(spec), Some(new)) = (old.get("spec"), new.as_object_mut()) {
                 new.insert("spec".to_owned(), spec.clone());
             }
@@ -127,7 +137,7 @@ pub fn prepare_update(group: &str, kind: &str, old: &Value, new: &mut Value) {
             let before = old.pointer("/metadata/annotations").and_then(|all| all.get(DAEMON_SET_GENERATION));
             let before: i64 = before.and_then(Value::as_str).and_then(|text| text.parse().ok()).unwrap_or(1);
             let changed = at(old, "spec.template") != at(new, "spec.template");
-            template_generation(new, before + i64::from(changed));
+            set_template_generation(new, before + i64::from(changed));
         }
         _ => {}
     }
@@ -136,14 +146,16 @@ pub fn prepare_update(group: &str, kind: &str, old: &Value, new: &mut Value) {
 /// Prepares an object with an updated status for validation and storage in place of `old`.
 pub fn prepare_status(group: &str, kind: &str, old: &Value, new: &mut Value, now: Timestamp) {
     match (group, kind) {
-        ("", "Pod") => pods::status(old, new),
+        ("", "Pod") => pods::prepare_status(old, new),
         ("", "PersistentVolume") => {
+            // A request that sets another time keeps it. Otherwise the time is that of `old`, or `now` if the
+            // phase changes.
             let time = "lastPhaseTransitionTime";
             let before = at(old, "status").and_then(|status| status.get(time)).cloned();
-            let same = at(old, "status.phase") == at(new, "status.phase");
+            let same_phase = at(old, "status.phase") == at(new, "status.phase");
             let status = object_in(fields(new), "status");
             let requested = status.get(time).cloned();
-            match (same, before) {
+            match (same_phase, before) {
                 (true, Some(before)) if requested.is_none() => status.insert(time.to_owned(), before),
                 (false, before) if requested.is_none() || requested == before => {
                     status.insert(time.to_owned(), times::written(now).into())
@@ -155,11 +167,13 @@ pub fn prepare_status(group: &str, kind: &str, old: &Value, new: &mut Value, now
     }
 }
 
-/// Keeps identity and times, which a client may omit.
+/// Restores the old uid and deletion fields if the client omitted them, and always the creation time.
+///
+/// Also removes duplicate owner references.
 fn keep_metadata(old: &Value, metadata: &mut Map<String, Value>) {
     for field in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         if let Some(value) = old.get("metadata").and_then(|metadata| metadata.get(field)) {
-            set_absent(metadata, field, value.clone());
+            set_if_absent(metadata, field, value.clone());
         }
     }
     if let Some(created) = at(old, "metadata.creationTimestamp") {
@@ -184,19 +198,22 @@ fn drop_disabled_fields(group: &str, kind: &str, object: &mut Value) {
     }
 }
 
-/// Sets the status of a new object.
+/// Sets the status to the one that Go writes for an empty object of the kind, or removes it if there is none.
 fn reset_status(group: &str, kind: &str, object: &mut Value) {
     let same = |resource: &&informer_schema::Resource| resource.group == group && resource.kind == kind;
-    let of = RESOURCES.iter().filter(same).find_map(|resource| resource.type_id);
-    let empty = of.and_then(|of| read(of, json!({})).ok()).map(|read| read.object);
+    let object_type = RESOURCES.iter().filter(same).find_map(|resource| resource.type_id);
+    // Reading `{}` adds the fields that Go always writes, including those in the status.
+    let empty_object =
+        object_type.and_then(|object_type| read(object_type, json!({})).ok()).map(|read| read.object);
     let fields = fields(object);
-    match empty.and_then(|mut empty| empty.get_mut("status").map(Value::take)) {
+    match empty_object.and_then(|mut object| object.get_mut("status").map(Value::take)) {
         Some(status) => fields.insert("status".to_owned(), status),
         None => fields.remove("status"),
     };
 }
 
-fn namespace(object: &mut Value) {
+/// Sets the phase `Active` and adds the finalizer `kubernetes`.
+fn activate_namespace(object: &mut Value) {
     let fields = fields(object);
     object_in(fields, "status").insert("phase".to_owned(), "Active".into());
     let spec = object_in(fields, "spec");
@@ -231,8 +248,10 @@ fn add_finalizer(object: &mut Value, finalizer: &str) {
     }
 }
 
-/// Synchronizes `dataSource` and `dataSourceRef`.
-fn data_sources(object: &mut Value) {
+/// Copies `dataSource` to `dataSourceRef`, or back, if one of them is absent.
+///
+/// A reference with a namespace is not copied back, because `dataSource` has none.
+fn sync_data_sources(object: &mut Value) {
     let spec = object_in(fields(object), "spec");
     match (spec.get("dataSource").cloned(), spec.get("dataSourceRef").cloned()) {
         (Some(source), None) => {
@@ -255,13 +274,15 @@ fn reduce_secret_references(object: &mut Value) {
     }
 }
 
-fn template_generation(object: &mut Value, generation: i64) {
+fn set_template_generation(object: &mut Value, generation: i64) {
     let metadata = object_in(fields(object), "metadata");
     object_in(metadata, "annotations")
         .insert(DAEMON_SET_GENERATION.to_owned(), generation.to_string().into());
 }
 
-/// Sets the selector of a job to its uid, unless it is selected manually.
+/// Makes a job select its pods by its uid, unless `spec.manualSelector` is set.
+///
+/// Sets the selector and the labels of the pod template.
 fn set_pod_selector(object: &mut Value) {
     if flag(object, "spec.manualSelector") {
         return;
@@ -270,19 +291,20 @@ fn set_pod_selector(object: &mut Value) {
     let spec = object_in(fields(object), "spec");
     let labels = object_in(object_in(object_in(spec, "template"), "metadata"), "labels");
     for label in ["job-name", "batch.kubernetes.io/job-name"] {
-        set_absent(labels, label, name.clone());
+        set_if_absent(labels, label, name.clone());
     }
     for label in ["controller-uid", "batch.kubernetes.io/controller-uid"] {
-        set_absent(labels, label, uid.clone());
+        set_if_absent(labels, label, uid.clone());
     }
     let labels = labels.clone();
     let selected = object_in(object_in(spec, "selector"), "matchLabels");
-    set_absent(selected, "batch.kubernetes.io/controller-uid", uid);
-    // Defaulting an object that is read again sets the labels of a job without any to those of its pods.
-    fill(object_in(fields(object), "metadata"), "labels", labels);
+    set_if_absent(selected, "batch.kubernetes.io/controller-uid", uid);
+    // kube-apiserver sets defaults again when it reads the stored object. A job without labels then gets the
+    // labels of its pod template.
+    set_if_empty(object_in(fields(object), "metadata"), "labels", labels);
 }
 
-/// Marks an API service without a service as available: the server serves it itself.
+/// Marks an `APIService` without `spec.service` as available, because the server itself serves this API.
 fn mark_local_service_available(object: &mut Value, now: Timestamp) {
     if at(object, "spec.service").is_some() {
         return;
@@ -295,6 +317,7 @@ fn mark_local_service_available(object: &mut Value, now: Timestamp) {
     object_in(fields(object), "status").insert("conditions".to_owned(), json!([condition]));
 }
 
+/// Returns the fields of an object; a value of another type becomes an empty object.
 fn fields(object: &mut Value) -> &mut Map<String, Value> {
     if !object.is_object() {
         *object = json!({});

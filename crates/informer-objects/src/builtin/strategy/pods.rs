@@ -1,24 +1,29 @@
-//! Fields that the server sets in pods: the initial status, tolerations of unavailable nodes, priority.
+//! Fields that the server sets in pods: the initial status, tolerations of unavailable nodes, priority and
+//! the requirements of the runtime class.
 //!
-//! A priority class is another object: the caller that has it calls [`set_priority`].
+//! Priority and runtime classes are other objects: the caller looks them up and calls [`set_priority`] and
+//! [`set_runtime_class`] before [`prepare_create`].
 
 use std::collections::{BTreeMap, VecDeque};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::value::{at, at_mut, entries, fill, list, list_mut, number, object_in, set_absent, text};
+use super::super::value::{
+    at, at_mut, entries, list, list_mut, number, object_in, set_if_absent, set_if_empty, text,
+};
 use super::fields;
 use crate::text::{Quantity, times};
 
 const MAX_TOLERATIONS: usize = 1000;
 
-/// The priority classes that exist in every cluster.
-pub(in crate::builtin) const CRITICAL: &[(&str, i64)] =
+/// The priority classes that exist in every cluster, with their values.
+pub(in crate::builtin) const SYSTEM_PRIORITY_CLASSES: &[(&str, i64)] =
     &[("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
-pub(super) fn create(pod: &mut Value, now: Timestamp) {
+pub(super) fn prepare_create(pod: &mut Value, now: Timestamp) {
     add_default_tolerations(pod);
+    // Changes nothing if the caller has set the priority.
     set_priority(pod, None);
     object_in(fields(pod), "metadata").insert("generation".to_owned(), 1.into());
     merge_label_keys(pod);
@@ -33,48 +38,54 @@ pub(super) fn create(pod: &mut Value, now: Timestamp) {
     fields(pod).insert("status".to_owned(), status);
 }
 
-pub(super) fn update(old: &Value, new: &mut Value) {
+/// Adds default tolerations, keeps the priority that the client omits, and counts changes of the spec.
+pub(super) fn prepare_update(old: &Value, new: &mut Value) {
     add_default_tolerations(new);
     let spec = object_in(fields(new), "spec");
     for field in ["priority", "preemptionPolicy"] {
         if let Some(value) = at(old, "spec").and_then(|spec| spec.get(field)) {
-            set_absent(spec, field, value.clone());
+            set_if_absent(spec, field, value.clone());
         }
     }
     let before = at(old, "metadata.generation").and_then(Value::as_i64).unwrap_or_default();
     let generation = before + i64::from(old.get("spec") != new.get("spec"));
+    // An old pod without a generation gets one when its spec changes.
     if generation > 0 {
         object_in(fields(new), "metadata").insert("generation".to_owned(), generation.into());
     }
 }
 
 /// Keeps the fields that a kubelet omits from a status: `qosClass` and observed generations.
-pub(super) fn status(old: &Value, new: &mut Value) {
-    let mut before: BTreeMap<String, VecDeque<i64>> = BTreeMap::new();
+pub(super) fn prepare_status(old: &Value, new: &mut Value) {
+    // Several conditions of a type are matched in their order.
+    let mut old_generations: BTreeMap<String, VecDeque<i64>> = BTreeMap::new();
     for condition in list(old, "status.conditions") {
         let observed = number(condition, "observedGeneration").unwrap_or_default();
-        before.entry(text(condition, "type").to_owned()).or_default().push_back(observed);
+        old_generations.entry(text(condition, "type").to_owned()).or_default().push_back(observed);
     }
     for condition in list_mut(new, "status.conditions") {
-        let observed =
-            before.get_mut(text(condition, "type")).and_then(VecDeque::pop_front).unwrap_or_default();
+        let observed = old_generations
+            .get_mut(text(condition, "type"))
+            .and_then(VecDeque::pop_front)
+            .unwrap_or_default();
         if observed != 0 {
-            fill(fields(condition), "observedGeneration", observed);
+            set_if_empty(fields(condition), "observedGeneration", observed);
         }
     }
     let status = object_in(fields(new), "status");
     for field in ["qosClass", "observedGeneration"] {
         if let Some(value) = at(old, "status").and_then(|status| status.get(field)) {
-            fill(status, field, value.clone());
+            set_if_empty(status, field, value.clone());
         }
     }
 }
 
-/// Returns the error if the priority of a new pod differs from that of its class.
+/// Returns the error if the priority or the preemption policy of a new pod differs from that of its class.
 pub fn refuse_priority(pod: &Value, class: Option<&Value>) -> Option<String> {
     let name = text(pod, "spec.priorityClassName");
-    let critical = CRITICAL.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
-    let value = class.and_then(|class| number(class, "value")).or(critical).unwrap_or_default();
+    let system_priority =
+        SYSTEM_PRIORITY_CLASSES.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+    let value = class.and_then(|class| number(class, "value")).or(system_priority).unwrap_or_default();
     if let Some(requested) = number(pod, "spec.priority").filter(|requested| *requested != value) {
         return Some(format!(
             "the integer value of priority ({requested}) must not be provided in pod spec; priority admission \
@@ -93,7 +104,7 @@ pub fn refuse_priority(pod: &Value, class: Option<&Value>) -> Option<String> {
     ))
 }
 
-/// Returns the error if a new pod contradicts its runtime class, or sets fields that only such a class sets.
+/// Returns the error if a new pod contradicts its runtime class, or has an overhead that no class defines.
 pub fn refuse_runtime_class(pod: &Value, class: Option<&Value>) -> Option<String> {
     let overhead = at(pod, "spec.overhead").filter(|requested| !super::super::value::is_empty(requested));
     match (class.and_then(|class| at(class, "overhead.podFixed")), overhead) {
@@ -119,20 +130,25 @@ pub fn refuse_runtime_class(pod: &Value, class: Option<&Value>) -> Option<String
     })
 }
 
-/// Sets the priority of a new pod: that of its class, or of a built-in class, or zero.
+/// Sets the priority, the preemption policy and the class name of a new pod, where they are absent.
+///
+/// `class` is the class that the pod names, or the default class of the cluster. Without `class`, the
+/// priority is that of the system class of this name, or zero if the pod names no class. A pod with an
+/// unknown class is not changed.
 pub fn set_priority(pod: &mut Value, class: Option<&Value>) {
     let name = text(pod, "spec.priorityClassName").to_owned();
-    let critical = CRITICAL.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
-    let value = class.and_then(|class| at(class, "value")).and_then(Value::as_i64).or(critical);
+    let system_priority =
+        SYSTEM_PRIORITY_CLASSES.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+    let value = class.and_then(|class| at(class, "value")).and_then(Value::as_i64).or(system_priority);
     let policy = class.map(|class| text(class, "preemptionPolicy")).filter(|policy| !policy.is_empty());
     if value.is_none() && !name.is_empty() {
         return;
     }
     let spec = object_in(fields(pod), "spec");
-    set_absent(spec, "priority", value.unwrap_or_default());
-    set_absent(spec, "preemptionPolicy", policy.unwrap_or("PreemptLowerPriority"));
+    set_if_absent(spec, "priority", value.unwrap_or_default());
+    set_if_absent(spec, "preemptionPolicy", policy.unwrap_or("PreemptLowerPriority"));
     if let Some(class) = class.filter(|_| name.is_empty()) {
-        set_absent(spec, "priorityClassName", text(class, "metadata.name"));
+        set_if_absent(spec, "priorityClassName", text(class, "metadata.name"));
     }
 }
 
@@ -140,19 +156,21 @@ pub fn set_priority(pod: &mut Value, class: Option<&Value>) {
 pub fn set_runtime_class(pod: &mut Value, class: &Value) {
     let spec = object_in(fields(pod), "spec");
     if let Some(overhead) = at(class, "overhead.podFixed") {
-        set_absent(spec, "overhead", overhead.clone());
+        set_if_absent(spec, "overhead", overhead.clone());
     }
     for (key, value) in entries(class, "scheduling.nodeSelector") {
-        set_absent(object_in(spec, "nodeSelector"), key, value.clone());
+        set_if_absent(object_in(spec, "nodeSelector"), key, value.clone());
     }
     let added = list(class, "scheduling.tolerations");
     let existing = spec.get("tolerations").and_then(Value::as_array).cloned().unwrap_or_default();
-    // Each toleration is compared with all others, which is skipped for unreasonably long lists.
+    // Merging compares each toleration with all others. If the pod has unreasonably many, those of the class
+    // are not added.
     if added.is_empty() || existing.len() > MAX_TOLERATIONS {
         return;
     }
     let all: Vec<Value> = existing.into_iter().chain(added.iter().cloned()).collect();
     let mut result: Vec<Value> = Vec::new();
+    // Like kube-apiserver, drops tolerations that another one covers.
     for (index, toleration) in all.iter().enumerate() {
         let is_covered = result.iter().any(|other| covers(other, toleration));
         let is_covered_later =
@@ -164,7 +182,7 @@ pub fn set_runtime_class(pod: &mut Value, class: &Value) {
     spec.insert("tolerations".to_owned(), result.into());
 }
 
-/// Whether a toleration includes everything that another tolerates.
+/// Whether `wide` tolerates everything that `narrow` tolerates.
 fn covers(wide: &Value, narrow: &Value) -> bool {
     let (key, effect) = (text(wide, "key"), text(wide, "effect"));
     let seconds = |toleration: &Value| at(toleration, "tolerationSeconds").and_then(Value::as_i64);
@@ -187,7 +205,7 @@ fn covers(wide: &Value, narrow: &Value) -> bool {
     }
 }
 
-/// Adds tolerations of five minutes for unavailable nodes.
+/// Adds tolerations of five minutes for not-ready and unreachable nodes, where the pod has none.
 fn add_default_tolerations(pod: &mut Value) {
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let tolerated = list(pod, "spec.tolerations").iter().any(|toleration| {
@@ -206,8 +224,8 @@ fn add_default_tolerations(pod: &mut Value) {
     }
 }
 
-/// Converts label keys in affinities and topology spread constraints to requirements with the values of the
-/// pod.
+/// Adds a requirement for each of the `matchLabelKeys` and `mismatchLabelKeys` in affinities and topology
+/// spread constraints, with the value of the label of the pod.
 fn merge_label_keys(pod: &mut Value) {
     let labels: BTreeMap<String, Value> =
         entries(pod, "metadata.labels").map(|(key, value)| (key.to_owned(), value.clone())).collect();
@@ -218,23 +236,24 @@ fn merge_label_keys(pod: &mut Value) {
         };
         let terms = terms.values_mut().filter_map(Value::as_array_mut).flatten();
         for term in terms {
+            // A preferred term is nested in an object with its weight.
             let term = match term.get("podAffinityTerm") {
                 Some(_) => term.get_mut("podAffinityTerm"),
                 None => Some(term),
             };
             if let Some(term) = term {
-                require(term, "matchLabelKeys", "In", &labels);
-                require(term, "mismatchLabelKeys", "NotIn", &labels);
+                add_requirements(term, "matchLabelKeys", "In", &labels);
+                add_requirements(term, "mismatchLabelKeys", "NotIn", &labels);
             }
         }
     }
     let spreads = at_mut(pod, "spec.topologySpreadConstraints").and_then(Value::as_array_mut);
     for spread in spreads.into_iter().flatten() {
-        require(spread, "matchLabelKeys", "In", &labels);
+        add_requirements(spread, "matchLabelKeys", "In", &labels);
     }
 }
 
-fn require(term: &mut Value, keys: &str, operator: &str, labels: &BTreeMap<String, Value>) {
+fn add_requirements(term: &mut Value, keys: &str, operator: &str, labels: &BTreeMap<String, Value>) {
     if at(term, "labelSelector").is_none() {
         return;
     }
@@ -253,17 +272,17 @@ fn require(term: &mut Value, keys: &str, operator: &str, labels: &BTreeMap<Strin
 pub(in crate::builtin) fn qos(pod: &Value) -> &'static str {
     if let Some(resources) = at(pod, "spec.resources") {
         let (requests, limits) = (quantities(resources, "requests"), quantities(resources, "limits"));
-        return class(&requests, &limits, limits.is_empty() || limits.len() == 2);
+        return class_of_resources(&requests, &limits, limits.is_empty() || limits.len() == 2);
     }
     let containers = list(pod, "spec.containers").iter().chain(list(pod, "spec.initContainers"));
-    let (mut guaranteed, mut some) = (true, false);
+    let (mut guaranteed, mut has_resources) = (true, false);
     for container in containers {
         let resources = at(container, "resources").unwrap_or(&Value::Null);
         let (requests, limits) = (quantities(resources, "requests"), quantities(resources, "limits"));
-        some |= !requests.is_empty() || !limits.is_empty();
-        guaranteed &= class(&requests, &limits, limits.len() == 2) == "Guaranteed";
+        has_resources |= !requests.is_empty() || !limits.is_empty();
+        guaranteed &= class_of_resources(&requests, &limits, limits.len() == 2) == "Guaranteed";
     }
-    match (some, guaranteed) {
+    match (has_resources, guaranteed) {
         (false, _) => "BestEffort",
         (true, true) => "Guaranteed",
         (true, false) => "Burstable",
@@ -272,22 +291,30 @@ pub(in crate::builtin) fn qos(pod: &Value) -> &'static str {
 
 type Quantities<'a> = BTreeMap<&'a str, Quantity>;
 
-fn class(requests: &Quantities<'_>, limits: &Quantities<'_>, complete: bool) -> &'static str {
+/// Returns the `qosClass` of a container, or of the resources at pod level.
+///
+/// `has_all_limits`: whether CPU and memory are both limited, as `Guaranteed` requires.
+fn class_of_resources(
+    requests: &Quantities<'_>,
+    limits: &Quantities<'_>,
+    has_all_limits: bool,
+) -> &'static str {
     if requests.is_empty() && limits.is_empty() {
         return "BestEffort";
     }
     let same = |(name, request): (&&str, &Quantity)| {
         limits.get(name).is_some_and(|limit| limit.partial_cmp(request) == Some(std::cmp::Ordering::Equal))
     };
-    if complete && requests.len() == limits.len() && requests.iter().all(same) {
+    if has_all_limits && requests.len() == limits.len() && requests.iter().all(same) {
         "Guaranteed"
     } else {
         "Burstable"
     }
 }
 
-fn quantities<'a>(resources: &'a Value, which: &str) -> Quantities<'a> {
-    let counted = entries(resources, which).filter(|(name, _)| matches!(*name, "cpu" | "memory"));
+/// Returns the positive quantities of CPU and memory in `requests` or `limits`.
+fn quantities<'a>(resources: &'a Value, field: &str) -> Quantities<'a> {
+    let counted = entries(resources, field).filter(|(name, _)| matches!(*name, "cpu" | "memory"));
     let read = counted.filter_map(|(name, quantity)| Some((name, Quantity::parse(quantity.as_str()?).ok()?)));
     read.filter(|(_, quantity)| !quantity.is_zero() && !quantity.is_negative()).collect()
 }

@@ -1,7 +1,7 @@
 //! Fields that the server sets in services: IP families and allocated values.
 //!
-//! The cluster has one range of IPv4 addresses. The caller that manages the ranges uses [`Wanted`] to find
-//! out what a service needs.
+//! The cluster has one range of IPv4 addresses. The caller allocates addresses and ports; [`Wanted`] lists
+//! those that a service needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,11 +25,11 @@ impl Wanted {
     /// Returns the values that a service needs.
     pub fn by(service: &Value) -> Self {
         let spec = at(service, "spec").unwrap_or(&Value::Null);
-        let is_external = has_node_ports(spec)
+        let allocates_node_ports = has_node_ports(spec)
             && (text(spec, "type") == "NodePort" || flag(spec, "allocateLoadBalancerNodePorts"));
         let ports = list(spec, "ports").iter().enumerate();
-        let node_ports =
-            ports.filter(|(_, port)| is_external && number(port, "nodePort").unwrap_or_default() == 0);
+        let node_ports = ports
+            .filter(|(_, port)| allocates_node_ports && number(port, "nodePort").unwrap_or_default() == 0);
         Wanted {
             cluster_ip: has_cluster_ip(spec) && text(spec, "clusterIP").is_empty(),
             node_ports: node_ports.map(|(index, _)| index).collect(),
@@ -39,13 +39,13 @@ impl Wanted {
     }
 }
 
-pub(super) fn create(service: &mut Value) {
+pub(super) fn prepare_create(service: &mut Value) {
     set_cluster_ips(service);
     set_ip_families(service);
     drop_internal_traffic_policy(service);
 }
 
-pub(super) fn update(old: &Value, new: &mut Value) {
+pub(super) fn prepare_update(old: &Value, new: &mut Value) {
     keep_allocated(old, new);
     drop_obsolete_fields(old, new);
     set_cluster_ips(new);
@@ -53,7 +53,7 @@ pub(super) fn update(old: &Value, new: &mut Value) {
     drop_internal_traffic_policy(new);
 }
 
-/// Removes the internal traffic policy of a service that is only a name.
+/// Removes the internal traffic policy of an `ExternalName` service.
 fn drop_internal_traffic_policy(service: &mut Value) {
     let spec = object_in(fields(service), "spec");
     if spec.get("type").is_some_and(|kind| kind == "ExternalName") {
@@ -61,7 +61,7 @@ fn drop_internal_traffic_policy(service: &mut Value) {
     }
 }
 
-/// Sets `clusterIPs` from `clusterIP`, which is their first entry.
+/// Sets missing `clusterIPs` to a list with `clusterIP`.
 fn set_cluster_ips(service: &mut Value) {
     let spec = object_in(fields(service), "spec");
     if lacks(spec, "clusterIPs")
@@ -71,20 +71,24 @@ fn set_cluster_ips(service: &mut Value) {
     }
 }
 
+/// Sets missing IP families and their policy as kube-apiserver does in a cluster with IPv4 only.
+///
+/// That is IPv4 only, except for a headless service without a selector: the cluster allocates nothing for it,
+/// so both families are set.
 fn set_ip_families(service: &mut Value) {
     let spec = object_in(fields(service), "spec");
-    let whole = Value::Object(spec.clone());
-    if !has_cluster_ip(&whole) {
+    let spec_value = Value::Object(spec.clone());
+    if !has_cluster_ip(&spec_value) {
         return;
     }
-    let headless = text(&whole, "clusterIP") == "None";
-    let (policy, all) = if headless && lacks(spec, "selector") && !spec.contains_key("ipFamilyPolicy") {
+    let headless = text(&spec_value, "clusterIP") == "None";
+    let (policy, families) = if headless && lacks(spec, "selector") && !spec.contains_key("ipFamilyPolicy") {
         ("RequireDualStack", json!(["IPv4", "IPv6"]))
     } else {
         ("SingleStack", json!(["IPv4"]))
     };
-    super::super::value::fill(spec, "ipFamilyPolicy", policy);
-    super::super::value::fill(spec, "ipFamilies", all);
+    super::super::value::set_if_empty(spec, "ipFamilyPolicy", policy);
+    super::super::value::set_if_empty(spec, "ipFamilies", families);
 }
 
 /// Keeps allocated values that a client omits.
@@ -124,7 +128,7 @@ fn keep_allocated(old: &Value, new: &mut Value) {
 fn keep_node_ports(before: &Value, new: &mut Value) {
     let ports = list(new, "spec.ports").iter();
     let taken: BTreeSet<i64> = ports.filter_map(|port| number(port, "nodePort")).collect();
-    // If several ports are equal, the first one is used.
+    // Reversed, so that the first of several equal ports stays in the map.
     let ports = list(before, "ports").iter().rev();
     let node_ports: BTreeMap<(Option<i64>, &str), i64> = ports
         .filter_map(|port| Some(((number(port, "port"), text(port, "protocol")), number(port, "nodePort")?)))
@@ -140,6 +144,9 @@ fn keep_node_ports(before: &Value, new: &mut Value) {
     }
 }
 
+/// Removes fields that the new type of the service does not have, unless the client changed them.
+///
+/// Also clears the load balancer status if the service is not a load balancer.
 fn drop_obsolete_fields(old: &Value, new: &mut Value) {
     let (before, after) =
         (at(old, "spec").unwrap_or(&Value::Null), at(new, "spec").cloned().unwrap_or_default());
@@ -192,6 +199,7 @@ fn has_health_check(spec: &Value) -> bool {
     text(spec, "type") == "LoadBalancer" && text(spec, "externalTrafficPolicy") == "Local"
 }
 
+/// Whether the service is reachable from outside the cluster.
 fn is_external(spec: &Value) -> bool {
     has_node_ports(spec) || (text(spec, "type") == "ClusterIP" && !list(spec, "externalIPs").is_empty())
 }

@@ -2,16 +2,16 @@
 
 use super::*;
 
-/// Returns every recorded object except lists, statuses and similar kinds, with the object that was sent, if
-/// any.
+/// Returns name, sent object (if any) and stored object of each recording, except lists, statuses and similar
+/// kinds.
 pub(super) fn objects() -> Vec<(String, Option<Value>, Value)> {
     let index = recording("kinds/index.json");
     let mut objects = Vec::new();
     for entry in index.as_array().unwrap() {
         let Some(name) = entry["name"].as_str() else { continue };
         let skipped = ["List", "Status", "PartialObject", "API", "watch"];
-        let is_service = name.contains("APIService") && !name.contains("List");
-        if skipped.iter().any(|word| name.contains(word)) && !is_service {
+        let is_api_service = name.contains("APIService") && !name.contains("List");
+        if skipped.iter().any(|word| name.contains(word)) && !is_api_service {
             continue;
         }
         let stored = recording(&format!("kinds/{name}.json"));
@@ -26,11 +26,11 @@ fn stored_objects_are_unchanged_by_decoding_and_defaults() {
     let mut lines = Vec::new();
     for (name, _, stored) in objects() {
         let (group, version, kind) = type_text(&stored);
-        let Some(of) = type_of(&group, &version, &kind) else {
+        let Some(type_id) = type_of(&group, &version, &kind) else {
             lines.push(format!("{name}: no type"));
             continue;
         };
-        let decoded = match decode(of, &kind, &version, stored.clone()) {
+        let decoded = match decode(type_id, &kind, &version, stored.clone()) {
             Ok(decoded) => decoded,
             Err(status) => {
                 lines.push(format!("{name}: {status}"));
@@ -54,8 +54,8 @@ fn processed_objects_equal_the_stored_ones() {
     for (name, sent, mut stored) in objects() {
         let Some(sent) = sent else { continue };
         let (group, version, kind) = type_text(&sent);
-        let of = type_of(&group, &version, &kind).unwrap();
-        let mut actual = match decode(of, &kind, &version, sent) {
+        let type_id = type_of(&group, &version, &kind).unwrap();
+        let mut actual = match decode(type_id, &kind, &version, sent) {
             Ok(decoded) => decoded.object,
             Err(status) => {
                 lines.push(format!("{name}: {status}"));
@@ -72,13 +72,13 @@ fn processed_objects_equal_the_stored_ones() {
         if kind == "CertificateSigningRequest" {
             set_requester(&mut actual, "admin", "admin", &["system:masters", "system:authenticated"]);
         }
-        // An annotation with newer parts of a status for readers of the older version.
+        // kube-apiserver derives this annotation of `autoscaling/v1` from the status.
         if let Some(annotations) = stored["metadata"].get_mut("annotations").and_then(Value::as_object_mut) {
             annotations.remove("autoscaling.alpha.kubernetes.io/current-metrics");
         }
         strip(&mut actual);
         strip(&mut stored);
-        // Statuses of these objects were written by a second request.
+        // The status of all but the bare objects was written by a second request.
         if !name.contains(".bare") {
             actual.as_object_mut().unwrap().remove("status");
             stored.as_object_mut().unwrap().remove("status");

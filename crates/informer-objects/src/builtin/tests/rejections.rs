@@ -4,7 +4,7 @@ use informer_schema::{Shape, Type};
 
 use super::*;
 
-/// Required fields that kube-apiserver accepts empty.
+/// Required fields that kube-apiserver accepts empty, as `Type.field`.
 const MAY_BE_EMPTY: &[&str] = &[
     "HTTPHeader.value",
     "Sysctl.value",
@@ -29,8 +29,8 @@ fn now() -> Timestamp {
 /// Returns the causes for a new object, one per line, or the error of the decoder.
 fn errors(sent: Value) -> String {
     let (group, version, kind) = type_text(&sent);
-    let of = type_of(&group, &version, &kind).unwrap_or_else(|| panic!("no type {kind}"));
-    let mut object = match read(of, sent) {
+    let type_id = type_of(&group, &version, &kind).unwrap_or_else(|| panic!("no type {kind}"));
+    let mut object = match read(type_id, sent) {
         Ok(read) => read.object,
         Err(why) => return why,
     };
@@ -45,9 +45,14 @@ fn errors(sent: Value) -> String {
     causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect::<Vec<_>>().join("\n")
 }
 
-/// Collects the paths of required fields that an object has, outside `metadata` and `status`.
-fn required(of: &'static Type, value: &Value, path: &str, found: &mut Vec<(String, String)>) {
-    for field in of.fields {
+/// Collects the required fields that an object has outside `metadata` and `status`: path and `Type.field`.
+fn collect_required(
+    object_type: &'static Type,
+    value: &Value,
+    path: &str,
+    paths: &mut Vec<(String, String)>,
+) {
+    for field in object_type.fields {
         if matches!(field.name, "metadata" | "status" | "apiVersion" | "kind") && path.is_empty() {
             continue;
         }
@@ -55,26 +60,26 @@ fn required(of: &'static Type, value: &Value, path: &str, found: &mut Vec<(Strin
         let path = format!("{path}/{}", field.name);
         let simple = matches!(field.shape, Shape::String | Shape::Object(_));
         if field.required && simple && !value.is_null() && *value != "" && *value != json!({}) {
-            let short = of.name.rsplit('.').next().unwrap();
-            found.push((path.clone(), format!("{short}.{}", field.name)));
+            let short = object_type.name.rsplit('.').next().unwrap();
+            paths.push((path.clone(), format!("{short}.{}", field.name)));
         }
-        required_inside(field.shape, value, &path, found);
+        collect_required_inside(field.shape, value, &path, paths);
     }
 }
 
-fn required_inside(shape: Shape, value: &Value, path: &str, found: &mut Vec<(String, String)>) {
+fn collect_required_inside(shape: Shape, value: &Value, path: &str, paths: &mut Vec<(String, String)>) {
     match (shape, value) {
-        (Shape::Object(id), value) if path.len() < 200 => required(id.get(), value, path, found),
+        (Shape::Object(id), value) if path.len() < 200 => collect_required(id.get(), value, path, paths),
         (Shape::List(items, _), Value::Array(entries)) => {
             for (index, entry) in entries.iter().enumerate() {
-                required_inside(*items, entry, &format!("{path}/{index}"), found);
+                collect_required_inside(*items, entry, &format!("{path}/{index}"), paths);
             }
         }
         _ => {}
     }
 }
 
-/// A new kind must detect that a field required by its type is missing.
+/// Every kind must reject an object without a field that its type requires.
 #[test]
 fn required_field_cannot_be_omitted() {
     let mut lines = Vec::new();
@@ -82,10 +87,10 @@ fn required_field_cannot_be_omitted() {
     for (name, sent, _) in super::kinds::objects() {
         let Some(sent) = sent else { continue };
         let (group, version, kind) = type_text(&sent);
-        let Some(of) = type_of(&group, &version, &kind) else { continue };
-        let mut found = Vec::new();
-        required(of.get(), &sent, "", &mut found);
-        for (path, short) in found {
+        let Some(type_id) = type_of(&group, &version, &kind) else { continue };
+        let mut paths = Vec::new();
+        collect_required(type_id.get(), &sent, "", &mut paths);
+        for (path, short) in paths {
             let (parent, field) = path.rsplit_once('/').unwrap();
             let mut without_field = sent.clone();
             without_field.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(field);
@@ -104,7 +109,7 @@ fn required_field_cannot_be_omitted() {
 fn errors_equal_those_of_kube_apiserver() {
     let container = json!({"name": "a", "image": "i"});
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}});
-    let never = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": "Never", "containers": [container]}});
+    let job_template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": "Never", "containers": [container]}});
     let cases: &[(Value, &str)] = &[
         (
             json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "a", "image": "i", "env": [{"name": ""}],
@@ -139,7 +144,7 @@ fn errors_equal_those_of_kube_apiserver() {
             "spec.template.spec.restartPolicy: Required value: valid values: \"OnFailure\", \"Never\"",
         ),
         (
-            json!({"apiVersion": "batch/v1", "kind": "CronJob", "spec": {"schedule": "often", "jobTemplate": {"spec": {"template": never}}}}),
+            json!({"apiVersion": "batch/v1", "kind": "CronJob", "spec": {"schedule": "often", "jobTemplate": {"spec": {"template": job_template}}}}),
             "spec.schedule: Invalid value: \"often\": expected exactly 5 fields, found 1: [often]",
         ),
         (
@@ -169,7 +174,6 @@ fn errors_equal_those_of_kube_apiserver() {
     }
 }
 
-/// These objects used to be stored.
 #[test]
 fn rarely_violated_rules_are_checked() {
     let pod = |fields: Value| {
@@ -288,9 +292,9 @@ fn mismatching_bodies_are_rejected_as_by_go() {
     ] {
         assert_eq!(errors(sent), expected);
     }
-    let of = type_of("", "v1", "Pod").unwrap();
+    let type_id = type_of("", "v1", "Pod").unwrap();
     let odd = pod(json!({"containers": [{"name": "a", "imagee": 1, "ports": [{"Port": 1}]}], "nothing": {}}));
-    let decoded = decode(of, "Pod", "v1", odd).unwrap();
+    let decoded = decode(type_id, "Pod", "v1", odd).unwrap();
     assert_eq!(
         decoded.unknown,
         ["spec.containers[0].ports[0].Port", "spec.containers[0].imagee", "spec.nothing"]

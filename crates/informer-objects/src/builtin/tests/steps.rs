@@ -1,4 +1,5 @@
-//! Every create and update of a built-in kind in the recorded scenarios: the stored object, or the error.
+//! Replays every create and update of a built-in kind in the recorded scenarios, and compares the stored
+//! object or the error.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +7,17 @@ use super::*;
 
 /// Steps whose response is determined by another module.
 const DECIDED_ELSEWHERE: &[(&str, &str)] = &[
-    ("crud/create-service-ip-taken", "the range of addresses refuses"),
-    ("crud/create-service-ip-outside", "the range of addresses refuses"),
-    ("crud/update-resource-version-garbage", "storage refuses"),
-    ("crud/create-over-large", "the body is not read"),
+    ("crud/create-service-ip-taken", "the caller allocates addresses"),
+    ("crud/create-service-ip-outside", "the caller allocates addresses"),
+    ("crud/update-resource-version-garbage", "the storage rejects the version"),
+    ("crud/create-over-large", "the caller rejects the body"),
 ];
 
 /// A request on a built-in kind.
 struct Request<'a> {
     resource: &'static informer_schema::Resource,
     namespace: String,
-    /// The path without the query; for a create with the name in the response.
+    /// Group, plural, namespace and name; for a create, the name in the response.
     key: String,
     /// Whether the request is for the whole object, not a subresource.
     whole: bool,
@@ -57,12 +58,12 @@ fn request(step: &Value) -> Option<Request<'_>> {
     Some(Request { resource, namespace: namespace.to_owned(), key, whole, step })
 }
 
-/// Processes the object of a request; the error is that of the response.
+/// Processes the object of a request; the error has the form of [`expected`].
 fn process(request: &Request<'_>, body: Value, old: Option<&Value>) -> Result<Value, String> {
     let informer_schema::Resource { group, version, kind, .. } = *request.resource;
     let now: Timestamp = "2024-01-02T03:04:05Z".parse().unwrap();
-    let of = type_of(group, version, kind).unwrap();
-    let mut object = decode(of, kind, version, body).map_err(|status| status.message)?.object;
+    let type_id = type_of(group, version, kind).unwrap();
+    let mut object = decode(type_id, kind, version, body).map_err(|status| status.message)?.object;
     default(group, version, kind, &mut object);
     let metadata = object["metadata"].as_object_mut().unwrap();
     metadata.remove("namespace");
@@ -164,7 +165,8 @@ fn check(file: &str, at_least: usize) {
             let sent = match (method, old) {
                 ("POST", _) => body_of(step).map(|body| (body, None)),
                 ("PUT", old) => body_of(step).map(|body| (body, old)),
-                // Lists are replaced as a whole here, so any patch is a merge.
+                // The patches of these steps replace whole lists, so each of them can be applied as a JSON
+                // merge patch.
                 ("PATCH", Some(old)) if step["response"]["status"] == 422 => {
                     step["request"].get("body").map(|patch| {
                         let mut body = old.clone();
@@ -179,12 +181,12 @@ fn check(file: &str, at_least: usize) {
                 compare(&name, process(&request, body, old), expected(step), &mut lines);
             }
         }
-        let changed = !step["request"]["path"].as_str().unwrap().contains("dryRun");
+        let is_stored = !step["request"]["path"].as_str().unwrap().contains("dryRun");
         match (method, step["response"]["status"].as_u64()) {
-            ("DELETE", Some(200)) if changed && response["kind"] == "Status" => {
+            ("DELETE", Some(200)) if is_stored && response["kind"] == "Status" => {
                 stored.remove(&request.key);
             }
-            (_, Some(200 | 201)) if changed && response["kind"] == request.resource.kind => {
+            (_, Some(200 | 201)) if is_stored && response["kind"] == request.resource.kind => {
                 stored.insert(request.key.clone(), response.clone());
             }
             _ => {}
@@ -301,7 +303,8 @@ fn stored_objects_are_accepted() {
     let mut lines = Vec::new();
     for (name, _, stored) in super::kinds::objects() {
         let (group, _, kind) = type_text(&stored);
-        // Events of the other group are not subject to the rules for new events here, and a scale is a view.
+        // The event was created in the core group, which does not have the rules of `events.k8s.io`. A scale
+        // is not stored.
         if name == "events.k8s.io_v1_Event.from-core" || kind == "Scale" {
             continue;
         }

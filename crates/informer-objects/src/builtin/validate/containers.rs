@@ -74,14 +74,14 @@ fn ephemeral<'a>(
     volumes: &Volumes<'_>,
     report: &mut Report,
 ) {
-    let others = names.clone();
+    let target_names = names.clone();
     for container in spec.each("ephemeralContainers") {
         common(&container, volumes, report);
         let (name, target) = (container.at("name"), container.at("targetContainerName"));
         if !names.insert(name.text()) {
             report.duplicate(&name);
         }
-        if !target.is_empty() && !others.contains(target.text()) {
+        if !target.is_empty() && !target_names.contains(target.text()) {
             report.not_found(&target);
         }
         let why = "cannot be set for an Ephemeral Container";
@@ -100,6 +100,7 @@ fn ephemeral<'a>(
     }
 }
 
+/// Validates what containers of all types have in common.
 fn common(container: &Position<'_>, volumes: &Volumes<'_>, report: &mut Report) {
     let name = container.at("name");
     if name.is_empty() {
@@ -248,6 +249,7 @@ fn reference(source: &Position<'_>, report: &mut Report) {
         if position.is_empty() {
             report.required(&position, "");
         } else if *field == "key" && required.contains(&"name") {
+            // A key of a `ConfigMap` or a `Secret`, which are the sources with a name.
             report.invalid_each(&position, position.text(), formats::config_key(position.text()));
         }
     }
@@ -271,6 +273,7 @@ fn mounts(container: &Position<'_>, volumes: &Volumes<'_>, report: &mut Report) 
             report.invalid(&path, "must be unique");
         }
         for field in ["subPath", "subPathExpr"] {
+            // kube-apiserver omits the index of the mount from the path.
             let text = mount.at(field).text();
             if text.starts_with('/') {
                 report.invalid_text(&list.at(field), text, "must be a relative path");
@@ -365,8 +368,8 @@ fn handler(position: &Position<'_>, report: &mut Report) {
         Some("grpc") => port_number(&first.at("port"), report),
         _ => {}
     }
-    for other in specified.iter().skip(1) {
-        report.forbidden(other, "may not specify more than 1 handler type");
+    for extra in specified.iter().skip(1) {
+        report.forbidden(extra, "may not specify more than 1 handler type");
     }
 }
 
@@ -378,10 +381,11 @@ fn resources(position: &Position<'_>, report: &mut Report) {
     for (name, request) in position.entries("requests") {
         resource(name, &request, report);
         let (requested, limit) = (quantity(&request), quantity(&position.at("limits").key(name)));
-        let overcommit = !name.contains('/') && !name.starts_with("hugepages-");
+        let can_be_overcommitted = !name.contains('/') && !name.starts_with("hugepages-");
         match (requested, limit) {
             (Some(requested), Some(limit))
-                if !overcommit && requested.partial_cmp(&limit) != Some(std::cmp::Ordering::Equal) =>
+                if !can_be_overcommitted
+                    && requested.partial_cmp(&limit) != Some(std::cmp::Ordering::Equal) =>
             {
                 let why = format!("must be equal to {name} limit of {}", limit.canonical());
                 report.invalid_text(&position.at("requests"), &requested.canonical(), &why);
@@ -390,7 +394,7 @@ fn resources(position: &Position<'_>, report: &mut Report) {
                 let why = format!("must be less than or equal to {name} limit of {}", limit.canonical());
                 report.invalid_text(&position.at("requests"), &requested.canonical(), &why);
             }
-            (Some(_), None) if !overcommit => {
+            (Some(_), None) if !can_be_overcommitted => {
                 report.required(&position.at("limits"), "Limit must be set for non overcommitable resources");
             }
             _ => {}

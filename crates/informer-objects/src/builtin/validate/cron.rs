@@ -14,6 +14,7 @@ struct Bounds {
     names: &'static [&'static str],
 }
 
+/// Minute, hour, day of the month, month, and day of the week.
 const FIELDS: [Bounds; 5] = [
     Bounds { low: 0, high: 59, names: &[] },
     Bounds { low: 0, high: 23, names: &[] },
@@ -32,7 +33,7 @@ pub(super) fn check(schedule: &Position<'_>, report: &mut Report) {
 }
 
 fn parse(text: &str) -> Result<(), String> {
-    // A time zone prefix is parsed here and rejected by the caller.
+    // A time zone prefix is skipped here and rejected by the caller.
     let text = match text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) {
         Some(rest) => rest.split_once(' ').map_or("", |(_, rest)| rest.trim()),
         None => text,
@@ -49,13 +50,13 @@ fn parse(text: &str) -> Result<(), String> {
     }
     for (field, bounds) in fields.iter().zip(&FIELDS) {
         for part in field.split(',').filter(|part| !part.is_empty()) {
-            range(part, bounds)?;
+            check_range(part, bounds)?;
         }
     }
     Ok(())
 }
 
-fn range(text: &str, bounds: &Bounds) -> Result<(), String> {
+fn check_range(text: &str, bounds: &Bounds) -> Result<(), String> {
     let parts: Vec<&str> = text.split('/').collect();
     let ends: Vec<&str> = parts.first().map(|first| first.split('-').collect()).unwrap_or_default();
     let (first, mut last) = match ends.as_slice() {

@@ -1,5 +1,8 @@
-//! Validation of events. Both groups store them in one form: field names in messages are those of the core
-//! group.
+//! Validation of events of the core group and of the new group, `events.k8s.io`.
+//!
+//! kube-apiserver converts events of both groups to one internal type. Its field names are those of the core
+//! group, except `reportingController` instead of `reportingComponent`. Messages contain the internal names,
+//! except that events of the core group keep `reportingComponent`.
 
 use serde_json::Value;
 
@@ -7,7 +10,7 @@ use super::meta::{self, immutable};
 use super::report::{Position, Report};
 use crate::text::formats;
 
-/// The field in the new group, and the field in the core group.
+/// The field in the new group, and the field in the internal type.
 const NAMES: &[(&str, &str)] = &[
     ("regarding", "involvedObject"),
     ("reason", "reason"),
@@ -25,9 +28,9 @@ const NAMES: &[(&str, &str)] = &[
 ];
 
 pub(super) fn create(group: &str, object: &Position<'_>, report: &mut Report) {
-    let event = Event { object, new: group == "events.k8s.io" };
+    let event = Event { object, is_new_group: group == "events.k8s.io" };
     legacy(&event, report);
-    if !event.new {
+    if !event.is_new_group {
         return;
     }
     meta::check_strictly(object, group, "Event", report);
@@ -47,10 +50,10 @@ pub(super) fn create(group: &str, object: &Position<'_>, report: &mut Report) {
 }
 
 pub(super) fn update(group: &str, old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
-    let is_new = group == "events.k8s.io";
-    let (before, after) = (Event { object: old, new: is_new }, Event { object: new, new: is_new });
+    let is_new_group = group == "events.k8s.io";
+    let (before, after) = (Event { object: old, is_new_group }, Event { object: new, is_new_group });
     legacy(&after, report);
-    if !is_new {
+    if !is_new_group {
         return;
     }
     meta::check_update(old, new, report);
@@ -62,31 +65,38 @@ pub(super) fn update(group: &str, old: &Position<'_>, new: &Position<'_>, report
     }
 }
 
-/// An event, accessed by the field names of the core group.
+/// An event, accessed by the field names of the internal type.
 struct Event<'a, 'b> {
     object: &'b Position<'a>,
-    new: bool,
+    is_new_group: bool,
 }
 
 impl<'a> Event<'a, '_> {
     fn at(&self, field: &str) -> Position<'a> {
-        let (first, rest) = field.split_once('.').unwrap_or((field, ""));
-        let named = match (self.new, first) {
-            (true, _) => NAMES.iter().find(|(_, core)| *core == first).map_or(first, |(new, _)| new),
+        let (first, nested) = field.split_once('.').unwrap_or((field, ""));
+        let name_in_group = match (self.is_new_group, first) {
+            (true, _) => NAMES.iter().find(|(_, internal)| *internal == first).map_or(first, |(new, _)| new),
             (false, "reportingController") => "reportingComponent",
             (false, _) => first,
         };
-        let found = self.object.at(named);
-        let found = if rest.is_empty() { found } else { found.at(rest) };
-        // An unset time that is not a pointer is written as null; an unset source is omitted.
-        let value =
-            if found.value == &Value::Object(serde_json::Map::new()) { &Value::Null } else { found.value };
-        let path =
-            if self.new || first != "reportingController" { field.to_owned() } else { named.to_owned() };
+        let position = self.object.at(name_in_group);
+        let position = if nested.is_empty() { position } else { position.at(nested) };
+        // An empty object, such as an unset source, counts as absent.
+        let value = if position.value == &Value::Object(serde_json::Map::new()) {
+            &Value::Null
+        } else {
+            position.value
+        };
+        let path = if self.is_new_group || first != "reportingController" {
+            field.to_owned()
+        } else {
+            name_in_group.to_owned()
+        };
         Position { value, path }
     }
 }
 
+/// Checks the rules for both groups, like `legacyValidateEvent` of kube-apiserver.
 fn legacy(event: &Event<'_, '_>, report: &mut Report) {
     let namespace = event.object.at("metadata.namespace").text();
     let namespace_position = event.at("involvedObject.namespace");

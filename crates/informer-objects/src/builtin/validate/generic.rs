@@ -1,9 +1,9 @@
 //! Rules by type instead of kind: required fields, fields with few values, label selectors.
 //!
-//! They apply to every kind, so a missing or misspelled value is rejected even if a kind has no rules of its
-//! own. Among required fields only strings and pointers to objects are checked: numbers, lists and maps may
-//! be empty in most places. Nothing inside `metadata` and `status` is checked, and nothing that the rules of
-//! the kind have reported.
+//! The rules apply to every kind, so a missing or misspelled value is rejected even if the kind has no rules
+//! of its own. Of the required fields, only strings and pointers to objects are checked: numbers, lists and
+//! maps may be empty in most places. Not checked are `metadata` everywhere, the `status` of the object, and
+//! fields that the rules of the kind have reported.
 
 use std::collections::BTreeSet;
 
@@ -25,8 +25,8 @@ const OPTIONAL: &[(&str, &str)] = &[
     ("core.v1.EventSource", "component"),
 ];
 
-const FAILURE: &[&str] = &["Fail", "Ignore"];
-const MATCH: &[&str] = &["Equivalent", "Exact"];
+const FAILURE_POLICIES: &[&str] = &["Fail", "Ignore"];
+const MATCH_POLICIES: &[&str] = &["Equivalent", "Exact"];
 
 /// Fields with few allowed values.
 const ENUMS: &[(&str, &str, &[&str])] = &[
@@ -36,14 +36,14 @@ const ENUMS: &[(&str, &str, &[&str])] = &[
     ("core.v1.SeccompProfile", "type", &["Localhost", "RuntimeDefault", "Unconfined"]),
     ("core.v1.PodOS", "name", &["linux", "windows"]),
     ("batch.v1.JobSpec", "podReplacementPolicy", &["Failed", "TerminatingOrFailed"]),
-    ("admissionregistration.v1.ValidatingWebhook", "failurePolicy", FAILURE),
-    ("admissionregistration.v1.ValidatingWebhook", "matchPolicy", MATCH),
-    ("admissionregistration.v1.MutatingWebhook", "failurePolicy", FAILURE),
-    ("admissionregistration.v1.MutatingWebhook", "matchPolicy", MATCH),
+    ("admissionregistration.v1.ValidatingWebhook", "failurePolicy", FAILURE_POLICIES),
+    ("admissionregistration.v1.ValidatingWebhook", "matchPolicy", MATCH_POLICIES),
+    ("admissionregistration.v1.MutatingWebhook", "failurePolicy", FAILURE_POLICIES),
+    ("admissionregistration.v1.MutatingWebhook", "matchPolicy", MATCH_POLICIES),
     ("admissionregistration.v1.MutatingWebhook", "reinvocationPolicy", &["IfNeeded", "Never"]),
-    ("admissionregistration.v1.ValidatingAdmissionPolicySpec", "failurePolicy", FAILURE),
-    ("admissionregistration.v1.MutatingAdmissionPolicySpec", "failurePolicy", FAILURE),
-    ("admissionregistration.v1.MatchResources", "matchPolicy", MATCH),
+    ("admissionregistration.v1.ValidatingAdmissionPolicySpec", "failurePolicy", FAILURE_POLICIES),
+    ("admissionregistration.v1.MutatingAdmissionPolicySpec", "failurePolicy", FAILURE_POLICIES),
+    ("admissionregistration.v1.MatchResources", "matchPolicy", MATCH_POLICIES),
     ("admissionregistration.v1.RuleWithOperations", "scope", &["*", "Cluster", "Namespaced"]),
     ("admissionregistration.v1.NamedRuleWithOperations", "scope", &["*", "Cluster", "Namespaced"]),
     ("flowcontrol.v1.FlowDistinguisherMethod", "type", &["ByNamespace", "ByUser"]),
@@ -57,27 +57,29 @@ const ENUMS: &[(&str, &str, &[&str])] = &[
     ("resource.v1.ExactDeviceRequest", "allocationMode", &["All", "ExactCount"]),
 ];
 
-pub(super) fn check(of: TypeId, object: &Position<'_>, report: &mut Report) {
+pub(super) fn check(type_id: TypeId, object: &Position<'_>, report: &mut Report) {
     let reported: BTreeSet<String> = report.causes.iter().map(|cause| cause.field.clone()).collect();
     let mut walk = Walk { reported, report };
-    for field in of.get().fields {
+    for field in type_id.get().fields {
         if !matches!(field.name, "metadata" | "status") {
-            walk.field(of.get(), field, object);
+            walk.check_field(type_id.get(), field, object);
         }
     }
 }
 
 struct Walk<'a> {
+    /// The paths that the rules of the kind have reported.
     reported: BTreeSet<String>,
     report: &'a mut Report,
 }
 
 impl Walk<'_> {
-    fn field(&mut self, of: &'static Type, field: &'static Field, object: &Position<'_>) {
+    fn check_field(&mut self, object_type: &'static Type, field: &'static Field, object: &Position<'_>) {
         let position = object.at(field.name);
-        let values = ENUMS.iter().find(|row| (row.0, row.1) == (short(of), field.name)).map(|row| row.2);
+        let values =
+            ENUMS.iter().find(|row| (row.0, row.1) == (short_name(object_type), field.name)).map(|row| row.2);
         if position.value.is_null() || position.value == "" {
-            if is_missing(of, field, position.value) && !self.is_reported(&position.path) {
+            if is_missing(object_type, field, position.value) && !self.is_reported(&position.path) {
                 match values {
                     Some(values) => self.report.unsupported(&position, values),
                     None => self.report.required(&position, ""),
@@ -91,36 +93,42 @@ impl Walk<'_> {
         {
             self.report.unsupported(&position, values);
         }
-        self.inside(field.shape, &position);
+        self.check_inside(field.shape, &position);
     }
 
-    fn inside(&mut self, shape: Shape, position: &Position<'_>) {
+    fn check_inside(&mut self, shape: Shape, position: &Position<'_>) {
         match (shape, position.value) {
-            (Shape::Object(id), Value::Object(_)) if short(id.get()) == "meta.v1.LabelSelector" => {
-                self.selector(position);
+            (Shape::Object(id), Value::Object(_)) if short_name(id.get()) == "meta.v1.LabelSelector" => {
+                self.check_selector(position);
             }
             (Shape::Object(id), Value::Object(_)) => {
                 for field in id.get().fields {
                     if field.name != "metadata" {
-                        self.field(id.get(), field, position);
+                        self.check_field(id.get(), field, position);
                     }
                 }
             }
             (Shape::List(items, _), Value::Array(entries)) => {
                 for (index, value) in entries.iter().enumerate() {
-                    self.inside(*items, &Position { value, path: format!("{}[{index}]", position.path) });
+                    self.check_inside(
+                        *items,
+                        &Position { value, path: format!("{}[{index}]", position.path) },
+                    );
                 }
             }
             (Shape::Map(values, _), Value::Object(entries)) => {
                 for (key, value) in entries {
-                    self.inside(*values, &Position { value, path: format!("{}[{key}]", position.path) });
+                    self.check_inside(
+                        *values,
+                        &Position { value, path: format!("{}[{key}]", position.path) },
+                    );
                 }
             }
             _ => {}
         }
     }
 
-    fn selector(&mut self, position: &Position<'_>) {
+    fn check_selector(&mut self, position: &Position<'_>) {
         if !self.has_reported_inside(&position.path) {
             meta::selector(position, self.report);
         }
@@ -132,7 +140,7 @@ impl Walk<'_> {
         ends.chain([path.len()]).any(|end| path.get(..end).is_some_and(|start| self.reported.contains(start)))
     }
 
-    /// Whether the rules of the kind have reported the field or something in it.
+    /// Whether the rules of the kind have reported the field, something in it, or a field that contains it.
     fn has_reported_inside(&self, path: &str) -> bool {
         let first = self.reported.range(path.to_owned()..).next();
         first.is_some_and(|reported| reported.starts_with(path)) || self.is_reported(path)
@@ -140,21 +148,21 @@ impl Walk<'_> {
 }
 
 /// Returns the short name of a type, `core.v1.Pod`.
-fn short(of: &Type) -> &'static str {
-    let name = of.name;
+fn short_name(object_type: &Type) -> &'static str {
+    let name = object_type.name;
     ["io.k8s.api.", "io.k8s.apimachinery.pkg.apis."]
         .iter()
         .find_map(|prefix| name.strip_prefix(prefix))
         .unwrap_or(name)
 }
 
-fn is_missing(of: &Type, field: &Field, value: &Value) -> bool {
+fn is_missing(object_type: &Type, field: &Field, value: &Value) -> bool {
     let is_checked = match field.shape {
         Shape::String => true,
-        Shape::Object(_) => value.is_null() && is_pointer(of, field),
+        Shape::Object(_) => value.is_null() && is_pointer(object_type, field),
         _ => false,
     };
-    field.required && is_checked && !OPTIONAL.contains(&(short(of), field.name))
+    field.required && is_checked && !OPTIONAL.contains(&(short_name(object_type), field.name))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Validation of kinds with few rules: configuration, roles, leases, events, ingresses and others.
+//! Validation of kinds with few rules: configuration, roles, leases, ingresses and others.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::containers::{one_of, port_number, port_or_name};
 use super::meta::{self, immutable, non_negative};
-use super::report;
-use super::report::{Position, Report};
+use super::report::{self, Position, Report};
 use super::workloads::{at_most_100_percent, count_or_percent};
 use crate::text::formats;
 
@@ -32,6 +31,7 @@ pub(super) fn config_map(object: &Position<'_>, report: &mut Report) {
         bytes += decoded_len(&value);
     }
     if bytes > MAX_DATA_BYTES {
+        // kube-apiserver reports the object itself as `[]`.
         report.too_long(&Position { path: "[]".to_owned(), ..object.clone() }, MAX_DATA_BYTES);
     }
 }
@@ -46,18 +46,18 @@ pub(super) fn secret(object: &Position<'_>, report: &mut Report) {
     if bytes > MAX_DATA_BYTES {
         report.too_long(&data, MAX_DATA_BYTES);
     }
-    let mut need = |keys: &[&str]| {
+    let mut require_keys = |keys: &[&str]| {
         for position in keys.iter().map(|key| data.key(key)).filter(|position| !position.is_set()) {
             report.required(&position, "");
         }
     };
     match object.at("type").text() {
-        "kubernetes.io/dockercfg" => need(&[".dockercfg"]),
-        "kubernetes.io/dockerconfigjson" => need(&[".dockerconfigjson"]),
-        "kubernetes.io/ssh-auth" => need(&["ssh-privatekey"]),
-        "kubernetes.io/tls" => need(&["tls.crt", "tls.key"]),
+        "kubernetes.io/dockercfg" => require_keys(&[".dockercfg"]),
+        "kubernetes.io/dockerconfigjson" => require_keys(&[".dockerconfigjson"]),
+        "kubernetes.io/ssh-auth" => require_keys(&["ssh-privatekey"]),
+        "kubernetes.io/tls" => require_keys(&["tls.crt", "tls.key"]),
         "kubernetes.io/basic-auth" if !data.key("username").is_set() && !data.key("password").is_set() => {
-            need(&["username", "password"]);
+            require_keys(&["username", "password"]);
         }
         "kubernetes.io/service-account-token" => {
             let name = object.at("metadata.annotations").key("kubernetes.io/service-account.name");
@@ -121,6 +121,7 @@ pub(super) fn node_update(old: &Position<'_>, new: &Position<'_>, report: &mut R
     let (before, after) = (old.each("spec.podCIDRs"), new.each("spec.podCIDRs"));
     let changed = before.iter().zip(&after).filter(|(before, after)| before.value != after.value).count();
     let count = if before.len() == after.len() { changed } else { usize::from(!before.is_empty()) };
+    // kube-apiserver reports each changed CIDR, but only once if their number changes.
     for _ in 0..count {
         let why = "node updates may not change podCIDR except from \"\" to valid";
         report.forbidden(&new.at("spec.podCIDRs"), why);
@@ -146,9 +147,9 @@ pub(super) fn role(object: &Position<'_>, namespaced: bool, report: &mut Report)
             }
             continue;
         }
-        for (field, what) in [("apiGroups", "api group"), ("resources", "resource")] {
+        for (field, item) in [("apiGroups", "api group"), ("resources", "resource")] {
             if rule.at(field).is_empty() {
-                report.required(&rule.at(field), &format!("resource rules must supply at least one {what}"));
+                report.required(&rule.at(field), &format!("resource rules must supply at least one {item}"));
             }
         }
     }
@@ -197,7 +198,7 @@ pub(super) fn role_binding(object: &Position<'_>, namespaced: bool, report: &mut
     }
 }
 
-pub(super) fn role_ref(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
+pub(super) fn role_ref_update(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     let (before, after) = (old.at("roleRef"), new.at("roleRef"));
     if before.value != after.value {
         let text = |field: &str| report::quoted(after.at(field).text());
@@ -247,13 +248,13 @@ pub(super) fn ingress(object: &Position<'_>, report: &mut Report) {
     }
 }
 
-/// Checks that the deprecated annotation does not contradict the class; stored objects may.
+/// Checks that the deprecated annotation of a new ingress does not contradict its class; updates may.
 pub(super) fn ingress_class(object: &Position<'_>, report: &mut Report) {
-    let old = object.at("metadata.annotations").key("kubernetes.io/ingress.class");
+    let annotation = object.at("metadata.annotations").key("kubernetes.io/ingress.class");
     let class = object.at("spec.ingressClassName");
-    if old.is_set() && class.is_set() && old.text() != class.text() {
+    if annotation.is_set() && class.is_set() && annotation.text() != class.text() {
         let position =
-            Position { value: old.value, path: "annotations.kubernetes.io/ingress.class".to_owned() };
+            Position { value: annotation.value, path: "annotations.kubernetes.io/ingress.class".to_owned() };
         report.invalid(&position, "must match `ingressClassName` when both are specified");
     }
 }
@@ -314,13 +315,13 @@ fn backend(position: &Position<'_>, report: &mut Report) {
             } else {
                 report.invalid_each(&name, name.text(), formats::dns_label(name.text()));
             }
-            let (named, number) = (service.at("port.name"), service.at("port.number"));
-            match (named.is_empty(), number.number() == 0) {
+            let (port_name, number) = (service.at("port.name"), service.at("port.number"));
+            match (port_name.is_empty(), number.number() == 0) {
                 (false, false) => {
                     report.invalid_text(position, "", "cannot set both port name & port number");
                 }
                 (false, true) => {
-                    report.invalid_each(&named, named.text(), formats::port_name(named.text()));
+                    report.invalid_each(&port_name, port_name.text(), formats::port_name(port_name.text()));
                 }
                 (true, false) => port_number(&number, report),
                 (true, true) => report.required(position, "port name or number is required"),
@@ -439,8 +440,8 @@ pub(super) fn priority_class(object: &Position<'_>, report: &mut Report) {
 
 /// Returns the error if a class is not one of the built-in system classes.
 fn system_class_error(name: &str, class: &Position<'_>) -> Option<String> {
-    let class_found = super::super::strategy::CRITICAL.iter().find(|(class_found, _)| *class_found == name);
-    match class_found {
+    let known = super::super::strategy::SYSTEM_PRIORITY_CLASSES.iter().find(|(known, _)| *known == name);
+    match known {
         None => Some(format!("{name} is not a known system priority class")),
         Some((_, value)) if *value != class.at("value").number() => {
             Some(format!("value of {name} PriorityClass must be {value}"))

@@ -11,7 +11,7 @@ use crate::text::formats;
 /// The maximum size of all annotations of an object together.
 const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 
-const IMMUTABLE: &str = "field is immutable";
+const FIELD_IS_IMMUTABLE: &str = "field is immutable";
 
 /// The format of the names of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +21,11 @@ pub(super) enum Naming {
     PathSegment,
 }
 
-const LABELS: &[(&str, &str)] = &[("", "Namespace"), ("", "Service"), ("apps", "StatefulSet")];
-const PATH_SEGMENTS: &[(&str, &str)] = &[
+/// Kinds whose names are DNS labels.
+const LABEL_KINDS: &[(&str, &str)] = &[("", "Namespace"), ("", "Service"), ("apps", "StatefulSet")];
+
+/// Kinds whose names only have to be valid in a path.
+const PATH_SEGMENT_KINDS: &[(&str, &str)] = &[
     ("rbac.authorization.k8s.io", "Role"),
     ("rbac.authorization.k8s.io", "ClusterRole"),
     ("rbac.authorization.k8s.io", "RoleBinding"),
@@ -32,9 +35,9 @@ const PATH_SEGMENTS: &[(&str, &str)] = &[
 ];
 
 pub(super) fn naming(group: &str, kind: &str) -> Naming {
-    if LABELS.contains(&(group, kind)) {
+    if LABEL_KINDS.contains(&(group, kind)) {
         Naming::Label
-    } else if PATH_SEGMENTS.contains(&(group, kind)) {
+    } else if PATH_SEGMENT_KINDS.contains(&(group, kind)) {
         Naming::PathSegment
     } else {
         Naming::Subdomain
@@ -64,7 +67,7 @@ pub(super) fn is_namespaced(group: &str, kind: &str) -> bool {
     RESOURCES.iter().find(same).is_some_and(|resource| resource.namespaced)
 }
 
-/// Checks the metadata of any object.
+/// Checks metadata by the rules for any object.
 pub(super) fn check(object: &Position<'_>, namespaced: bool, naming: Naming, report: &mut Report) {
     let metadata = object.at("metadata");
     let (name, prefix) = (metadata.at("name"), metadata.at("generateName"));
@@ -90,7 +93,7 @@ pub(super) fn check(object: &Position<'_>, namespaced: bool, naming: Naming, rep
     finalizers(&metadata, report);
 }
 
-/// Like [`check`], and also the rules of built-in kinds for finalizers.
+/// Checks metadata by the rules for a built-in kind: with its name format and stricter finalizers.
 pub(super) fn check_strictly(object: &Position<'_>, group: &str, kind: &str, report: &mut Report) {
     check(object, is_namespaced(group, kind), naming(group, kind), report);
     for finalizer in object.each("metadata.finalizers") {
@@ -98,7 +101,7 @@ pub(super) fn check_strictly(object: &Position<'_>, group: &str, kind: &str, rep
     }
 }
 
-/// Checks that an update does not change immutable metadata.
+/// Checks the metadata of an update: immutable fields, new finalizers, and the values that may change.
 pub(super) fn check_update(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     let (old, new) = (old.at("metadata"), new.at("metadata"));
     if old.at("deletionTimestamp").is_set() {
@@ -115,9 +118,9 @@ pub(super) fn check_update(old: &Position<'_>, new: &Position<'_>, report: &mut 
     {
         let (before, after) = (old.at(field), new.at(field));
         if before.value != after.value {
-            let is_text = matches!(field, "name" | "namespace" | "uid") && !after.is_set();
-            let value = if is_text { "\"\"".to_owned() } else { shown(after.value) };
-            report.invalid_value(&after, &value, IMMUTABLE);
+            let is_absent_text = matches!(field, "name" | "namespace" | "uid") && !after.is_set();
+            let value = if is_absent_text { "\"\"".to_owned() } else { shown(after.value) };
+            report.invalid_value(&after, &value, FIELD_IS_IMMUTABLE);
         }
     }
     labels(&new.at("labels"), report);
@@ -174,7 +177,7 @@ pub(super) fn selector(position: &Position<'_>, report: &mut Report) {
     }
 }
 
-/// Whether a selector matches labels; one that is absent or invalid matches nothing.
+/// Whether a selector matches labels; an absent or invalid selector matches nothing.
 pub(super) fn selects(selector: &Value, labels: &Value) -> bool {
     let label = |key: &str| labels.get(key).and_then(Value::as_str);
     let plain = selector.get("matchLabels").and_then(Value::as_object);
@@ -182,14 +185,14 @@ pub(super) fn selects(selector: &Value, labels: &Value) -> bool {
     let requirements = selector.get("matchExpressions").and_then(Value::as_array);
     let all_required = requirements.into_iter().flatten().all(|requirement| {
         let text = |field: &str| requirement.get(field).and_then(Value::as_str).unwrap_or_default();
-        let found = label(text("key"));
+        let actual = label(text("key"));
         let values = requirement.get("values").and_then(Value::as_array);
-        let listed = || values.is_some_and(|values| values.iter().any(|value| value.as_str() == found));
+        let listed = || values.is_some_and(|values| values.iter().any(|value| value.as_str() == actual));
         match text("operator") {
-            "In" => found.is_some() && listed(),
-            "NotIn" => found.is_none() || !listed(),
-            "Exists" => found.is_some(),
-            "DoesNotExist" => found.is_none(),
+            "In" => actual.is_some() && listed(),
+            "NotIn" => actual.is_none() || !listed(),
+            "Exists" => actual.is_some(),
+            "DoesNotExist" => actual.is_none(),
             _ => false,
         }
     });
@@ -205,7 +208,7 @@ pub(super) fn non_negative(position: &Position<'_>, report: &mut Report) {
 /// Checks a field that must not change.
 pub(super) fn immutable(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     if old.value != new.value {
-        report.invalid(new, IMMUTABLE);
+        report.invalid(new, FIELD_IS_IMMUTABLE);
     }
 }
 

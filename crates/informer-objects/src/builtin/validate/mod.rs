@@ -1,8 +1,8 @@
 //! Validation of objects, with the causes and the order of kube-apiserver.
 //!
-//! Objects are decoded, defaulted and prepared. Included are the rules that clients usually violate:
-//! metadata, required fields, names, ports, selectors, templates, and immutable fields. A rule that is
-//! missing here accepts the object.
+//! The object must already be decoded, defaulted and prepared. Included are the rules that clients usually
+//! violate: metadata, required fields, names, ports, selectors, templates, and immutable fields. An object
+//! that violates only other rules of kube-apiserver is accepted.
 
 mod containers;
 mod cron;
@@ -10,7 +10,7 @@ mod events;
 mod generic;
 mod kinds;
 mod meta;
-mod pod_parts;
+mod pod_subresources;
 mod pod_update;
 mod pods;
 mod quotas;
@@ -29,7 +29,7 @@ use report::{Position, Report};
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Immutable fields by kind.
-const IMMUTABLE: &[(&str, &str, &[&str])] = &[
+const IMMUTABLE_FIELDS: &[(&str, &str, &[&str])] = &[
     ("apps", "Deployment", &["spec.selector"]),
     ("apps", "ReplicaSet", &["spec.selector"]),
     ("apps", "DaemonSet", &["spec.selector"]),
@@ -45,7 +45,7 @@ const IMMUTABLE: &[(&str, &str, &[&str])] = &[
     ("resource.k8s.io", "ResourceClaimTemplate", &["spec"]),
 ];
 
-/// Kinds whose metadata is also validated on update as on creation.
+/// Kinds whose metadata is validated on update by the same rules as on creation.
 const STRICT_METADATA_ON_UPDATE: &[(&str, &str)] = &[
     ("", "ConfigMap"),
     ("", "Secret"),
@@ -65,13 +65,14 @@ pub fn create(group: &str, kind: &str, object: &Value) -> Vec<StatusCause> {
         (_, "Event") => events::create(group, &position, &mut report),
         _ => {
             meta::check_strictly(&position, group, kind, &mut report);
-            rules(group, kind, &position, &mut report);
+            check_kind(group, kind, &position, &mut report);
             if (group, kind) == ("networking.k8s.io", "Ingress") {
                 kinds::ingress_class(&position, &mut report);
             }
         }
     }
-    by_type(group, kind, object, &mut report);
+    check_types(group, kind, object, &mut report);
+    // Like kube-apiserver, checks the rules for any object only if the kind reports nothing.
     if report.causes.is_empty() {
         let namespaced = meta::is_namespaced(group, kind);
         meta::check(&position, namespaced, meta::Naming::PathSegment, &mut report);
@@ -79,59 +80,68 @@ pub fn create(group: &str, kind: &str, object: &Value) -> Vec<StatusCause> {
     report.causes
 }
 
-/// Validates an update.
+/// Validates an update of a whole object.
 pub(crate) fn update(group: &str, kind: &str, old: &Value, new: &Value) -> Vec<StatusCause> {
     let mut report = Report::default();
     let (before, after) = (Position::root(old), Position::root(new));
+    // Like kube-apiserver, checks the metadata twice: here for any object, then for the kind.
     meta::check(&after, meta::is_namespaced(group, kind), meta::Naming::PathSegment, &mut report);
     meta::check_update(&before, &after, &mut report);
     match (group, kind) {
         ("", "Pod") => pods::update(&before, &after, &mut report),
         (_, "Event") => events::update(group, &before, &after, &mut report),
         (RBAC, "RoleBinding" | "ClusterRoleBinding") => {
-            // The only group that validates the new object first.
+            // For these kinds, kube-apiserver validates the new object before comparing it with the old one.
             meta::check_strictly(&after, group, kind, &mut report);
-            rules(group, kind, &after, &mut report);
+            check_kind(group, kind, &after, &mut report);
             meta::check_update(&before, &after, &mut report);
-            kinds::role_ref(&before, &after, &mut report);
+            kinds::role_ref_update(&before, &after, &mut report);
         }
         _ => {
             meta::check_update(&before, &after, &mut report);
-            before_rules(group, kind, &before, &after, &mut report);
+            compare_before_kind(group, kind, &before, &after, &mut report);
             if STRICT_METADATA_ON_UPDATE.contains(&(group, kind)) {
                 meta::check_strictly(&after, group, kind, &mut report);
             }
-            rules(group, kind, &after, &mut report);
-            after_rules(group, kind, &before, &after, &mut report);
+            check_kind(group, kind, &after, &mut report);
+            compare_after_kind(group, kind, &before, &after, &mut report);
         }
     }
-    by_type(group, kind, new, &mut report);
+    check_types(group, kind, new, &mut report);
     report.causes
 }
 
-/// Validates an update through a subresource.
-pub fn update_part(part: &str, group: &str, kind: &str, old: &Value, new: &Value) -> Vec<StatusCause> {
+/// Validates an update through a subresource; an empty name means the whole object.
+///
+/// A subresource without rules of its own is validated like the whole object.
+pub fn update_subresource(
+    subresource: &str,
+    group: &str,
+    kind: &str,
+    old: &Value,
+    new: &Value,
+) -> Vec<StatusCause> {
     let mut report = Report::default();
     let (before, after) = (Position::root(old), Position::root(new));
     meta::check(&after, meta::is_namespaced(group, kind), meta::Naming::PathSegment, &mut report);
     meta::check_update(&before, &after, &mut report);
-    match (part, group, kind) {
+    match (subresource, group, kind) {
         ("ephemeralcontainers", "", "Pod") => {
-            pod_parts::ephemeral_containers(&before, &after, &mut report);
+            pod_subresources::ephemeral_containers(&before, &after, &mut report);
         }
-        ("resize", "", "Pod") => pod_parts::resize(&before, &after, &mut report),
+        ("resize", "", "Pod") => pod_subresources::resize(&before, &after, &mut report),
         ("status", ..) if status::is_known(group, kind) => {
             status::update(group, kind, &before, &after, &mut report);
             return report.causes;
         }
         _ => return update(group, kind, old, new),
     }
-    by_type(group, kind, new, &mut report);
+    check_types(group, kind, new, &mut report);
     report.causes
 }
 
 /// Applies the rules of a kind beyond its metadata.
-fn rules(group: &str, kind: &str, object: &Position<'_>, report: &mut Report) {
+fn check_kind(group: &str, kind: &str, object: &Position<'_>, report: &mut Report) {
     match (group, kind) {
         ("", "ConfigMap") => kinds::config_map(object, report),
         ("", "Secret") => kinds::secret(object, report),
@@ -152,10 +162,10 @@ fn rules(group: &str, kind: &str, object: &Position<'_>, report: &mut Report) {
         ("apps", "ControllerRevision") => meta::non_negative(&object.at("revision"), report),
         ("batch", "Job") => workloads::job(object, report),
         ("batch", "CronJob") => workloads::cron_job(object, report),
-        (RBAC, "Role") => kinds::role(object, true, report),
-        (RBAC, "ClusterRole") => kinds::role(object, false, report),
-        (RBAC, "RoleBinding") => kinds::role_binding(object, true, report),
-        (RBAC, "ClusterRoleBinding") => kinds::role_binding(object, false, report),
+        (RBAC, "Role" | "ClusterRole") => kinds::role(object, kind == "Role", report),
+        (RBAC, "RoleBinding" | "ClusterRoleBinding") => {
+            kinds::role_binding(object, kind == "RoleBinding", report);
+        }
         ("coordination.k8s.io", "Lease") => kinds::lease(object, report),
         ("networking.k8s.io", "Ingress") => kinds::ingress(object, report),
         ("networking.k8s.io", "IngressClass") => kinds::domain_path(&object.at("spec.controller"), report),
@@ -177,7 +187,7 @@ fn rules(group: &str, kind: &str, object: &Position<'_>, report: &mut Report) {
 }
 
 /// Applies the comparisons with the old object that precede the rules of the kind.
-fn before_rules(group: &str, kind: &str, old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
+fn compare_before_kind(group: &str, kind: &str, old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     match (group, kind) {
         ("", "ConfigMap") => kinds::frozen(old, new, &["data", "binaryData"], report),
         ("", "Secret") => {
@@ -191,16 +201,17 @@ fn before_rules(group: &str, kind: &str, old: &Position<'_>, new: &Position<'_>,
 }
 
 /// Applies the comparisons with the old object that follow the rules of the kind.
-fn after_rules(group: &str, kind: &str, old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
+fn compare_after_kind(group: &str, kind: &str, old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     match (group, kind) {
         ("apps", "StatefulSet") => workloads::stateful_set_update(old, new, report),
         ("batch", "Job") => workloads::job_update(old, new, report),
         ("", "PersistentVolumeClaim") => storage::claim_update(old, new, report),
         ("", "PersistentVolume") => storage::volume_update(old, new, report),
         ("scheduling.k8s.io", "PriorityClass") => kinds::priority_class_update(old, new, report),
+        // Compared by `compare_before_kind`.
         ("", "Secret") => {}
         _ => {
-            let rows = IMMUTABLE.iter().filter(|row| (row.0, row.1) == (group, kind));
+            let rows = IMMUTABLE_FIELDS.iter().filter(|row| (row.0, row.1) == (group, kind));
             for field in rows.flat_map(|row| row.2) {
                 meta::immutable(&old.at(field), &new.at(field), report);
             }
@@ -208,14 +219,14 @@ fn after_rules(group: &str, kind: &str, old: &Position<'_>, new: &Position<'_>, 
     }
 }
 
-/// Applies the rules by type, which hold for every kind.
-fn by_type(group: &str, kind: &str, object: &Value, report: &mut Report) {
+/// Applies the rules of the types in an object, which hold for every kind.
+fn check_types(group: &str, kind: &str, object: &Value, report: &mut Report) {
     let same = |resource: &&informer_schema::Resource| resource.group == group && resource.kind == kind;
     let api_version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     let version = api_version.rsplit('/').next().unwrap_or_default();
     let mut known = RESOURCES.iter().filter(same);
-    let found = known.clone().find(|resource| resource.version == version).or_else(|| known.next());
-    if let Some(of) = found.and_then(|resource| resource.type_id) {
-        generic::check(of, &Position::root(object), report);
+    let resource = known.clone().find(|resource| resource.version == version).or_else(|| known.next());
+    if let Some(type_id) = resource.and_then(|resource| resource.type_id) {
+        generic::check(type_id, &Position::root(object), report);
     }
 }

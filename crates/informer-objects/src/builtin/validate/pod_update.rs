@@ -31,6 +31,7 @@ fn restore_allowed_fields(before: &Value, after: &mut Value) {
     }
     restore(before, after, "activeDeadlineSeconds");
     restore(before, after, "tolerations");
+    // Gates may be removed, and the node selector of a gated pod may change.
     let count = |spec: &Value| spec.get("schedulingGates").and_then(Value::as_array).map_or(0, Vec::len);
     if count(after) < count(before) {
         restore(before, after, "schedulingGates");

@@ -10,7 +10,7 @@ use super::report::{Position, Report};
 use crate::text::formats;
 
 /// Volume types in the order of kube-apiserver.
-const VOLUMES: &[&str] = &[
+const VOLUME_TYPES: &[&str] = &[
     "emptyDir",
     "hostPath",
     "gitRepo",
@@ -47,7 +47,7 @@ const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclu
 
 pub(super) fn create(pod: &Position<'_>, report: &mut Report) {
     meta::check_strictly(pod, "", "Pod", report);
-    whole(pod, report);
+    pod_spec(pod, report);
     if !pod.at("spec.ephemeralContainers").is_empty() {
         report.forbidden(&pod.at("spec.ephemeralContainers"), "cannot be set on create");
     }
@@ -60,7 +60,7 @@ pub(super) fn create(pod: &Position<'_>, report: &mut Report) {
 pub(super) fn update(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     meta::check_update(old, new, report);
     meta::check_strictly(new, "", "Pod", report);
-    whole(new, report);
+    pod_spec(new, report);
     for list in ["containers", "initContainers"] {
         let (before, after) = (old.each(&format!("spec.{list}")), new.each(&format!("spec.{list}")));
         if before.len() != after.len() {
@@ -73,12 +73,12 @@ pub(super) fn update(old: &Position<'_>, new: &Position<'_>, report: &mut Report
     if !active_deadline(old, new, report) {
         return;
     }
-    existing_tolerations(old, new, report);
+    tolerations_update(old, new, report);
     super::pod_update::check_allowed_fields(old, new, report);
 }
 
-/// Validates a pod, with the rules that do not apply to templates.
-pub(super) fn whole(pod: &Position<'_>, report: &mut Report) {
+/// Validates the spec of a pod: by the rules of [`spec`], and those that do not apply to templates.
+pub(super) fn pod_spec(pod: &Position<'_>, report: &mut Report) {
     spec(&pod.at("spec"), report);
     if pod.at("spec.serviceAccountName").is_empty() {
         for volume in pod.each("spec.volumes") {
@@ -152,6 +152,7 @@ pub(super) fn spec(spec: &Position<'_>, report: &mut Report) {
     }
     let share = spec.at("shareProcessNamespace");
     if share.value == true && spec.at("hostPID").value == true {
+        // kube-apiserver reports the field under `securityContext`.
         let path = format!("{}.shareProcessNamespace", spec.at("securityContext").path);
         let why = "ShareProcessNamespace and HostPID cannot both be enabled";
         report.invalid(&Position { value: share.value, path }, why);
@@ -187,13 +188,14 @@ fn volumes<'a>(spec: &Position<'a>, report: &mut Report) -> Volumes<'a> {
     for volume in spec.each("volumes") {
         let before = report.causes.len();
         let name = volume.at("name");
-        let specified: Vec<&str> = VOLUMES.iter().copied().filter(|kind| volume.at(kind).is_set()).collect();
+        let specified: Vec<&str> =
+            VOLUME_TYPES.iter().copied().filter(|kind| volume.at(kind).is_set()).collect();
         match specified.first() {
             None => report.required(&volume, "must specify a volume type"),
             Some(first) => volume_source(&volume.at(first), first, report),
         }
-        for other in specified.iter().skip(1) {
-            report.forbidden(&volume.at(other), "may not specify more than 1 volume type");
+        for extra in specified.iter().skip(1) {
+            report.forbidden(&volume.at(extra), "may not specify more than 1 volume type");
         }
         if name.is_empty() {
             report.required(&name, "");
@@ -204,8 +206,9 @@ fn volumes<'a>(spec: &Position<'a>, report: &mut Report) -> Volumes<'a> {
             report.duplicate(&name);
         }
         if report.causes.len() == before {
-            let block = matches!(specified.first(), Some(&("persistentVolumeClaim" | "ephemeral")));
-            valid.insert(name.text(), block);
+            let can_be_block_device =
+                matches!(specified.first(), Some(&("persistentVolumeClaim" | "ephemeral")));
+            valid.insert(name.text(), can_be_block_device);
         }
     }
     valid
@@ -305,7 +308,7 @@ fn images(containers: &[Position<'_>], report: &mut Report) {
     }
 }
 
-/// Checks the active deadline, and returns whether the rest of an update should be validated.
+/// Checks the active deadline, and returns whether the other rules for an update should be checked.
 fn active_deadline(old: &Position<'_>, new: &Position<'_>, report: &mut Report) -> bool {
     let (before, after) = (old.at("spec.activeDeadlineSeconds"), new.at("spec.activeDeadlineSeconds"));
     if !after.is_set() {
@@ -325,16 +328,18 @@ fn active_deadline(old: &Position<'_>, new: &Position<'_>, report: &mut Report) 
     messages.is_empty()
 }
 
-fn existing_tolerations(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
-    let plain = |toleration: &Value| {
+fn tolerations_update(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
+    let without_seconds = |toleration: &Value| {
         let mut fields = toleration.as_object().cloned().unwrap_or_default();
         fields.remove("tolerationSeconds");
         Value::Object(fields).to_string()
     };
     let after: BTreeSet<String> =
-        new.each("spec.tolerations").iter().map(|toleration| plain(toleration.value)).collect();
-    let are_kept =
-        old.each("spec.tolerations").iter().all(|toleration| after.contains(&plain(toleration.value)));
+        new.each("spec.tolerations").iter().map(|toleration| without_seconds(toleration.value)).collect();
+    let are_kept = old
+        .each("spec.tolerations")
+        .iter()
+        .all(|toleration| after.contains(&without_seconds(toleration.value)));
     if are_kept {
         tolerations(&new.at("spec"), report);
     } else {

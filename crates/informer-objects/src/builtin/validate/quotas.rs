@@ -48,8 +48,8 @@ pub(super) fn quota(object: &Position<'_>, report: &mut Report) {
     }
 }
 
-/// Quantities that must not exceed others: the field, the upper field, the names of both, and the field that
-/// is reported.
+/// Quantities that must not exceed others: the lower field, the upper field, the names of both in messages,
+/// and the field that is reported.
 const UPPER_BOUNDS: &[(&str, &str, &str, &str, &str)] = &[
     ("min", "max", "min value", "max value", "min"),
     ("min", "defaultRequest", "min value", "default request value", "defaultRequest"),
@@ -73,6 +73,7 @@ pub(super) fn limits(object: &Position<'_>, report: &mut Report) {
                 if small <= large {
                     continue;
                 }
+                // Which of the two quantities kube-apiserver shows depends on the rule.
                 let shown = match (*low, *field) {
                     ("min", "defaultRequest") | ("default", "default") => large.canonical(),
                     _ => small.canonical(),

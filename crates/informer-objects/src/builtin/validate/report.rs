@@ -94,28 +94,30 @@ pub(super) struct Report {
 }
 
 impl Report {
+    /// Adds a cause for a missing value; `why` may be empty.
     pub(super) fn required(&mut self, position: &Position<'_>, why: &str) {
         let message =
             if why.is_empty() { "Required value".to_owned() } else { format!("Required value: {why}") };
         self.add("FieldValueRequired", position, message);
     }
 
-    /// Adds a cause for the value at the position.
+    /// Adds a cause that shows the value at the position.
     pub(super) fn invalid(&mut self, position: &Position<'_>, why: &str) {
         self.invalid_value(position, &shown(position.value), why);
     }
 
-    /// Adds a cause for a text.
+    /// Adds a cause that shows `text` in quotes, whatever the value at the position is.
     pub(super) fn invalid_text(&mut self, position: &Position<'_>, text: &str, why: &str) {
         self.invalid_value(position, &quoted(text), why);
     }
 
-    /// Adds a cause for a value that is already formatted.
+    /// Adds a cause that shows `value`, which is already formatted; `why` may be empty.
     pub(super) fn invalid_value(&mut self, position: &Position<'_>, value: &str, why: &str) {
         let why = if why.is_empty() { String::new() } else { format!(": {why}") };
         self.add("FieldValueInvalid", position, format!("Invalid value: {value}{why}"));
     }
 
+    /// Adds a cause for each reason why a text is invalid.
     pub(super) fn invalid_each(&mut self, position: &Position<'_>, text: &str, reasons: Vec<String>) {
         for why in reasons {
             self.invalid_text(position, text, &why);

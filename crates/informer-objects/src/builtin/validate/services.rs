@@ -44,6 +44,7 @@ pub(super) fn service(object: &Position<'_>, report: &mut Report) {
     port_conflicts(&spec, kind, report);
     let ranges = spec.at("loadBalancerSourceRanges");
     if !ranges.is_empty() && kind != "LoadBalancer" {
+        // kube-apiserver writes the name of the field like this.
         let position = spec.at("LoadBalancerSourceRanges");
         report.forbidden(&position, "may only be used when `type` is 'LoadBalancer'");
     }
@@ -72,9 +73,9 @@ fn single_stack(spec: &Position<'_>, report: &mut Report) {
 pub(super) fn service_update(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     let is_external_name = |service: &Position<'_>| service.at("spec.type").text() == "ExternalName";
     let is_load_balancer = |service: &Position<'_>| service.at("spec.type").text() == "LoadBalancer";
-    let (class, other) = (old.at("spec.loadBalancerClass"), new.at("spec.loadBalancerClass"));
-    if is_load_balancer(old) && is_load_balancer(new) && class.value != other.value {
-        report.invalid(&other, "may not change once set");
+    let (old_class, new_class) = (old.at("spec.loadBalancerClass"), new.at("spec.loadBalancerClass"));
+    if is_load_balancer(old) && is_load_balancer(new) && old_class.value != new_class.value {
+        report.invalid(&new_class, "may not change once set");
     }
     let (before, after) = (old.each("spec.clusterIPs"), new.each("spec.clusterIPs"));
     let headless = |ips: &[Position<'_>]| ips.first().is_some_and(|first| first.text() == "None");
@@ -82,10 +83,12 @@ pub(super) fn service_update(old: &Position<'_>, new: &Position<'_>, report: &mu
         return;
     }
     let list = new.at("spec.clusterIPs");
+    // kube-apiserver shows the whole list for each entry.
     let first = Position { value: list.value, path: "spec.clusterIPs[0]".to_owned() };
     if after.is_empty() && !before.is_empty() {
         report.invalid(&first, "primary clusterIP can not be unset");
     }
+    // If the number of addresses changes, only the first one must stay.
     let compared = if before.len() == after.len() { before.len() } else { 1 };
     for (index, (before, after)) in before.iter().zip(&after).enumerate().take(compared) {
         if before.text() != after.text() {
@@ -232,7 +235,7 @@ fn cluster_ips(spec: &Position<'_>, report: &mut Report) {
 
 fn port_conflicts(spec: &Position<'_>, kind: &str, report: &mut Report) {
     let all = spec.each("ports");
-    let (mut outer, mut inner) = (BTreeSet::new(), BTreeSet::new());
+    let (mut node_ports, mut service_ports) = (BTreeSet::new(), BTreeSet::new());
     if kind == "ClusterIP" {
         for node_port in all.iter().map(|port| port.at("nodePort")).filter(|port| port.number() != 0) {
             report.forbidden(&node_port, "may not be used when `type` is 'ClusterIP'");
@@ -240,13 +243,14 @@ fn port_conflicts(spec: &Position<'_>, kind: &str, report: &mut Report) {
     }
     for port in &all {
         let node_port = port.at("nodePort");
-        if node_port.number() != 0 && !outer.insert((port.at("protocol").text(), node_port.number())) {
+        if node_port.number() != 0 && !node_ports.insert((port.at("protocol").text(), node_port.number())) {
             report.duplicate(&node_port);
         }
     }
     for port in &all {
         let (protocol, number) = (port.at("protocol").text(), port.at("port").number());
-        if !inner.insert((protocol, number)) {
+        if !service_ports.insert((protocol, number)) {
+            // kube-apiserver shows its Go struct, with protocol and port only.
             let value = format!(
                 r#"Duplicate value: {{"Name":"","Protocol":"{protocol}","AppProtocol":null,"Port":{number},"TargetPort":0,"NodePort":0}}"#
             );
@@ -264,10 +268,10 @@ fn traffic(spec: &Position<'_>, kind: &str, report: &mut Report) {
     } else if !external.is_empty() {
         report.invalid(&external, "may only be set for externally-accessible services");
     }
-    let check = spec.at("healthCheckNodePort");
-    if check.number() != 0 && !(kind == "LoadBalancer" && external.text() == "Local") {
+    let health_check_port = spec.at("healthCheckNodePort");
+    if health_check_port.number() != 0 && !(kind == "LoadBalancer" && external.text() == "Local") {
         let why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
-        report.invalid(&check, why);
+        report.invalid(&health_check_port, why);
     }
     let internal = spec.at("internalTrafficPolicy");
     if matches!(kind, "NodePort" | "LoadBalancer" | "ClusterIP") && !internal.is_set() {

@@ -1,4 +1,4 @@
-//! Validation of statuses. Kinds that are not listed accept any status.
+//! Validation of statuses. The status of kinds that [`is_known`] does not list is not checked.
 
 use serde_json::Value;
 
@@ -92,8 +92,8 @@ const UPPER_BOUNDS: &[(&str, &str, &[UpperBound])] = &[
             ("availableReplicas", "readyReplicas", "readyReplicas"),
         ],
     ),
-    ("apps", "ReplicaSet", LABELED),
-    ("", "ReplicationController", LABELED),
+    ("apps", "ReplicaSet", REPLICA_BOUNDS),
+    ("", "ReplicationController", REPLICA_BOUNDS),
     (
         "apps",
         "StatefulSet",
@@ -107,14 +107,14 @@ const UPPER_BOUNDS: &[(&str, &str, &[UpperBound])] = &[
     ),
 ];
 
-const LABELED: &[UpperBound] = &[
+const REPLICA_BOUNDS: &[UpperBound] = &[
     ("fullyLabeledReplicas", "replicas", "status.replicas"),
     ("readyReplicas", "replicas", "status.replicas"),
     ("availableReplicas", "replicas", "status.replicas"),
     ("availableReplicas", "readyReplicas", "readyReplicas"),
 ];
 
-/// Conditions of pods that the server knows.
+/// Types of pod conditions that Kubernetes itself sets; only other types are checked.
 const POD_CONDITIONS: &[&str] = &["PodScheduled", "Ready", "Initialized"];
 
 /// Whether this module validates the status of a kind.
@@ -132,11 +132,11 @@ pub(super) fn update(group: &str, kind: &str, old: &Position<'_>, new: &Position
     for field in COUNTS.iter().filter(|row| (row.0, row.1) == (group, kind)).flat_map(|row| row.2) {
         non_negative(&after.at(field), report);
     }
-    for (field, other, other_name) in
+    for (field, bound, bound_name) in
         UPPER_BOUNDS.iter().filter(|row| (row.0, row.1) == (group, kind)).flat_map(|row| row.2)
     {
-        if after.at(field).number() > after.at(other).number() {
-            report.invalid(&after.at(field), &format!("cannot be greater than {other_name}"));
+        if after.at(field).number() > after.at(bound).number() {
+            report.invalid(&after.at(field), &format!("cannot be greater than {bound_name}"));
         }
     }
     let collisions = after.at("collisionCount");
@@ -150,10 +150,14 @@ pub(super) fn update(group: &str, kind: &str, old: &Position<'_>, new: &Position
             if new.at("spec.type").text() != "LoadBalancer" && !position.is_empty() {
                 report.forbidden(&position, "may only be used when `spec.type` is 'LoadBalancer'");
             } else {
-                load_balancer(&after, true, report);
+                let checks_ip_mode = true;
+                load_balancer(&after, checks_ip_mode, report);
             }
         }
-        ("networking.k8s.io", "Ingress") => load_balancer(&after, false, report),
+        ("networking.k8s.io", "Ingress") => {
+            let checks_ip_mode = false;
+            load_balancer(&after, checks_ip_mode, report);
+        }
         ("batch", "Job") => job(old, new, report),
         _ => {}
     }
@@ -173,21 +177,21 @@ fn pod(before: &Position<'_>, after: &Position<'_>, report: &mut Report) {
     let old_addresses = before.each("podIPs");
     for address in after.each("podIPs") {
         let position = Position { value: address.at("ip").value, path: address.path.clone() };
-        if !old_addresses.iter().any(|old_addresses| old_addresses.at("ip").value == position.value) {
+        if !old_addresses.iter().any(|old_address| old_address.at("ip").value == position.value) {
             ip(&position, report);
         }
     }
 }
 
 /// Checks the addresses of a load balancer.
-fn load_balancer(status: &Position<'_>, modes: bool, report: &mut Report) {
+fn load_balancer(status: &Position<'_>, checks_ip_mode: bool, report: &mut Report) {
     for ingress in status.each("loadBalancer.ingress") {
         let (address, mode, host) = (ingress.at("ip"), ingress.at("ipMode"), ingress.at("hostname"));
         if !address.is_empty() {
             ip(&address, report);
         }
         match (address.is_empty(), mode.is_set()) {
-            _ if !modes => {}
+            _ if !checks_ip_mode => {}
             (false, false) => report.required(&mode, "must be specified when `ip` is set"),
             (true, true) => report.forbidden(&mode, "may not be specified when `ip` is not set"),
             (false, true) if !["Proxy", "VIP"].contains(&mode.text()) => {
@@ -204,7 +208,9 @@ fn load_balancer(status: &Position<'_>, modes: bool, report: &mut Report) {
     }
 }
 
-/// Checks that a job finishes once, with time and conditions; existing errors are tolerated.
+/// Checks that a job finishes only once, with a completion time and consistent conditions.
+///
+/// Like kube-apiserver, tolerates most errors in fields that the update does not change.
 fn job(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     let change = JobChange { before: old.at("status"), after: new.at("status") };
     change.check_times(report);
@@ -219,10 +225,12 @@ struct JobChange<'a> {
 }
 
 impl JobChange<'_> {
+    /// Whether a condition was true before.
     fn had(&self, kind: &str) -> bool {
         is_true(&self.before, kind)
     }
 
+    /// Whether a condition is true after the update.
     fn has(&self, kind: &str) -> bool {
         is_true(&self.after, kind)
     }
@@ -251,12 +259,12 @@ impl JobChange<'_> {
 
     fn check_times(&self, report: &mut Report) {
         let (end, start) = (self.after.at("completionTime"), self.after.at("startTime"));
-        for other in ["Failed", "FailureTarget"] {
-            let both = self.has("Complete") && self.has(other);
-            if (self.toggled("Complete") || self.toggled(other)) && both {
+        for failure in ["Failed", "FailureTarget"] {
+            let both = self.has("Complete") && self.has(failure);
+            if (self.toggled("Complete") || self.toggled(failure)) && both {
                 self.invalid_conditions(
                     report,
-                    &format!("cannot set Complete=True and {other}=true conditions"),
+                    &format!("cannot set Complete=True and {failure}=true conditions"),
                 );
             }
         }
@@ -274,17 +282,18 @@ impl JobChange<'_> {
         }
     }
 
+    /// Checks the conditions and numbers of pods of a finished job.
     fn check_end(&self, new: &Position<'_>, report: &mut Report) {
         let number = |field: &str| self.after.at(field).number();
-        for (kind, with, field) in
+        for (kind, prerequisite, field) in
             [("Failed", "FailureTarget", Some("failedIndexes")), ("Complete", "SuccessCriteriaMet", None)]
         {
-            let is_affected =
-                self.toggled(kind) || field.map_or_else(|| self.toggled(with), |field| self.changed(field));
-            if is_affected && self.has(kind) && !self.has(with) {
+            let is_affected = self.toggled(kind)
+                || field.map_or_else(|| self.toggled(prerequisite), |field| self.changed(field));
+            if is_affected && self.has(kind) && !self.has(prerequisite) {
                 self.invalid_conditions(
                     report,
-                    &format!("cannot set {kind}=True condition without the {with}=true condition"),
+                    &format!("cannot set {kind}=True condition without the {prerequisite}=true condition"),
                 );
             }
         }
@@ -293,9 +302,9 @@ impl JobChange<'_> {
         if affects_finished("active") && number("active") > 0 {
             report.invalid(&self.after.at("active"), "active>0 is invalid for finished job");
         }
-        let idle = new.at("spec.suspend").value == true && new.at("spec.completions").value == 0;
+        let never_starts = new.at("spec.suspend").value == true && new.at("spec.completions").value == 0;
         let start = self.after.at("startTime");
-        if affects_finished("startTime") && !idle && !start.is_set() {
+        if affects_finished("startTime") && !never_starts && !start.is_set() {
             report.required(&start, "startTime is required for finished job");
         }
         if affects_finished("terminating") && number("terminating") > 0 {

@@ -40,6 +40,7 @@ pub(super) fn claim_spec(spec: &Position<'_>, report: &mut Report) {
     meta::selector(&spec.at("selector"), report);
     modes(spec, report);
     let size = spec.at("resources.requests").key("storage");
+    // kube-apiserver omits `requests` from the path.
     let position = Position { value: size.value, path: format!("{}[storage]", spec.at("resources").path) };
     match Quantity::parse(position.text()) {
         Err(_) => report.required(&position, ""),
@@ -62,7 +63,7 @@ pub(super) fn claim_spec(spec: &Position<'_>, report: &mut Report) {
 
 pub(super) fn claim_update(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     let bound = new.at("status.phase").text() == "Bound";
-    let rest = |claim: &Position<'_>| {
+    let immutable_fields = |claim: &Position<'_>| {
         let mut spec = claim.at("spec").value.as_object().cloned().unwrap_or_default();
         if old.at("spec.volumeName").is_empty() {
             spec.remove("volumeName");
@@ -77,7 +78,7 @@ pub(super) fn claim_update(old: &Position<'_>, new: &Position<'_>, report: &mut 
         }
         spec
     };
-    if rest(old) != rest(new) {
+    if immutable_fields(old) != immutable_fields(new) {
         let why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         report.forbidden(&new.at("spec"), why);
     }
@@ -91,6 +92,7 @@ pub(super) fn claim_update(old: &Position<'_>, new: &Position<'_>, report: &mut 
         report.forbidden(&position, "field can not be less than status.capacity");
     }
     let (before, after) = (old.at("spec.volumeMode"), new.at("spec.volumeMode"));
+    // kube-apiserver omits `spec` from the path.
     let position = Position { value: after.value, path: "volumeMode".to_owned() };
     immutable(&before, &position, report);
 }
@@ -113,6 +115,7 @@ pub(super) fn volume_update(old: &Position<'_>, new: &Position<'_>, report: &mut
         let why = "spec.persistentvolumesource is immutable after creation";
         report.forbidden(&new.at("spec.persistentvolumesource"), why);
     }
+    // kube-apiserver omits `spec` from the path.
     let mode = Position { value: new.at("spec.volumeMode").value, path: "volumeMode".to_owned() };
     immutable(&old.at("spec.volumeMode"), &mode, report);
 }
@@ -153,8 +156,8 @@ pub(super) fn volume(object: &Position<'_>, report: &mut Report) {
     if specified.is_empty() {
         report.required(&spec, "must specify a volume type");
     }
-    for other in specified.iter().skip(1) {
-        report.forbidden(other, "may not specify more than 1 volume type");
+    for extra in specified.iter().skip(1) {
+        report.forbidden(extra, "may not specify more than 1 volume type");
     }
     if spec.at("local").is_set() && !spec.at("nodeAffinity.required").is_set() {
         report.required(&spec.at("nodeAffinity"), "Local volume requires node affinity");
@@ -195,8 +198,10 @@ fn modes(spec: &Position<'_>, report: &mut Report) {
     for mode in all.iter().filter(|mode| !MODES.contains(&mode.text())) {
         report.unsupported(&Position { value: mode.value, path: list.path.clone() }, MODES);
     }
-    let once = all.iter().any(|mode| mode.text() == "ReadWriteOncePod");
-    if once && all.iter().any(|mode| mode.text() != "ReadWriteOncePod" && MODES.contains(&mode.text())) {
+    let is_once_per_pod = all.iter().any(|mode| mode.text() == "ReadWriteOncePod");
+    if is_once_per_pod
+        && all.iter().any(|mode| mode.text() != "ReadWriteOncePod" && MODES.contains(&mode.text()))
+    {
         report.forbidden(&list, "may not use ReadWriteOncePod with other access modes");
     }
 }

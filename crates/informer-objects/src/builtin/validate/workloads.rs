@@ -38,6 +38,7 @@ pub(super) fn replica_set(object: &Position<'_>, report: &mut Report) {
     let spec = object.at("spec");
     non_negative(&spec.at("replicas"), report);
     non_negative(&spec.at("minReadySeconds"), report);
+    // kube-apiserver's message names deployments.
     selector(&spec, "deployment", report);
     replicated_template(&spec, "ReplicaSet", report);
 }
@@ -125,9 +126,9 @@ pub(super) fn stateful_set(object: &Position<'_>, report: &mut Report) {
         report.invalid_each(&service, service.text(), formats::dns_label(service.text()));
     }
     selector(&spec, "statefulset", report);
-    let mut whole = spec.at("template").value.clone();
-    add_claims(&spec, &mut whole);
-    let template = Position { value: &whole, path: spec.at("template").path };
+    let mut pod_template = spec.at("template").value.clone();
+    complete_template(&spec, &mut pod_template);
+    let template = Position { value: &pod_template, path: spec.at("template").path };
     let labels = template.at("metadata.labels");
     if !selects(spec.at("selector").value, labels.value) {
         report.invalid(&labels, MISMATCH);
@@ -138,7 +139,7 @@ pub(super) fn stateful_set(object: &Position<'_>, report: &mut Report) {
 
 /// Checks the immutable fields of a stateful set.
 pub(super) fn stateful_set_update(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
-    let rest = |set: &Position<'_>| {
+    let immutable_fields = |set: &Position<'_>| {
         let mut spec = set.at("spec").value.as_object().cloned().unwrap_or_default();
         for field in [
             "replicas",
@@ -153,7 +154,7 @@ pub(super) fn stateful_set_update(old: &Position<'_>, new: &Position<'_>, report
         }
         spec
     };
-    if rest(old) != rest(new) {
+    if immutable_fields(old) != immutable_fields(new) {
         let why = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
                    'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and \
                    'minReadySeconds' are forbidden";
@@ -179,6 +180,7 @@ pub(super) fn job(object: &Position<'_>, report: &mut Report) {
 pub(super) fn job_update(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     let (old, new) = (old.at("spec"), new.at("spec"));
     let indexed = new.at("completionMode").text() == "Indexed";
+    // An indexed job is scaled by changing completions and parallelism together.
     let scaled = indexed && new.at("completions").value == new.at("parallelism").value;
     if !scaled {
         immutable(&old.at("completions"), &new.at("completions"), report);
@@ -338,7 +340,7 @@ pub(super) fn at_most_100_percent(position: &Position<'_>, report: &mut Report) 
     }
 }
 
-/// Returns the number, or that of the percentage.
+/// Returns the number, or the number before `%`.
 fn count(position: &Position<'_>) -> i64 {
     match position.value.as_str() {
         Some(text) => text.trim_end_matches('%').parse().unwrap_or_default(),
@@ -346,8 +348,10 @@ fn count(position: &Position<'_>) -> i64 {
     }
 }
 
-/// Adds the claims of a stateful set to the volumes of its pods.
-fn add_claims(spec: &Position<'_>, template: &mut serde_json::Value) {
+/// Changes the template of a stateful set as its controller does for each pod.
+///
+/// Adds a volume for each claim, and removes host name and subdomain, which the controller sets.
+fn complete_template(spec: &Position<'_>, template: &mut serde_json::Value) {
     let claims: BTreeSet<String> = spec
         .each("volumeClaimTemplates")
         .iter()
@@ -360,12 +364,12 @@ fn add_claims(spec: &Position<'_>, template: &mut serde_json::Value) {
         return;
     }
     let existing = pod.get("volumes").and_then(serde_json::Value::as_array).cloned().unwrap_or_default();
-    let others = existing.into_iter().filter(|volume| {
+    let other_volumes = existing.into_iter().filter(|volume| {
         !volume.get("name").and_then(serde_json::Value::as_str).is_some_and(|name| claims.contains(name))
     });
     let claimed = claims
         .iter()
         .map(|name| serde_json::json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
-    let volumes: Vec<serde_json::Value> = claimed.chain(others).collect();
+    let volumes: Vec<serde_json::Value> = claimed.chain(other_volumes).collect();
     pod.insert("volumes".to_owned(), volumes.into());
 }

@@ -1,4 +1,4 @@
-//! Validation of the subresources of pods: ephemeral containers, and resources of containers.
+//! Validation of the subresources `ephemeralcontainers` and `resize` of pods.
 
 use serde_json::{Map, Value};
 
@@ -17,12 +17,12 @@ pub(super) fn ephemeral_containers(old: &Position<'_>, new: &Position<'_>, repor
         report.forbidden(&Position::root(new.value), "static pods do not support ephemeral containers");
         return;
     }
-    whole(old, new, report);
+    resulting_pod(old, new, report);
     let position = new.at("spec.ephemeralContainers");
     let after = new.each("spec.ephemeralContainers");
     for before in old.each("spec.ephemeralContainers") {
         let name = super::report::quoted(before.at("name").text());
-        // If several containers have a name, the last one is used.
+        // Of several new containers with the same name, the last one is compared.
         let same = after.iter().rev().find(|after| after.at("name").value == before.at("name").value);
         match same {
             None => {
@@ -42,16 +42,16 @@ pub(super) fn ephemeral_containers(old: &Position<'_>, new: &Position<'_>, repor
     }
 }
 
-/// Checks that only compute resources of containers change, and the pod keeps its `qosClass`.
+/// Checks that only CPU and memory of the pod and its containers change, and the pod keeps its `qosClass`.
 pub(super) fn resize(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     let windows = old.at("spec.os.name").text() == "windows";
     if is_mirror(old) || windows {
-        let what = if windows { "windows" } else { "static" };
-        report.forbidden(&Position::root(new.value), &format!("{what} pods cannot be resized"));
+        let pod_type = if windows { "windows" } else { "static" };
+        report.forbidden(&Position::root(new.value), &format!("{pod_type} pods cannot be resized"));
         return;
     }
     let causes_before = report.causes.len();
-    whole(old, new, report);
+    resulting_pod(old, new, report);
     let (before, after) = (old.at("spec"), new.at("spec"));
     let class = match old.at("status.qosClass").text() {
         "" => qos(old.value),
@@ -64,8 +64,9 @@ pub(super) fn resize(old: &Position<'_>, new: &Position<'_>, report: &mut Report
     if !can_be_resized(old) {
         report.forbidden(&after, "Pod running on node without support for resize");
     }
-    let mut rest = after.value.clone();
-    pod_level(&before, &after, &mut rest, report);
+    // The new spec, in which CPU and memory are restored step by step; in the end it must equal the old spec.
+    let mut restored_spec = after.value.clone();
+    pod_level(&before, &after, &mut restored_spec, report);
     if !same_containers(&before, &after, report) {
         return;
     }
@@ -73,9 +74,9 @@ pub(super) fn resize(old: &Position<'_>, new: &Position<'_>, report: &mut Report
         no_resources_removed(&before.each(list), &after.each(list), report);
     }
     for list in ["containers", "initContainers"] {
-        only_quantities(list, &before, &after, &mut rest, report);
+        only_quantities(list, &before, &after, &mut restored_spec, report);
     }
-    if report.causes.len() == causes_before && rest != *before.value {
+    if report.causes.len() == causes_before && restored_spec != *before.value {
         report.forbidden(&after, ONLY_CPU_AND_MEMORY);
     }
 }
@@ -85,23 +86,23 @@ fn is_mirror(pod: &Position<'_>) -> bool {
 }
 
 /// Validates the resulting pod.
-fn whole(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
+fn resulting_pod(old: &Position<'_>, new: &Position<'_>, report: &mut Report) {
     meta::check_update(old, new, report);
     meta::check_strictly(new, "", "Pod", report);
-    pods::whole(new, report);
+    pods::pod_spec(new, report);
 }
 
-/// Whether the pod can be resized: a node that supports it reports the resources of running containers.
+/// Whether the node of the pod supports resizing: such a node reports the resources of running containers.
 ///
-/// Before a container runs, this is unknown and assumed.
+/// Before a container runs, support is unknown and assumed.
 fn can_be_resized(pod: &Position<'_>) -> bool {
     let statuses = pod.each("status.containerStatuses");
     let running = statuses.iter().find(|status| status.at("state.running").is_set());
     running.is_none_or(|status| status.at("resources").is_set())
 }
 
-/// Checks the resources at pod level.
-fn pod_level(before: &Position<'_>, after: &Position<'_>, rest: &mut Value, report: &mut Report) {
+/// Checks the resources at pod level, and restores them in `restored_spec`.
+fn pod_level(before: &Position<'_>, after: &Position<'_>, restored_spec: &mut Value, report: &mut Report) {
     let (old_resources, new_resources) = (before.at("resources"), after.at("resources"));
     let has_quantities =
         |position: &Position<'_>| !position.at("requests").is_empty() || !position.at("limits").is_empty();
@@ -113,28 +114,28 @@ fn pod_level(before: &Position<'_>, after: &Position<'_>, rest: &mut Value, repo
         return;
     }
     for which in ["requests", "limits"] {
-        if is_removed(&old_resources.at(which), &new_resources.at(which)) {
+        if has_removed(&old_resources.at(which), &new_resources.at(which)) {
             report.forbidden(
                 &new_resources.at(which),
                 &format!("pod-level resource {which} cannot be removed"),
             );
         }
     }
-    let mut restored = new_resources.value.as_object().cloned().unwrap_or_default();
-    restore_quantities(old_resources.value, &mut restored);
-    if restored != plain(old_resources.value) {
+    let mut restored_resources = new_resources.value.as_object().cloned().unwrap_or_default();
+    restore_quantities(old_resources.value, &mut restored_resources);
+    if restored_resources != without_empty_values(old_resources.value) {
         report.forbidden(after, "only cpu and memory resources are mutable at pod-level");
     }
-    if let Some(rest) = rest.as_object_mut() {
+    if let Some(restored_spec) = restored_spec.as_object_mut() {
         if old_resources.is_set() {
-            rest.insert("resources".to_owned(), old_resources.value.clone());
+            restored_spec.insert("resources".to_owned(), old_resources.value.clone());
         } else {
-            rest.remove("resources");
+            restored_spec.remove("resources");
         }
     }
 }
 
-/// Whether the containers are the same as before, in the same order.
+/// Checks that the containers are the same as before, in the same order, and returns whether they are.
 fn same_containers(before: &Position<'_>, after: &Position<'_>, report: &mut Report) -> bool {
     let causes_before = report.causes.len();
     for list in ["containers", "initContainers"] {
@@ -157,27 +158,28 @@ fn no_resources_removed(before: &[Position<'_>], after: &[Position<'_>], report:
     for (before, after) in before.iter().zip(after) {
         for which in ["requests", "limits"] {
             let position = after.at("resources").at(which);
-            if is_removed(&before.at("resources").at(which), &position) {
+            if has_removed(&before.at("resources").at(which), &position) {
                 report.forbidden(&position, &format!("resource {which} cannot be removed"));
             }
         }
     }
 }
 
-fn is_removed(before: &Position<'_>, after: &Position<'_>) -> bool {
+/// Whether a resource of `before` is missing in `after`.
+fn has_removed(before: &Position<'_>, after: &Position<'_>) -> bool {
     before.value.as_object().into_iter().flatten().any(|(name, _)| after.value.get(name).is_none())
 }
 
-/// Restores the quantities in `rest` and reports other changes.
+/// Restores CPU and memory of containers in `restored_spec`, and reports other changes of the containers.
 fn only_quantities(
     list: &str,
     before: &Position<'_>,
     after: &Position<'_>,
-    rest: &mut Value,
+    restored_spec: &mut Value,
     report: &mut Report,
 ) {
     let (olds, news) = (before.each(list), after.each(list));
-    let containers = rest.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+    let containers = restored_spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
     for ((old, new), container) in olds.iter().zip(&news).zip(containers) {
         let mut quantities = Map::new();
         for which in ["limits", "requests"] {
@@ -186,7 +188,8 @@ fn only_quantities(
             }
         }
         restore_quantities(old.at("resources").value, &mut quantities);
-        let same = quantities == plain(old.at("resources").value);
+        let same = quantities == without_empty_values(old.at("resources").value);
+        // The old resources may contain empty values, which `quantities` does not.
         container["resources"] =
             if same { old.at("resources").value.clone() } else { Value::Object(quantities) };
         if *container != *old.value {
@@ -231,8 +234,8 @@ fn restore_quantities(old: &Value, resources: &mut Map<String, Value>) {
 }
 
 /// Returns resources without empty values.
-fn plain(resources: &Value) -> Map<String, Value> {
-    let mut plain = resources.as_object().cloned().unwrap_or_default();
-    plain.retain(|_, value| !super::super::value::is_empty(value));
-    plain
+fn without_empty_values(resources: &Value) -> Map<String, Value> {
+    let mut resources = resources.as_object().cloned().unwrap_or_default();
+    resources.retain(|_, value| !super::super::value::is_empty(value));
+    resources
 }
