@@ -73,7 +73,7 @@ impl Table {
         self.table(&table_metadata, &self.columns(first), &[json!({"cells": cells, "object": object})])
     }
 
-    fn of(&self) -> tables::Of<'_> {
+    fn of(&self) -> tables::TableKind<'_> {
         self.resource.table_format(self.version)
     }
 
@@ -98,7 +98,7 @@ impl Table {
         };
         let whole = shown(&self.view);
         let cells = tables::cells(self.of(), &whole, now);
-        let order = tables::place(self.of(), &whole);
+        let order = tables::sort_key(self.of(), &whole);
         let conditions = tables::conditions(self.of(), &whole);
         let object = match self.include {
             Include::Metadata => shown(&View { shape: ObjectShape::Metadata, ..self.view.clone() }),

@@ -93,8 +93,8 @@ impl Resource {
     }
 
     /// Returns the table format of a version.
-    pub(crate) fn table_format(&self, version: usize) -> tables::Of<'_> {
-        tables::Of { group: &self.group, kind: &self.kind, custom: self.custom_version(version) }
+    pub(crate) fn table_format(&self, version: usize) -> tables::TableKind<'_> {
+        tables::TableKind { group: &self.group, kind: &self.kind, custom: self.custom_version(version) }
     }
 
     /// Returns the verbs of the resource or of a subresource, or `None` if there is no such subresource.

@@ -10,15 +10,16 @@ use crate::text::times;
 const NONE: &str = "<none>";
 const UNSET: &str = "<unset>";
 
-/// The role of a binding, `ClusterRole/admin`.
-pub(super) fn role(binding: &Value) -> String {
-    format!("{}/{}", text(binding, "/roleRef/kind"), text(binding, "/roleRef/name"))
+/// The role of a role binding, `ClusterRole/admin`.
+pub(super) fn role(role_binding: &Value) -> String {
+    format!("{}/{}", text(role_binding, "/roleRef/kind"), text(role_binding, "/roleRef/name"))
 }
 
-/// Three cells: users, groups and service accounts.
-pub(super) fn subjects(binding: &Value, _now: Timestamp) -> Vec<Value> {
+/// Three cells of a role binding: users, groups and service accounts.
+pub(super) fn subjects(role_binding: &Value, _now: Timestamp) -> Vec<Value> {
     let named = |kind: &str| -> Value {
-        let subjects = list(binding, "/subjects").iter().filter(|subject| text(subject, "/kind") == kind);
+        let subjects =
+            list(role_binding, "/subjects").iter().filter(|subject| text(subject, "/kind") == kind);
         let names = subjects.map(|subject| match kind {
             "ServiceAccount" => format!("{}/{}", text(subject, "/namespace"), text(subject, "/name")),
             _ => text(subject, "/name").to_owned(),
@@ -49,7 +50,7 @@ pub(super) fn request_status(request: &Value) -> String {
     format!("{decided}{failed}{issued}")
 }
 
-/// The last condition that is known.
+/// The state of a pod certificate request: its last condition of a known type, or `Pending`.
 pub(super) fn pod_request_state(request: &Value) -> String {
     let conditions = list(request, "/status/conditions").iter().map(|condition| text(condition, "/type"));
     let last = conditions.rev().find(|kind| matches!(*kind, "Issued" | "Denied" | "Failed"));
@@ -65,13 +66,16 @@ pub(super) fn parameter_kind(policy: &Value) -> String {
 }
 
 /// The parameters of a policy binding.
-pub(super) fn parameters(binding: &Value) -> String {
+pub(super) fn parameters(policy_binding: &Value) -> String {
     let reference = "/spec/paramRef";
-    if let Some(name) = filled(binding, &format!("{reference}/name")) {
-        // Whether the parameters are namespaced is unknown here.
-        return format!("{}/{name}", filled(binding, &format!("{reference}/namespace")).unwrap_or("*"));
+    if let Some(name) = filled(policy_binding, &format!("{reference}/name")) {
+        // Without a namespace, `*`: whether the parameters are namespaced is unknown here.
+        return format!(
+            "{}/{name}",
+            filled(policy_binding, &format!("{reference}/namespace")).unwrap_or("*")
+        );
     }
-    at(binding, &format!("{reference}/selector")).map_or_else(|| UNSET.to_owned(), go_string)
+    at(policy_binding, &format!("{reference}/selector")).map_or_else(|| UNSET.to_owned(), go_string)
 }
 
 /// Whether the priority level of a flow schema is missing.
@@ -99,8 +103,8 @@ pub(super) fn shares(level: &Value, _now: Timestamp) -> Vec<Value> {
 }
 
 /// Whether the aggregator reaches the service of an API.
-pub(super) fn available(service: &Value) -> String {
-    let Some(condition) = condition(service, "Available") else { return "Unknown".to_owned() };
+pub(super) fn available(api_service: &Value) -> String {
+    let Some(condition) = condition(api_service, "Available") else { return "Unknown".to_owned() };
     match (text(condition, "/status"), filled(condition, "/reason")) {
         (status, Some(reason)) if status != "True" => format!("{status} ({reason})"),
         (status, _) => status.to_owned(),
@@ -108,8 +112,8 @@ pub(super) fn available(service: &Value) -> String {
 }
 
 /// The service that serves an API.
-pub(super) fn served_by(service: &Value) -> String {
-    match at(service, "/spec/service") {
+pub(super) fn served_by(api_service: &Value) -> String {
+    match at(api_service, "/spec/service") {
         Some(service) => format!("{}/{}", text(service, "/namespace"), text(service, "/name")),
         None => "Local".to_owned(),
     }

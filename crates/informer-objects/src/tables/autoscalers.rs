@@ -1,7 +1,7 @@
 //! Table cells of autoscalers: the scaled object, and each metric with its target.
 //!
-//! `autoscaling/v1` has one metric and stores others in annotations with field names of its own; both are
-//! supported.
+//! Both versions are supported. `autoscaling/v1` has fields for one metric and stores other metrics in
+//! annotations, with other field names than `autoscaling/v2`.
 
 use serde_json::{Value, json};
 
@@ -43,8 +43,7 @@ fn metrics(scaler: &Value) -> (Vec<Value>, Vec<Value>) {
         return (list(scaler, "/spec/metrics").to_vec(), list(scaler, "/status/currentMetrics").to_vec());
     }
     let annotated = |key: &str| -> Option<Vec<Value>> { serde_json::from_str(annotation(scaler, key)?).ok() };
-    let cpu =
-        |name: &str, percent: &Value| json!({"type": "Resource", "resource": {"name": "cpu", name: percent}});
+    let cpu = |field: &str, percent: &Value| json!({"type": "Resource", "resource": {"name": "cpu", field: percent}});
     let mut specs = annotated("autoscaling.alpha.kubernetes.io/metrics").unwrap_or_default();
     if let Some(percent) = at(scaler, "/spec/targetCPUUtilizationPercentage") {
         specs.push(cpu("targetAverageUtilization", percent));
@@ -62,9 +61,9 @@ fn metrics(scaler: &Value) -> (Vec<Value>, Vec<Value>) {
 /// Returns one metric with its current value and target.
 fn metric(spec: &Value, status: Option<&Value>) -> String {
     let kind = text(spec, "/type");
-    let Some(source) = source(kind) else { return "<unknown type>".to_owned() };
-    let part = |of: &Value| of.get(source).cloned().unwrap_or_default();
-    let (target, current) = (part(spec), status.map(part).filter(|current| !current.is_null()));
+    let Some(field) = source_field(kind) else { return "<unknown type>".to_owned() };
+    let source = |metric: &Value| metric.get(field).cloned().unwrap_or_default();
+    let (target, current) = (source(spec), status.map(source).filter(|current| !current.is_null()));
     let current = current.as_ref();
     match kind {
         "Resource" | "ContainerResource" => {
@@ -75,12 +74,12 @@ fn metric(spec: &Value, status: Option<&Value>) -> String {
                 current.map_or(UNKNOWN, |current| amount(current, "/averageValue", CURRENT_AVERAGE));
             format!("{current}/{}", amount(&target, "/averageValue", TARGET_AVERAGE))
         }
-        _ => other(&target, current),
+        _ => object_or_external(&target, current),
     }
 }
 
 /// Returns the field in which version 2 stores a metric of a type.
-fn source(kind: &str) -> Option<&'static str> {
+fn source_field(kind: &str) -> Option<&'static str> {
     match kind {
         "External" => Some("external"),
         "Pods" => Some("pods"),
@@ -99,22 +98,24 @@ const CURRENT_PERCENT: &[&str] = &["/currentAverageUtilization"];
 
 /// Returns a metric of a requested resource: a quantity or a percentage.
 fn resource(target: &Value, current: Option<&Value>) -> String {
-    if find(target, "/averageValue", TARGET_AVERAGE).is_some() {
+    if find_value(target, "/averageValue", TARGET_AVERAGE).is_some() {
         let current = current.map_or(UNKNOWN, |current| amount(current, "/averageValue", CURRENT_AVERAGE));
         return format!("{current}/{}", amount(target, "/averageValue", TARGET_AVERAGE));
     }
-    let percent = |of: &Value, old: &[&str]| {
-        find(of, "/averageUtilization", old).and_then(Value::as_i64).map(|percent| format!("{percent}%"))
+    let percent = |metric: &Value, old_pointers: &[&str]| {
+        find_value(metric, "/averageUtilization", old_pointers)
+            .and_then(Value::as_i64)
+            .map(|percent| format!("{percent}%"))
     };
     let current = current.and_then(|current| percent(current, CURRENT_PERCENT));
     let target = percent(target, TARGET_PERCENT);
     format!("{}/{}", current.as_deref().unwrap_or(UNKNOWN), target.as_deref().unwrap_or("<auto>"))
 }
 
-/// Returns any other metric: a value, or an average per pod.
-fn other(target: &Value, current: Option<&Value>) -> String {
-    if find(target, "/averageValue", TARGET_AVERAGE).is_some() {
-        let current = current.and_then(|current| find(current, "/averageValue", CURRENT_AVERAGE));
+/// Returns a metric of an object, or an external one: a value, or an average per pod.
+fn object_or_external(target: &Value, current: Option<&Value>) -> String {
+    if find_value(target, "/averageValue", TARGET_AVERAGE).is_some() {
+        let current = current.and_then(|current| find_value(current, "/averageValue", CURRENT_AVERAGE));
         let current = current.and_then(Value::as_str).unwrap_or(UNKNOWN);
         return format!("{current}/{} (avg)", amount(target, "/averageValue", TARGET_AVERAGE));
     }
@@ -123,12 +124,12 @@ fn other(target: &Value, current: Option<&Value>) -> String {
 }
 
 /// Returns a quantity, or `<nil>`.
-fn amount<'a>(of: &'a Value, name: &str, old: &[&str]) -> &'a str {
-    find(of, name, old).and_then(|value| given(value, "")).unwrap_or("<nil>")
+fn amount<'a>(metric: &'a Value, pointer: &str, old_pointers: &[&str]) -> &'a str {
+    find_value(metric, pointer, old_pointers).and_then(|value| given(value, "")).unwrap_or("<nil>")
 }
 
-/// Returns the value of a name in a target or a status.
-fn find<'a>(of: &'a Value, name: &str, old: &[&str]) -> Option<&'a Value> {
-    let found = ["/target", "/current"].iter().find_map(|part| at(of, part)?.pointer(name));
-    found.or_else(|| old.iter().find_map(|pointer| at(of, pointer)))
+/// Returns a value of a metric: of version 2, in `target` or `current`, or of version 1.
+fn find_value<'a>(metric: &'a Value, pointer: &str, old_pointers: &[&str]) -> Option<&'a Value> {
+    let value = ["/target", "/current"].iter().find_map(|parent| at(metric, parent)?.pointer(pointer));
+    value.or_else(|| old_pointers.iter().find_map(|pointer| at(metric, pointer)))
 }

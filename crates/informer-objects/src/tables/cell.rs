@@ -12,7 +12,7 @@ const UNSET: &str = "<unset>";
 /// The maximum number of endpoints, ports and hosts shown.
 pub(super) const MAX_SHOWN: usize = 3;
 
-/// The source of a cell of a row; some fill several cells. Locations are JSON pointers.
+/// The source of a cell, or of several adjacent cells. Locations are JSON pointers.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Cell {
     /// The object's name.
@@ -38,7 +38,7 @@ pub(super) enum Cell {
     /// The strings of a list, or a fallback if there are none.
     Joined(&'static str, &'static str),
     /// Two numbers, as `ready/wanted`.
-    Of(&'static str, &'static str),
+    Ratio(&'static str, &'static str),
     /// The age of the time at a pointer, or a fallback if absent.
     Since(&'static str, &'static str),
     /// The labels at a pointer.
@@ -47,10 +47,10 @@ pub(super) enum Cell {
     Selector(&'static str),
     /// Two cells: the names and the images of the containers at a pointer.
     Containers(&'static str),
-    /// The result of a function.
-    By(fn(&Value) -> String),
+    /// The result of a function of the object.
+    Computed(fn(&Value) -> String),
     /// The result of a function of object and time.
-    ByTime(fn(&Value, Timestamp) -> String),
+    ComputedWithTime(fn(&Value, Timestamp) -> String),
     /// Several cells, from a function.
     Several(fn(&Value, Timestamp) -> Vec<Value>),
 }
@@ -66,13 +66,13 @@ pub(super) fn fill(row: &[Cell], object: &Value, now: Timestamp) -> Vec<Value> {
                 cells.push(json!(each(containers, "/image").join(",")));
             }
             Cell::Several(several) => cells.extend(several(object, now)),
-            cell => cells.push(one(cell, object, now)),
+            cell => cells.push(single_cell(cell, object, now)),
         }
     }
     cells
 }
 
-fn one(cell: Cell, object: &Value, now: Timestamp) -> Value {
+fn single_cell(cell: Cell, object: &Value, now: Timestamp) -> Value {
     match cell {
         Cell::Name => json!(text(object, "/metadata/name")),
         Cell::Age => json!(since(object, "/metadata/creationTimestamp", now)),
@@ -92,21 +92,22 @@ fn one(cell: Cell, object: &Value, now: Timestamp) -> Value {
             joined if joined.is_empty() => json!(fallback),
             joined => json!(joined),
         },
-        Cell::Of(ready, wanted) => json!(format!("{}/{}", number(object, ready), number(object, wanted))),
+        Cell::Ratio(ready, wanted) => json!(format!("{}/{}", number(object, ready), number(object, wanted))),
         Cell::Since(pointer, fallback) => match at(object, pointer) {
             Some(_) => json!(since(object, pointer, now)),
             None => json!(fallback),
         },
         Cell::Labels(pointer) => json!(labels(object, pointer)),
         Cell::Selector(pointer) => json!(selector(object, pointer)),
-        Cell::By(function) => json!(function(object)),
-        Cell::ByTime(function) => json!(function(object, now)),
+        Cell::Computed(function) => json!(function(object)),
+        Cell::ComputedWithTime(function) => json!(function(object, now)),
+        // `fill` handles the sources of several cells.
         Cell::Containers(_) | Cell::Several(_) => Value::Null,
     }
 }
 
 /// Returns a shortened list of texts, or `<unset>` if there are none.
-pub(super) fn set_or_unset(texts: &[impl AsRef<str>]) -> String {
+pub(super) fn shortened_or_unset(texts: &[impl AsRef<str>]) -> String {
     match shortened(texts, MAX_SHOWN, ",") {
         shown if shown.is_empty() => UNSET.to_owned(),
         shown => shown,

@@ -10,13 +10,13 @@ use crate::definition::{self as definitions, Version};
 /// Returns the columns of a custom kind in one of its versions.
 pub(super) fn columns(version: &Version) -> Vec<Value> {
     let name = columns_of("", "custom").iter().take(1).map(definition);
-    let others = version.columns.iter().map(|column| {
+    let defined = version.columns.iter().map(|column| {
         json!({
             "name": column.name, "type": column.kind, "format": column.format,
             "description": column.description, "priority": column.priority,
         })
     });
-    name.chain(others).collect()
+    name.chain(defined).collect()
 }
 
 /// Returns the cells of a custom object, one for each column.

@@ -8,26 +8,26 @@ use super::fields::{at, filled, number, text};
 
 /// Returns all cells of an event.
 pub(super) fn cells(event: &Value, now: Timestamp) -> Vec<Value> {
-    let about = at(event, "/involvedObject").or_else(|| at(event, "/regarding")).unwrap_or(&Value::Null);
-    let first = first_of(event, &["/firstTimestamp", "/deprecatedFirstTimestamp", "/eventTime"], now);
-    let last =
-        first_of(event, &["/lastTimestamp", "/deprecatedLastTimestamp"], now).or_else(|| first.clone());
+    let involved = at(event, "/involvedObject").or_else(|| at(event, "/regarding")).unwrap_or(&Value::Null);
+    let first_seen = first_of(event, &["/firstTimestamp", "/deprecatedFirstTimestamp", "/eventTime"], now);
+    let last_seen =
+        first_of(event, &["/lastTimestamp", "/deprecatedLastTimestamp"], now).or_else(|| first_seen.clone());
     let count = number(event, "/count").max(number(event, "/deprecatedCount")).max(1);
-    let (last, count) = match at(event, "/series") {
+    let (last_seen, count) = match at(event, "/series") {
         Some(series) => (Some(since(series, "/lastObservedTime", now)), number(series, "/count")),
-        None => (last, count),
+        None => (last_seen, count),
     };
     let unknown = || UNKNOWN.to_owned();
     let message = filled(event, "/message").unwrap_or_else(|| text(event, "/note"));
     vec![
-        json!(last.unwrap_or_else(unknown)),
+        json!(last_seen.unwrap_or_else(unknown)),
         json!(text(event, "/type")),
         json!(text(event, "/reason")),
-        json!(target(about)),
-        json!(text(about, "/fieldPath")),
+        json!(target(involved)),
+        json!(text(involved, "/fieldPath")),
         json!(source(event)),
         json!(message.trim()),
-        json!(first.unwrap_or_else(unknown)),
+        json!(first_seen.unwrap_or_else(unknown)),
         json!(count),
         json!(text(event, "/metadata/name")),
     ]
@@ -40,9 +40,9 @@ fn first_of(event: &Value, pointers: &[&str], now: Timestamp) -> Option<String> 
 }
 
 /// The object of an event, `pod/web-0`.
-fn target(about: &Value) -> String {
-    let kind = text(about, "/kind").to_lowercase();
-    match filled(about, "/name") {
+fn target(involved: &Value) -> String {
+    let kind = text(involved, "/kind").to_lowercase();
+    match filled(involved, "/name") {
         Some(name) => format!("{kind}/{name}"),
         None => kind,
     }

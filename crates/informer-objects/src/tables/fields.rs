@@ -72,7 +72,7 @@ pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> 
     list(object, "/status/conditions").iter().find(|condition| text(condition, "/type") == kind)
 }
 
-/// Whether there is a condition of a type with status `True`.
+/// Whether the first condition of a type has the status `True`.
 pub(super) fn has_condition(object: &Value, kind: &str) -> bool {
     condition(object, kind).is_some_and(|condition| text(condition, "/status") == "True")
 }
@@ -87,7 +87,7 @@ pub(super) fn is_terminating(object: &Value) -> bool {
     at(object, "/metadata/deletionTimestamp").is_some()
 }
 
-/// Returns the first texts of a list and the number of the others.
+/// Returns the first texts of a list, up to `max`, and the number of the others.
 pub(super) fn shortened(texts: &[impl AsRef<str>], max: usize, separator: &str) -> String {
     let first: Vec<&str> = texts.iter().take(max).map(AsRef::as_ref).collect();
     let joined = first.join(separator);

@@ -32,7 +32,7 @@ use crate::definition::Version;
 
 /// The kind that a table shows.
 #[derive(Debug, Clone, Copy)]
-pub struct Of<'a> {
+pub struct TableKind<'a> {
     /// The API group; empty for the core group.
     pub group: &'a str,
     /// The kind.
@@ -42,18 +42,18 @@ pub struct Of<'a> {
 }
 
 /// Returns the column definitions of a kind.
-pub fn columns(of: Of<'_>) -> Vec<Value> {
-    match of.custom {
+pub fn columns(table: TableKind<'_>) -> Vec<Value> {
+    match table.custom {
         Some(version) => custom::columns(version),
-        None => columns_of(of.group, of.kind).iter().map(definition).collect(),
+        None => columns_of(table.group, table.kind).iter().map(definition).collect(),
     }
 }
 
 /// Returns the cells of an object, one for each column.
-pub fn cells(of: Of<'_>, object: &Value, now: Timestamp) -> Vec<Value> {
-    match of.custom {
+pub fn cells(table: TableKind<'_>, object: &Value, now: Timestamp) -> Vec<Value> {
+    match table.custom {
         Some(version) => custom::cells(version, object, now),
-        None => cell::fill(rows::of(of.group, of.kind), object, now),
+        None => cell::fill(rows::row(table.group, table.kind), object, now),
     }
 }
 
@@ -61,12 +61,12 @@ pub fn cells(of: Of<'_>, object: &Value, now: Timestamp) -> Vec<Value> {
 pub fn scale(scale: &Value, now: Timestamp) -> (Vec<Value>, Vec<Value>) {
     let (group, kind) = ("autoscaling", "Scale");
     let columns = columns_of(group, kind).iter().map(definition).collect();
-    (columns, cell::fill(rows::of(group, kind), scale, now))
+    (columns, cell::fill(rows::row(group, kind), scale, now))
 }
 
-/// Returns the conditions of a row; `None` for most.
-pub fn conditions(of: Of<'_>, object: &Value) -> Option<Value> {
-    if (of.group, of.kind) != ("", "Pod") {
+/// Returns the conditions of a row; only completed pods have some.
+pub fn conditions(table: TableKind<'_>, object: &Value) -> Option<Value> {
+    if (table.group, table.kind) != ("", "Pod") {
         return None;
     }
     let (reason, message) = match fields::text(object, "/status/phase") {
@@ -78,8 +78,8 @@ pub fn conditions(of: Of<'_>, object: &Value) -> Option<Value> {
 }
 
 /// Returns the sort key of a row in a list; rows with equal keys stay sorted by name.
-pub fn place(of: Of<'_>, object: &Value) -> i64 {
-    match (of.group, of.kind) {
+pub fn sort_key(table: TableKind<'_>, object: &Value) -> i64 {
+    match (table.group, table.kind) {
         ("flowcontrol.apiserver.k8s.io", "FlowSchema") => fields::number(object, "/spec/matchingPrecedence"),
         _ => 0,
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::cell::{MAX_SHOWN, set_or_unset};
+use super::cell::{MAX_SHOWN, shortened_or_unset};
 use super::fields::{at, filled, given, list, number, text, texts};
 
 const NONE: &str = "<none>";
@@ -54,7 +54,7 @@ pub(super) fn load_balancer(object: &Value) -> String {
     points.into_iter().collect::<Vec<_>>().join(",")
 }
 
-/// Every address with every port of its subset, up to the maximum, and the number of the others.
+/// Every address with every port of its subset, up to the maximum, and the number of those not shown.
 pub(super) fn endpoints(endpoints: &Value) -> String {
     let subsets = list(endpoints, "/subsets");
     if subsets.is_empty() {
@@ -65,13 +65,13 @@ pub(super) fn endpoints(endpoints: &Value) -> String {
     for subset in subsets {
         let addresses = list(subset, "/addresses");
         let ports = list(subset, "/ports");
-        let first =
+        let with_port =
             |port: Option<i64>| addresses.iter().map(move |address| host_port(text(address, "/ip"), port));
         if ports.is_empty() {
-            shown.extend(first(None).take(MAX_SHOWN - shown.len()));
+            shown.extend(with_port(None).take(MAX_SHOWN - shown.len()));
         }
         for port in ports {
-            shown.extend(first(Some(number(port, "/port"))).take(MAX_SHOWN - shown.len()));
+            shown.extend(with_port(Some(number(port, "/port"))).take(MAX_SHOWN - shown.len()));
         }
         count = count.saturating_add(addresses.len().saturating_mul(ports.len().max(1)));
     }
@@ -84,17 +84,18 @@ pub(super) fn slice_ports(slice: &Value) -> String {
         Some(_) => number(port, "/port").to_string(),
         None => given(port, "/name").unwrap_or("*").to_owned(),
     });
-    set_or_unset(&ports.collect::<Vec<_>>())
+    shortened_or_unset(&ports.collect::<Vec<_>>())
 }
 
 pub(super) fn slice_endpoints(slice: &Value) -> String {
     let endpoints = list(slice, "/endpoints").iter();
-    set_or_unset(&endpoints.flat_map(|endpoint| texts(endpoint, "/addresses")).collect::<Vec<_>>())
+    shortened_or_unset(&endpoints.flat_map(|endpoint| texts(endpoint, "/addresses")).collect::<Vec<_>>())
 }
 
-/// The hosts of an ingress.
+/// The hosts of an ingress, at most three.
 ///
-/// Rules without a host count among those not shown, but only after the last host that is shown.
+/// If rules follow the third host, the number of rules minus three is shown, too. As in kube-apiserver, this
+/// includes rules without a host.
 pub(super) fn hosts(ingress: &Value) -> String {
     let rules = list(ingress, "/spec/rules");
     let mut hosts = Vec::new();

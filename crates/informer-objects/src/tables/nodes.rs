@@ -69,6 +69,6 @@ pub(super) fn component(component: &Value, _now: Timestamp) -> Vec<Value> {
 
 fn address(node: &Value, kind: &str) -> String {
     let mut addresses = list(node, "/status/addresses").iter();
-    let found = addresses.find(|address| text(address, "/type") == kind);
-    found.map_or(NONE, |address| text(address, "/address")).to_owned()
+    let first = addresses.find(|address| text(address, "/type") == kind);
+    first.map_or(NONE, |address| text(address, "/address")).to_owned()
 }

@@ -1,8 +1,8 @@
 //! Table cells of pods: ready containers, status and restarts.
 //!
-//! The status is a summary, each of the following overriding the previous: the phase; the reason of the pod;
-//! what an init container is waiting for or failed with; what a container is waiting for or ended with; the
-//! deletion of the pod.
+//! The status is a summary. Each of the following overrides the previous ones: the phase; the reason of the
+//! pod; scheduling gates; what an init container is waiting for or failed with; once the pod is initialized,
+//! what a container is waiting for or ended with; the deletion of the pod.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub(super) fn address(pod: &Value) -> String {
     address.unwrap_or(NONE).to_owned()
 }
 
-/// The number of readiness gates whose condition is true, and of all.
+/// The number of readiness gates whose condition is true, and of all gates: `1/2`.
 pub(super) fn readiness_gates(pod: &Value) -> String {
     let gates = list(pod, "/spec/readinessGates");
     if gates.is_empty() {
@@ -84,10 +84,11 @@ impl Summary {
             status: status.to_owned(),
             restarts: Restarts::default(),
         };
-        let (initializing, sidecar_restarts) = summary.initialize(pod);
+        let (initializing, sidecar_restarts) = summary.examine_init_containers(pod);
         if !initializing || has_condition(pod, "Initialized") {
+            // From now on, restarts of other init containers do not count.
             summary.restarts = sidecar_restarts;
-            summary.run(pod);
+            summary.examine_containers(pod);
         }
         if is_terminating(pod) && text(pod, "/status/reason") == "NodeLost" {
             "Unknown".clone_into(&mut summary.status);
@@ -97,11 +98,11 @@ impl Summary {
         summary
     }
 
-    /// Examines the init containers up to the first that has not finished.
+    /// Examines the init containers up to the first one that blocks the initialization of the pod.
     ///
-    /// Returns whether there is one, and the restarts of the sidecars, which continue to run beside the
-    /// containers.
-    fn initialize(&mut self, pod: &Value) -> (bool, Restarts) {
+    /// That is a container that has not succeeded, or a sidecar that has not started. Returns whether there
+    /// is one, and the restarts of the sidecars, which continue to run beside the containers.
+    fn examine_init_containers(&mut self, pod: &Value) -> (bool, Restarts) {
         let init = list(pod, "/spec/initContainers");
         let sidecars: BTreeMap<&str, bool> = init
             .iter()
@@ -135,7 +136,7 @@ impl Summary {
     }
 
     /// Examines the containers, from the last to the first.
-    fn run(&mut self, pod: &Value) {
+    fn examine_containers(&mut self, pod: &Value) {
         let mut running = false;
         let mut error = None;
         for container in list(pod, "/status/containerStatuses").iter().rev() {

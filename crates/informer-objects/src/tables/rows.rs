@@ -4,8 +4,8 @@
 //! `IPAddress` has an age without a column, as in kube-apiserver.
 
 use super::cell::Cell::{
-    self, Age, Amount, By, ByTime, Containers, Count, Created, Filled, Flag, Given, Joined, Labels, Name,
-    Number, Of, Selector, Several, Since, Text,
+    self, Age, Amount, Computed, ComputedWithTime, Containers, Count, Created, Filled, Flag, Given, Joined,
+    Labels, Name, Number, Ratio, Selector, Several, Since, Text,
 };
 use super::{access, autoscalers, devices, events, network, nodes, pods, selectors, storage, workloads};
 
@@ -19,21 +19,21 @@ const UNKNOWN: &str = "<unknown>";
 const CONTAINERS: Cell = Containers("/spec/template/spec/containers");
 const SELECTOR: Cell = Selector("/spec/selector");
 const WEBHOOKS: &[Cell] = &[Name, Count(&["/webhooks"]), Age];
-const POLICY_BINDING: &[Cell] = &[Name, Text("/spec/policyName"), By(access::parameters), Age];
-const ROLE_BINDING: &[Cell] = &[Name, By(access::role), Age, Several(access::subjects)];
+const POLICY_BINDING: &[Cell] = &[Name, Text("/spec/policyName"), Computed(access::parameters), Age];
+const ROLE_BINDING: &[Cell] = &[Name, Computed(access::role), Age, Several(access::subjects)];
 const DESIRED: Cell = Number("/spec/replicas");
 const CURRENT: Cell = Number("/status/replicas");
 const READY: Cell = Number("/status/readyReplicas");
-const READY_OF_DESIRED: Cell = Of("/status/readyReplicas", "/spec/replicas");
+const READY_OF_DESIRED: Cell = Ratio("/status/readyReplicas", "/spec/replicas");
 
 const VOLUME: &[Cell] = &[
     Name,
     Amount("/spec/capacity/storage"),
-    By(storage::volume_modes),
+    Computed(storage::volume_modes),
     Text("/spec/persistentVolumeReclaimPolicy"),
-    By(storage::phase),
-    By(storage::claim),
-    By(storage::class),
+    Computed(storage::phase),
+    Computed(storage::claim),
+    Computed(storage::class),
     Given("/spec/volumeAttributesClassName", UNSET),
     Text("/status/reason"),
     Age,
@@ -41,18 +41,18 @@ const VOLUME: &[Cell] = &[
 ];
 const CLAIM: &[Cell] = &[
     Name,
-    By(storage::phase),
+    Computed(storage::phase),
     Text("/spec/volumeName"),
-    By(storage::claim_capacity),
-    By(storage::claim_modes),
-    By(storage::class),
+    Computed(storage::claim_capacity),
+    Computed(storage::claim_modes),
+    Computed(storage::class),
     Given("/spec/volumeAttributesClassName", UNSET),
     Age,
     Given("/spec/volumeMode", UNSET),
 ];
 
 /// Returns the cells of a built-in kind.
-pub(super) fn of(group: &str, kind: &str) -> &'static [Cell] {
+pub(super) fn row(group: &str, kind: &str) -> &'static [Cell] {
     match group {
         "" => core(kind),
         "apps" | "batch" | "autoscaling" | "policy" => workload(kind),
@@ -72,19 +72,19 @@ fn core(kind: &str) -> &'static [Cell] {
     match kind {
         "ComponentStatus" => &[Name, Several(nodes::component)],
         "ConfigMap" => &[Name, Count(&["/data", "/binaryData"]), Age],
-        "Endpoints" => &[Name, By(network::endpoints), Age],
+        "Endpoints" => &[Name, Computed(network::endpoints), Age],
         "Event" => &[Several(events::cells)],
         "Namespace" => &[Name, Text("/status/phase"), Age],
         "Node" => &[
             Name,
-            By(nodes::status),
-            By(nodes::roles),
+            Computed(nodes::status),
+            Computed(nodes::roles),
             Age,
             Text("/status/nodeInfo/kubeletVersion"),
-            By(nodes::internal_address),
-            By(nodes::external_address),
+            Computed(nodes::internal_address),
+            Computed(nodes::external_address),
             Filled("/status/nodeInfo/osImage", UNKNOWN),
-            By(nodes::kernel),
+            Computed(nodes::kernel),
             Filled("/status/nodeInfo/containerRuntimeVersion", UNKNOWN),
         ],
         "PersistentVolume" => VOLUME,
@@ -93,10 +93,10 @@ fn core(kind: &str) -> &'static [Cell] {
             Name,
             Several(pods::state),
             Age,
-            By(pods::address),
+            Computed(pods::address),
             Filled("/spec/nodeName", NONE),
             Filled("/status/nominatedNodeName", NONE),
-            By(pods::readiness_gates),
+            Computed(pods::readiness_gates),
         ],
         "PodTemplate" => {
             &[Name, Containers("/template/spec/containers"), Labels("/template/metadata/labels")]
@@ -104,14 +104,16 @@ fn core(kind: &str) -> &'static [Cell] {
         "ReplicationController" => {
             &[Name, DESIRED, CURRENT, READY, Age, CONTAINERS, Labels("/spec/selector")]
         }
-        "ResourceQuota" => &[Name, By(workloads::quota_requests), By(workloads::quota_limits), Age],
+        "ResourceQuota" => {
+            &[Name, Computed(workloads::quota_requests), Computed(workloads::quota_limits), Age]
+        }
         "Secret" => &[Name, Text("/type"), Count(&["/data"]), Age],
         "Service" => &[
             Name,
             Text("/spec/type"),
-            By(network::cluster_address),
-            By(network::external_address),
-            By(network::service_ports),
+            Computed(network::cluster_address),
+            Computed(network::external_address),
+            Computed(network::service_ports),
             Age,
             Labels("/spec/selector"),
         ],
@@ -122,12 +124,12 @@ fn core(kind: &str) -> &'static [Cell] {
 
 fn workload(kind: &str) -> &'static [Cell] {
     match kind {
-        "ControllerRevision" => &[Name, By(workloads::controller), Number("/revision"), Age],
+        "ControllerRevision" => &[Name, Computed(workloads::controller), Number("/revision"), Age],
         "CronJob" => &[
             Name,
             Text("/spec/schedule"),
             Given("/spec/timeZone", NONE),
-            By(workloads::suspended),
+            Computed(workloads::suspended),
             Count(&["/status/active"]),
             Since("/status/lastScheduleTime", NONE),
             Age,
@@ -153,30 +155,30 @@ fn workload(kind: &str) -> &'static [Cell] {
             Number("/status/availableReplicas"),
             Age,
             CONTAINERS,
-            By(selectors::selector_of_deployment),
+            Computed(selectors::selector_of_deployment),
         ],
         "HorizontalPodAutoscaler" => &[
             Name,
-            By(autoscalers::reference),
-            By(autoscalers::targets),
-            By(autoscalers::min_replicas),
+            Computed(autoscalers::reference),
+            Computed(autoscalers::targets),
+            Computed(autoscalers::min_replicas),
             Number("/spec/maxReplicas"),
             Number("/status/currentReplicas"),
             Age,
         ],
         "Job" => &[
             Name,
-            By(workloads::job_status),
-            By(workloads::job_completions),
-            ByTime(workloads::job_duration),
+            Computed(workloads::job_status),
+            Computed(workloads::job_completions),
+            ComputedWithTime(workloads::job_duration),
             Age,
             CONTAINERS,
             SELECTOR,
         ],
         "PodDisruptionBudget" => &[
             Name,
-            By(workloads::min_available),
-            By(workloads::max_unavailable),
+            Computed(workloads::min_available),
+            Computed(workloads::max_unavailable),
             Number("/status/disruptionsAllowed"),
             Age,
         ],
@@ -189,21 +191,28 @@ fn workload(kind: &str) -> &'static [Cell] {
 
 fn networking(kind: &str) -> &'static [Cell] {
     match kind {
-        "EndpointSlice" => {
-            &[Name, Text("/addressType"), By(network::slice_ports), By(network::slice_endpoints), Age]
-        }
-        "IPAddress" => &[Name, By(network::parent), Age],
+        "EndpointSlice" => &[
+            Name,
+            Text("/addressType"),
+            Computed(network::slice_ports),
+            Computed(network::slice_endpoints),
+            Age,
+        ],
+        "IPAddress" => &[Name, Computed(network::parent), Age],
         "Ingress" => &[
             Name,
             Given("/spec/ingressClassName", NONE),
-            By(network::hosts),
-            By(network::load_balancer),
-            By(network::ingress_ports),
+            Computed(network::hosts),
+            Computed(network::load_balancer),
+            Computed(network::ingress_ports),
             Age,
         ],
-        "IngressClass" => {
-            &[By(network::class_name), Text("/spec/controller"), By(network::class_parameters), Age]
-        }
+        "IngressClass" => &[
+            Computed(network::class_name),
+            Text("/spec/controller"),
+            Computed(network::class_parameters),
+            Age,
+        ],
         "NetworkPolicy" => &[Name, Selector("/spec/podSelector"), Age],
         "ServiceCIDR" => &[Name, Joined("/spec/cidrs", ""), Age],
         _ => DEFAULT,
@@ -217,14 +226,14 @@ fn storing(kind: &str) -> &'static [Cell] {
             Flag("/spec/attachRequired", true),
             Flag("/spec/podInfoOnMount", false),
             Flag("/spec/storageCapacity", false),
-            By(storage::audiences),
+            Computed(storage::audiences),
             Flag("/spec/requiresRepublish", false),
             Joined("/spec/volumeLifecycleModes", NONE),
             Age,
         ],
         "CSINode" => &[Name, Count(&["/spec/drivers"]), Age],
         "StorageClass" => &[
-            By(storage::class_name),
+            Computed(storage::class_name),
             Text("/provisioner"),
             Given("/reclaimPolicy", "Delete"),
             Given("/volumeBindingMode", "Immediate"),
@@ -232,9 +241,11 @@ fn storing(kind: &str) -> &'static [Cell] {
             Age,
         ],
         "StorageVersion" => {
-            &[Name, Given("/status/commonEncodingVersion", UNSET), By(storage::versions), Age]
+            &[Name, Given("/status/commonEncodingVersion", UNSET), Computed(storage::versions), Age]
         }
-        "StorageVersionMigration" => &[Name, By(workloads::migrated), By(workloads::migration_status)],
+        "StorageVersionMigration" => {
+            &[Name, Computed(workloads::migrated), Computed(workloads::migration_status)]
+        }
         "VolumeAttachment" => &[
             Name,
             Text("/spec/attacher"),
@@ -255,12 +266,14 @@ fn accessing(kind: &str) -> &'static [Cell] {
             Age,
             Filled("/spec/signerName", NONE),
             Text("/spec/username"),
-            By(access::requested_duration),
-            By(access::request_status),
+            Computed(access::requested_duration),
+            Computed(access::request_status),
         ],
         "ClusterRoleBinding" | "RoleBinding" => ROLE_BINDING,
         "ClusterTrustBundle" => &[Name, Filled("/spec/signerName", NONE)],
-        "MutatingAdmissionPolicy" => &[Name, Count(&["/spec/mutations"]), By(access::parameter_kind), Age],
+        "MutatingAdmissionPolicy" => {
+            &[Name, Count(&["/spec/mutations"]), Computed(access::parameter_kind), Age]
+        }
         "MutatingAdmissionPolicyBinding" | "ValidatingAdmissionPolicyBinding" => POLICY_BINDING,
         "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => WEBHOOKS,
         "PodCertificateRequest" => &[
@@ -269,11 +282,11 @@ fn accessing(kind: &str) -> &'static [Cell] {
             Text("/spec/serviceAccountName"),
             Text("/spec/nodeName"),
             Text("/spec/signerName"),
-            By(access::pod_request_state),
+            Computed(access::pod_request_state),
             Labels("/spec/unverifiedUserAnnotations"),
         ],
         "ValidatingAdmissionPolicy" => {
-            &[Name, Count(&["/spec/validations"]), By(access::parameter_kind), Age]
+            &[Name, Count(&["/spec/validations"]), Computed(access::parameter_kind), Age]
         }
         _ => DEFAULT,
     }
@@ -281,14 +294,14 @@ fn accessing(kind: &str) -> &'static [Cell] {
 
 fn serving(kind: &str) -> &'static [Cell] {
     match kind {
-        "APIService" => &[Name, By(access::served_by), By(access::available), Age],
+        "APIService" => &[Name, Computed(access::served_by), Computed(access::available), Age],
         "FlowSchema" => &[
             Name,
             Text("/spec/priorityLevelConfiguration/name"),
             Number("/spec/matchingPrecedence"),
-            By(access::distinguisher),
+            Computed(access::distinguisher),
             Age,
-            By(access::dangling),
+            Computed(access::dangling),
         ],
         "Lease" => &[Name, Text("/spec/holderIdentity"), Age],
         "LeaseCandidate" => {
@@ -312,15 +325,15 @@ fn scheduling(kind: &str) -> &'static [Cell] {
         ],
         "PodGroup" => &[
             Name,
-            By(workloads::group_policy),
-            By(workloads::group_workload),
-            By(workloads::group_status),
+            Computed(workloads::group_policy),
+            Computed(workloads::group_workload),
+            Computed(workloads::group_status),
             Age,
         ],
         "PriorityClass" => {
             &[Name, Number("/value"), Flag("/globalDefault", false), Age, Text("/preemptionPolicy")]
         }
-        "ResourceClaim" => &[Name, By(devices::claim_state), Age],
+        "ResourceClaim" => &[Name, Computed(devices::claim_state), Age],
         "ResourcePoolStatusRequest" => &[Name, Text("/spec/driver"), Several(devices::pool_status)],
         "ResourceSlice" => {
             &[Name, Text("/spec/nodeName"), Text("/spec/driver"), Text("/spec/pool/name"), Age]

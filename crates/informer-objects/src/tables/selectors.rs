@@ -24,7 +24,7 @@ pub(super) fn selector(object: &Value, pointer: &str) -> String {
     }
 }
 
-/// Returns the selector of a deployment, which shows an absent selector as empty.
+/// Returns the selector of a deployment; unlike in [`selector`], an absent or empty one is an empty text.
 pub(super) fn selector_of_deployment(object: &Value) -> String {
     requirements_text(object, "/spec/selector").unwrap_or_else(|| "<invalid>".to_owned())
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::cell::set_or_unset;
+use super::cell::shortened_or_unset;
 use super::fields::{amount, annotation, at, each, filled, given, is_terminating, list, text, texts};
 
 /// Access modes and their abbreviations, in display order.
@@ -82,7 +82,7 @@ pub(super) fn versions(stored: &Value) -> String {
             given(version, "/encodingVersion").unwrap_or_default()
         )
     });
-    set_or_unset(&versions.collect::<Vec<_>>())
+    shortened_or_unset(&versions.collect::<Vec<_>>())
 }
 
 fn modes(object: &Value, pointer: &str) -> String {

@@ -27,12 +27,12 @@ fn recording(name: &str) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-fn named<'a>(group: &'a str, kind: &'a str) -> Of<'a> {
-    Of { group, kind, custom: None }
+fn named<'a>(group: &'a str, kind: &'a str) -> TableKind<'a> {
+    TableKind { group, kind, custom: None }
 }
 
 /// Returns the built-in kind that a path requests; `None` for custom kinds.
-fn requested_kind(path: &str) -> Option<Of<'static>> {
+fn requested_kind(path: &str) -> Option<TableKind<'static>> {
     let path = path.split('?').next().unwrap_or_default();
     let segments: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let (group, version, rest) = match segments.as_slice() {
@@ -110,7 +110,7 @@ fn cells_equal_those_of_recorded_rows() {
                     (None, true) => &bookmark,
                     (None, false) => continue,
                 };
-                // Rows that include their object were requested shortly after its creation.
+                // The rows were requested at most two seconds after the creation of the object.
                 let created: Timestamp = created.unwrap_or("2026-11-15T00:00:00Z").parse().unwrap();
                 let shown = [0, 1, 2]
                     .map(|later| json!(cells(resource, object, created + SignedDuration::from_secs(later))));
@@ -129,7 +129,7 @@ fn custom_kind_without_columns_shows_name_and_age() {
     let step = steps.as_array().and_then(|steps| steps.iter().find(is_match)).unwrap();
     let table = &step["response"]["body"];
     let version = Version::read(&json!({}), &json!({"name": "v1"}));
-    let custom = Of { custom: Some(&version), ..named("rec2.example.com", "Gizmo") };
+    let custom = TableKind { custom: Some(&version), ..named("rec2.example.com", "Gizmo") };
     assert_eq!(table["columnDefinitions"], json!(columns(custom)));
     let object = &table["rows"][0]["object"];
     let now = object["metadata"]["creationTimestamp"].as_str().unwrap().parse().unwrap();
@@ -198,20 +198,21 @@ fn api_service_shows_its_service_and_availability() {
 #[test]
 fn flow_schemas_are_sorted_by_precedence() {
     let flow = json!({"spec": {"matchingPrecedence": 7}});
-    assert_eq!(place(named("flowcontrol.apiserver.k8s.io", "FlowSchema"), &flow), 7);
-    assert_eq!(place(named("", "Pod"), &flow), 0);
+    assert_eq!(sort_key(named("flowcontrol.apiserver.k8s.io", "FlowSchema"), &flow), 7);
+    assert_eq!(sort_key(named("", "Pod"), &flow), 0);
 }
 
 /// Returns copies of an object in which one value has another type.
 fn with_wrong_types(object: &Value) -> Vec<Value> {
     let mut all = Vec::new();
     pointers(object, String::new(), &mut all);
-    let others = [json!(null), json!([]), json!([{}]), json!({}), json!("x"), json!(-1), json!(i64::MAX)];
+    let replacements =
+        [json!(null), json!([]), json!([{}]), json!({}), json!("x"), json!(-1), json!(i64::MAX)];
     let mut out = Vec::new();
     for pointer in all {
-        for other in &others {
+        for replacement in &replacements {
             let mut copy = object.clone();
-            *copy.pointer_mut(&pointer).unwrap() = other.clone();
+            *copy.pointer_mut(&pointer).unwrap() = replacement.clone();
             out.push(copy);
         }
     }

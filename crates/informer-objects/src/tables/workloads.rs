@@ -9,20 +9,20 @@ use crate::text::times;
 
 const NONE: &str = "<none>";
 
-/// The conditions that determine the status of a job: the first that is true.
+/// The conditions that determine the status of a job: the first one that is true.
 ///
-/// The deletion of the job comes between the two lists.
-const JOB: &[&str] = &["Complete", "Failed"];
+/// The status `Terminating` ranks after these and before those of [`JOB_AFTER_TERMINATING`].
+const JOB_BEFORE_TERMINATING: &[&str] = &["Complete", "Failed"];
 const JOB_AFTER_TERMINATING: &[&str] = &["Suspended", "FailureTarget", "SuccessCriteriaMet"];
 
 pub(super) fn job_status(job: &Value) -> String {
     let first = |kinds: &[&'static str]| kinds.iter().copied().find(|kind| has_condition(job, kind));
     let terminating = || is_terminating(job).then_some("Terminating");
-    let status = first(JOB).or_else(terminating).or_else(|| first(JOB_AFTER_TERMINATING));
+    let status = first(JOB_BEFORE_TERMINATING).or_else(terminating).or_else(|| first(JOB_AFTER_TERMINATING));
     status.unwrap_or("Running").to_owned()
 }
 
-/// The number of succeeded pods, and of required ones.
+/// The number of succeeded pods, and of required ones: `1/3`, `1/1 of 4`.
 pub(super) fn job_completions(job: &Value) -> String {
     let succeeded = number(job, "/status/succeeded");
     match (at(job, "/spec/completions"), number(job, "/spec/parallelism")) {
@@ -38,8 +38,8 @@ pub(super) fn job_duration(job: &Value, now: Timestamp) -> String {
     times::human_duration(times::between(start, age::time(job, "/status/completionTime").unwrap_or(now)))
 }
 
-pub(super) fn suspended(job: &Value) -> String {
-    match at(job, "/spec/suspend").and_then(Value::as_bool) {
+pub(super) fn suspended(cron_job: &Value) -> String {
+    match at(cron_job, "/spec/suspend").and_then(Value::as_bool) {
         Some(true) => "True",
         Some(false) => "False",
         None => "<unset>",
@@ -115,7 +115,7 @@ pub(super) fn migrated(migration: &Value) -> String {
     }
 }
 
-/// The last condition that is true.
+/// The last condition of a known type that is true, or `Unknown`.
 pub(super) fn migration_status(migration: &Value) -> String {
     let conditions = list(migration, "/status/conditions").iter();
     let true_ones = conditions.filter(|condition| text(condition, "/status") == "True");
@@ -133,6 +133,7 @@ fn number_or_percent(object: &Value, pointer: &str) -> String {
     }
 }
 
+/// Returns the quantities of limits, or those of all other resources.
 fn quota_amounts(quota: &Value, limits: bool) -> String {
     let used = |name: &str| {
         let used = quota.pointer("/status/used").and_then(|used| used.get(name)).and_then(Value::as_str);
