@@ -1,7 +1,7 @@
 //! Corruption of encoded objects, to test how decoders handle objects that do not match their type.
 //!
-//! Protobuf has no names: the corruption puts a number at the position of `spec`, field 2. All other bytes
-//! are unchanged.
+//! Protobuf has no names: the corruption inserts a field with the number of `spec`, 2, that contains a number
+//! instead of a message. All other bytes are unchanged, except lengths.
 
 use super::kinds::MAGIC;
 use super::read::{Payload, Reader};
@@ -29,6 +29,7 @@ pub fn corrupted_frame(bytes: &[u8]) -> Option<Vec<u8>> {
     Some([&length[..], &event, rest].concat())
 }
 
+/// Returns an envelope in which `change` has replaced the object.
 fn in_envelope(object: &[u8], change: impl FnOnce(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     let changed = with_field(object.strip_prefix(MAGIC)?, 2, change)?;
     Some([MAGIC, &changed].concat())
@@ -41,14 +42,14 @@ fn corrupted_message(message: &[u8]) -> Vec<u8> {
     writer.finish()
 }
 
-/// Returns a message in which the first field with a number is changed.
+/// Returns a message in which `change` has replaced the data of the first field with this number.
 fn with_field(message: &[u8], number: u16, change: impl FnOnce(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     let mut reader = Reader::new("", message);
     loop {
         let start = message.len() - reader.left();
-        let (found, payload) = reader.next().ok()??;
+        let (field_number, payload) = reader.next().ok()??;
         let Payload::Data(data) = payload else { continue };
-        if found == u64::from(number) {
+        if field_number == u64::from(number) {
             let mut writer = Writer::default();
             writer.bytes(message.get(message.len() - reader.left()..)?);
             writer.data(number, &change(data)?);

@@ -1,7 +1,8 @@
 //! Decoding of protobuf messages into JSON values.
 //!
-//! A repeated field replaces the previous one, but messages are merged and lists grow, as in Go. Unknown
-//! field numbers are skipped. Depth is limited, and each byte is read a bounded number of times.
+//! As in Go, a field that occurs again replaces the previous one, but messages are merged, and lists and maps
+//! grow. Unknown field numbers are skipped. Depth is limited, and each byte is read a bounded number of
+//! times.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +15,7 @@ use crate::text::{self, Duplicates, MAX_DEPTH, times};
 
 /// Adds the fields of a message to those of an object.
 pub(super) fn message(
-    of: &Message,
+    descriptor: &Message,
     bytes: &[u8],
     depth: usize,
     into: &mut Map<String, Value>,
@@ -22,12 +23,12 @@ pub(super) fn message(
     if depth > MAX_DEPTH {
         return Err("exceeded max depth".to_owned());
     }
-    let name = of.name.rsplit('.').next().unwrap_or_default();
+    let name = descriptor.name.rsplit('.').next().unwrap_or_default();
     let mut reader = Reader::new(name, bytes);
     while let Some((number, payload)) = reader.next()? {
-        let Some(part) = of.part(number) else { continue };
+        let Some(part) = descriptor.part(number) else { continue };
         match part.wire {
-            // The fields of this message belong to the enclosing object.
+            // In JSON, the fields of this message belong to the enclosing object.
             Wire::Message(id) if part.name.is_empty() => {
                 message(id.get(), data(payload, part)?, depth + 1, into)?;
             }
@@ -56,6 +57,7 @@ pub(super) fn message(
 
 /// Sets a field, or removes it if the value is empty and the field cannot be absent.
 fn set(into: &mut Map<String, Value>, part: &Part, value: Value) {
+    // Zero in an `IntOrString` and empty bytes differ from an absent value.
     let is_default = match &value {
         Value::Null => true,
         Value::Bool(value) => !value,
@@ -95,16 +97,16 @@ fn add_items(
 
 /// Decodes an entry of a map; an absent value is empty.
 fn entry(part: &Part, values: Wire, bytes: &[u8], depth: usize) -> Result<(String, Value), String> {
-    let (mut key, mut found) = (String::new(), None);
+    let (mut key, mut decoded) = (String::new(), None);
     let mut reader = Reader::new(part.name, bytes);
     while let Some((number, payload)) = reader.next()? {
         match number {
             1 => key = string(data(payload, part)?),
-            2 => found = Some(value(part, values, payload, depth)?),
+            2 => decoded = Some(value(part, values, payload, depth)?),
             _ => {}
         }
     }
-    let value = match (found, values) {
+    let value = match (decoded, values) {
         (Some(value), _) => value,
         (None, Wire::String | Wire::Bytes) => "".into(),
         (None, Wire::Boolean) => false.into(),
@@ -162,7 +164,8 @@ fn int_or_string(part: &Part, bytes: &[u8]) -> Result<Value, String> {
 
 /// Decodes a time; an absent time and Go's zero time are `null`.
 fn time(part: &Part, wire: Wire, bytes: &[u8]) -> Result<Value, String> {
-    const ZERO: i64 = -62_135_596_800;
+    /// The zero time, `0001-01-01T00:00:00Z`, in seconds since 1970.
+    const ZERO_TIME_SECONDS: i64 = -62_135_596_800;
     if bytes.is_empty() {
         return Ok(Value::Null);
     }
@@ -174,7 +177,7 @@ fn time(part: &Part, wire: Wire, bytes: &[u8]) -> Result<Value, String> {
     let seconds = integer(seconds)?.cast_signed();
     let micro = wire == Wire::MicroTime;
     let nanoseconds = if micro { low_32_bits(integer(nanoseconds)?) / 1000 * 1000 } else { 0 };
-    if seconds == ZERO && nanoseconds == 0 {
+    if seconds == ZERO_TIME_SECONDS && nanoseconds == 0 {
         return Ok(Value::Null);
     }
     let time =
@@ -208,15 +211,15 @@ fn choice(part: &Part, wire: Wire, bytes: &[u8], depth: usize) -> Result<Value, 
 
 /// Returns the last field of each number from 1 to N.
 fn fields<'a, const N: usize>(part: &'a Part, bytes: &'a [u8]) -> Result<[Option<Payload<'a>>; N], String> {
-    let mut found = [None; N];
+    let mut payloads = [None; N];
     let mut reader = Reader::new(part.name, bytes);
     while let Some((number, payload)) = reader.next()? {
         let index = usize::try_from(number).unwrap_or_default().wrapping_sub(1);
-        if let Some(field) = found.get_mut(index) {
+        if let Some(field) = payloads.get_mut(index) {
             *field = Some(payload);
         }
     }
-    Ok(found)
+    Ok(payloads)
 }
 
 fn data<'a>(payload: Payload<'a>, part: &Part) -> Result<&'a [u8], String> {

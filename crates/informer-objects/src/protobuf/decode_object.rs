@@ -18,13 +18,13 @@ pub(crate) struct DecodedObject {
     pub object: Value,
 }
 
-/// Decodes an object; `expected` (apiVersion, kind) applies if the envelope has no type.
+/// Decodes an object; `expected` (apiVersion, kind) replaces what is empty in the envelope.
 pub(crate) fn decode(bytes: &[u8], expected: (&str, &str)) -> Result<DecodedObject, ObjectDecodeError> {
     let unrecognized = |message: String| ObjectDecodeError { type_meta: None, message };
     let envelope = Envelope::read(bytes).map_err(unrecognized)?;
-    let or = |text: String, expected: &str| if text.is_empty() { expected.to_owned() } else { text };
-    let api_version = or(envelope.api_version, expected.0);
-    let kind = or(envelope.kind, expected.1);
+    let or_expected = |text: String, expected: &str| if text.is_empty() { expected.to_owned() } else { text };
+    let api_version = or_expected(envelope.api_version, expected.0);
+    let kind = or_expected(envelope.kind, expected.1);
     match object(envelope.object, &api_version, &kind) {
         Ok(object) => Ok(DecodedObject { api_version, kind, object }),
         Err(message) => Err(ObjectDecodeError { type_meta: Some((api_version, kind)), message }),

@@ -2,6 +2,7 @@
 //!
 //! The messages are those of the `OpenAPI` 2 format of the gnostic project. Definitions are written
 //! completely, including extensions; paths are omitted because no known client reads them in this form.
+//! Fields and entries are written from the last to the first, as [`Writer`] requires.
 
 use serde_json::{Map, Value};
 
@@ -24,9 +25,9 @@ pub fn document(document: &Value) -> Vec<u8> {
 }
 
 fn named_schemas(out: &mut Writer, schemas: Option<&Map<String, Value>>) {
-    for (name, of) in schemas.into_iter().flatten().rev() {
+    for (name, value) in schemas.into_iter().flatten().rev() {
         out.nested(1, |out| {
-            out.nested(2, |out| schema(out, of));
+            out.nested(2, |out| schema(out, value));
             out.text(1, name);
         });
     }
@@ -67,8 +68,8 @@ fn children(out: &mut Writer, fields: &Map<String, Value>) {
     if let Some(items) = fields.get("items") {
         out.nested(23, |out| out.nested(1, |out| schema(out, items)));
     }
-    if let Some(of) = fields.get("type").and_then(Value::as_str) {
-        out.nested(22, |out| out.text(1, of));
+    if let Some(type_name) = fields.get("type").and_then(Value::as_str) {
+        out.nested(22, |out| out.text(1, type_name));
     }
     match fields.get("additionalProperties") {
         Some(Value::Bool(allowed)) => out.nested(21, |out| out.boolean(2, *allowed)),

@@ -1,8 +1,8 @@
 //! Encoding of JSON values as protobuf messages.
 //!
-//! Never fails: a value that does not fit its field is written as empty, because objects were decoded into
-//! their types before. A field that is not a pointer in Go is written even if JSON omits it. Fields are
-//! written from the last to the first, as [`Writer`] requires.
+//! Never fails: objects were decoded into their types before, so values fit their fields. A value that does
+//! not fit is written as empty. A field that is not a pointer in Go is written even if JSON omits it, except
+//! lists, maps and bytes. Fields are written from the last to the first, as [`Writer`] requires.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,10 +14,10 @@ use super::write::Writer;
 use crate::field_management::fields_text;
 
 /// Writes the fields of an object.
-pub(super) fn message(writer: &mut Writer, of: &Message, object: &Value) {
-    for field in of.parts.iter().rev() {
+pub(super) fn message(writer: &mut Writer, descriptor: &Message, object: &Value) {
+    for field in descriptor.parts.iter().rev() {
         match field.wire {
-            // The fields of this message belong to the enclosing object.
+            // In JSON, the fields of this message belong to the enclosing object.
             Wire::Message(id) if field.name.is_empty() => {
                 writer.nested(field.number, |writer| message(writer, id.get(), object));
             }
@@ -78,7 +78,7 @@ fn special(writer: &mut Writer, wire: Wire, json: &Value) {
         Wire::Raw if !json.is_null() => writer.text(1, &json.to_string()),
         Wire::Strings => texts(writer, 1, json),
         Wire::OrBoolean(id) => {
-            either(writer, 2, id, json);
+            message_if_object(writer, 2, id, json);
             // An object also means true.
             writer.boolean(1, json.as_bool().unwrap_or(json.is_object()));
         }
@@ -86,26 +86,26 @@ fn special(writer: &mut Writer, wire: Wire, json: &Value) {
             for item in list(json).iter().rev() {
                 value(writer, 2, Wire::Message(id), item);
             }
-            either(writer, 1, id, json);
+            message_if_object(writer, 1, id, json);
         }
         Wire::OrStrings(id) => {
             texts(writer, 2, json);
-            either(writer, 1, id, json);
+            message_if_object(writer, 1, id, json);
         }
         _ => {}
     }
 }
 
-fn either(writer: &mut Writer, number: u16, of: MessageId, json: &Value) {
+fn message_if_object(writer: &mut Writer, number: u16, id: MessageId, json: &Value) {
     if json.is_object() {
-        value(writer, number, Wire::Message(of), json);
+        value(writer, number, Wire::Message(id), json);
     }
 }
 
 /// Writes a time; nothing if it is absent.
 fn time(writer: &mut Writer, wire: Wire, text: &str) {
     let Ok(time) = text.parse::<Timestamp>() else { return };
-    // Fractions are counted forward, also before 1970.
+    // The fraction is never negative: before 1970, seconds are rounded down.
     let micros = time.as_microsecond();
     let fraction = if wire == Wire::MicroTime { micros.rem_euclid(1_000_000) * 1000 } else { 0 };
     writer.integer(2, fraction);

@@ -22,6 +22,7 @@ pub(super) fn message_of(api_version: &str, kind: &str) -> Option<MessageId> {
         ("meta.k8s.io", "v1beta1") => Some(META_BETA),
         ("apidiscovery.k8s.io", "v2") => Some(DISCOVERY),
         _ => {
+            // All kinds of a group and version are in one package, so any resource will do.
             let row = RESOURCES.iter().find(|row| (row.group, row.version) == (group, version));
             row.and_then(|row| Some(row.type_id?.get().name.rsplit_once('.')?.0))
         }

@@ -42,6 +42,8 @@ pub fn encode(object: &Value) -> Option<Vec<u8>> {
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     let message = message_of(api_version, kind)?.get();
     let mut writer = Writer::default();
+    // The fields of `runtime.Unknown` from the last to the first: content type and content encoding, which
+    // are empty, the object, and its type.
     writer.text(4, "");
     writer.text(3, "");
     writer.nested(2, |writer| encode::message(writer, message, object));
@@ -56,11 +58,13 @@ pub fn encode(object: &Value) -> Option<Vec<u8>> {
 /// Writes a watch frame with its length prefix.
 ///
 /// The object has its own envelope and is copied once.
-pub fn frame(out: &mut Vec<u8>, kind: &str, object: &[u8]) {
+pub fn frame(out: &mut Vec<u8>, event_type: &str, object: &[u8]) {
+    // Everything before the object, written backwards: the field of the raw object in its wrapper, the field
+    // of the wrapper in the event, the type of the event, and the length of the event.
     let mut head = Writer::default();
-    head.open(1, object.len());
-    head.open(2, head.len() + object.len());
-    head.text(1, kind);
+    head.tag_and_length(1, object.len());
+    head.tag_and_length(2, head.len() + object.len());
+    head.text(1, event_type);
     let length = u32::try_from(head.len() + object.len()).unwrap_or(u32::MAX);
     head.bytes(&length.to_be_bytes());
     out.extend(head.finish());

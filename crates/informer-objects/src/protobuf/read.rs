@@ -22,7 +22,7 @@ pub(super) enum Payload<'a> {
     Group,
 }
 
-const END: &str = "unexpected EOF";
+const UNEXPECTED_END: &str = "unexpected EOF";
 
 impl<'a> Reader<'a> {
     pub(super) fn new(name: &'a str, bytes: &'a [u8]) -> Self {
@@ -51,19 +51,20 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the next number of a packed list.
-    pub(super) fn packed(&mut self, fixed: bool) -> Result<Option<Payload<'a>>, String> {
+    /// Returns the next number of a packed list; `fixed64` means eight bytes per number, else varints.
+    pub(super) fn packed(&mut self, fixed64: bool) -> Result<Option<Payload<'a>>, String> {
         if self.rest.is_empty() {
             return Ok(None);
         }
-        self.payload(u64::from(fixed)).map(Some)
+        // The wire types are 1 for eight bytes and 0 for a varint.
+        self.payload(u64::from(fixed64)).map(Some)
     }
 
     fn payload(&mut self, wire_type: u64) -> Result<Payload<'a>, String> {
         match wire_type {
             0 => self.varint().map(Payload::Varint),
             1 => {
-                let bytes = self.rest.first_chunk::<8>().ok_or(END)?;
+                let bytes = self.rest.first_chunk::<8>().ok_or(UNEXPECTED_END)?;
                 self.take(8)?;
                 Ok(Payload::Fixed64(u64::from_le_bytes(*bytes)))
             }
@@ -96,8 +97,8 @@ impl<'a> Reader<'a> {
         if length > i64::MAX.cast_unsigned() {
             return Err("proto: negative length found during unmarshaling".to_owned());
         }
-        let length = usize::try_from(length).map_err(|_| END)?;
-        let (taken, rest) = self.rest.split_at_checked(length).ok_or(END)?;
+        let length = usize::try_from(length).map_err(|_| UNEXPECTED_END)?;
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(UNEXPECTED_END)?;
         self.rest = rest;
         Ok(taken)
     }
@@ -105,7 +106,7 @@ impl<'a> Reader<'a> {
     fn varint(&mut self) -> Result<u64, String> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
-            let (byte, rest) = self.rest.split_first().ok_or(END)?;
+            let (byte, rest) = self.rest.split_first().ok_or(UNEXPECTED_END)?;
             self.rest = rest;
             value |= u64::from(byte & 0x7f) << shift;
             if *byte < 0x80 {
@@ -155,11 +156,11 @@ mod tests {
 
     fn all(bytes: &[u8]) -> Result<Vec<(u64, Payload<'_>)>, String> {
         let mut reader = Reader::new("Pod", bytes);
-        let mut found = Vec::new();
+        let mut fields = Vec::new();
         while let Some(field) = reader.next()? {
-            found.push(field);
+            fields.push(field);
         }
-        Ok(found)
+        Ok(fields)
     }
 
     #[test]
@@ -175,7 +176,7 @@ mod tests {
         ];
         assert_eq!(all(&bytes), Ok(expected));
         // Nested groups with a number inside.
-        assert_eq!(all(&[0x0b, 0x13, 0x08, 1, 0x14, 0x0c, 0x08, 2]).map(|found| found.len()), Ok(2));
+        assert_eq!(all(&[0x0b, 0x13, 0x08, 1, 0x14, 0x0c, 0x08, 2]).map(|fields| fields.len()), Ok(2));
     }
 
     #[test]

@@ -38,20 +38,20 @@ const RAW_AS_SENT: &[&str] = &[
 
 fn recordings() -> Vec<Recording> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/recordings/kinds");
-    let mut found = Vec::new();
+    let mut recordings = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|ending| ending == "pb") {
-            found.push(Recording {
+            recordings.push(Recording {
                 name: path.file_stem().unwrap().to_string_lossy().into_owned(),
                 json: fs::read_to_string(path.with_extension("json")).unwrap(),
                 bytes: fs::read(path).unwrap(),
             });
         }
     }
-    found.sort_by(|a, b| a.name.cmp(&b.name));
-    assert!(found.len() > 90, "{}", found.len());
-    found
+    recordings.sort_by(|a, b| a.name.cmp(&b.name));
+    assert!(recordings.len() > 90, "{}", recordings.len());
+    recordings
 }
 
 fn is_stream(recording: &Recording) -> bool {
@@ -89,8 +89,8 @@ fn decoded_objects_equal_the_recorded_json() {
         assert_eq!(shown["kind"], kind.as_str());
         let (group, version) = split_api_version(&api_version);
         let shown = without_nested_types(shown);
-        if let Some(of) = builtin::type_of(group, version, &kind) {
-            let read = builtin::read(of, object).unwrap();
+        if let Some(type_id) = builtin::type_of(group, version, &kind) {
+            let read = builtin::read(type_id, object).unwrap();
             assert_eq!(read.unknown, Vec::<String>::new(), "{}", recording.name);
             assert_eq!(read.object, shown, "{}", recording.name);
         } else {
@@ -112,7 +112,7 @@ fn recorded_objects_round_trip() {
     }
 }
 
-/// Also pages, metadata and statuses from the recorded scenarios.
+/// Pages, metadata and statuses from the recorded scenarios are decoded and encoded to the same bytes.
 #[test]
 fn recorded_responses_round_trip() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/recordings");
@@ -177,14 +177,15 @@ fn messages_and_types_have_the_same_fields() {
         }
     }
     let mut compared = 0;
-    for of in TYPES {
-        let Some(message) = Message::named(of.name) else { continue };
+    for json_type in TYPES {
+        let Some(message) = Message::named(json_type.name) else { continue };
         let mut in_message = Vec::new();
         names(message.get(), &mut in_message);
         in_message.sort_unstable();
         let is_in_message = |name: &&str| !(message.get().is_kind && matches!(*name, "kind" | "apiVersion"));
-        let in_type: Vec<&str> = of.fields.iter().map(|field| field.name).filter(is_in_message).collect();
-        assert_eq!(in_message, in_type, "{}", of.name);
+        let in_type: Vec<&str> =
+            json_type.fields.iter().map(|field| field.name).filter(is_in_message).collect();
+        assert_eq!(in_message, in_type, "{}", json_type.name);
         compared += 1;
     }
     assert!(compared > 600, "{compared}");
@@ -273,7 +274,7 @@ fn encodings_of_other_writers_are_decoded() {
     assert_eq!(decode(&writer.finish(), ("v1", "Pod")).unwrap().object, expected);
 }
 
-/// Schemas nest without a limit.
+/// Schemas contain schemas, so their type does not limit the depth.
 #[test]
 fn nesting_depth_is_limited() {
     fn nest(writer: &mut Writer, number: u16, depth: usize) {

@@ -1,8 +1,8 @@
 //! Writing of protobuf, from the end to the beginning.
 //!
-//! The length of a message precedes it but is known only after it is written: written backwards, nothing is
-//! copied or measured twice. The last field is therefore written first, and within a field the value before
-//! its number.
+//! The length of a message precedes the message, but is known only after the message is written. Writing
+//! backwards avoids copying or measuring anything twice. The last field is therefore written first, and
+//! within a field the value before its length and tag.
 
 /// The bytes written so far, in reverse order.
 #[derive(Debug, Default)]
@@ -41,11 +41,11 @@ impl Writer {
     pub(super) fn nested(&mut self, number: u16, write: impl FnOnce(&mut Self)) {
         let before = self.len();
         write(self);
-        self.open(number, self.len() - before);
+        self.tag_and_length(number, self.len() - before);
     }
 
     /// Writes the tag and the length of a field with `length` bytes.
-    pub(super) fn open(&mut self, number: u16, length: usize) {
+    pub(super) fn tag_and_length(&mut self, number: u16, length: usize) {
         self.varint(length as u64);
         self.tag(number, DATA);
     }
@@ -81,6 +81,7 @@ impl Writer {
             }
             self.0.push(low | 0x80);
         }
+        // The bytes of a varint must be in reverse order like all others.
         if let Some(written) = self.0.get_mut(start..) {
             written.reverse();
         }
