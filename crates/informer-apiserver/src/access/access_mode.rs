@@ -1,7 +1,6 @@
 //! Authenticates and authorizes each request before its body is read.
 //!
-//! Keeps a snapshot of the roles and bindings and replaces it when one of them has changed. This is the only
-//! part of access control that accesses the server.
+//! Keeps a snapshot of the roles and role bindings, and replaces it when one of them has changed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,7 +21,7 @@ use crate::user::User;
 /// Whether a service enforces access control.
 #[derive(Debug, Clone)]
 pub(crate) enum AccessMode {
-    /// Every request is that of an administrator.
+    /// Every request is treated as that of an administrator.
     Open,
     /// Every request is authenticated and authorized.
     Enforced(Arc<AccessEnforcer>),
@@ -47,7 +46,7 @@ impl AccessMode {
         }))
     }
 
-    /// Authenticates and authorizes a request.
+    /// Authenticates and authorizes a request, with impersonation. Returns its caller.
     pub(crate) fn admit(&self, shared: &Shared, parts: &Parts) -> Result<Caller, Refused> {
         let (user, rights, tokens) = match self {
             AccessMode::Open => (User::admin("admin").group(AUTHENTICATED), Rights::All, None),
@@ -75,10 +74,10 @@ pub(crate) struct AccessEnforcer {
     snapshot: Mutex<Option<Snapshot>>,
 }
 
-/// A snapshot of the rules, and the collections it was created from.
+/// A snapshot of the rules, and the collections that it was created from.
 #[derive(Debug)]
 struct Snapshot {
-    from: [Objects; 4],
+    sources: [Objects; 4],
     rules: Arc<Rules>,
 }
 
@@ -87,15 +86,16 @@ const SOURCES: [&str; 4] = ["clusterroles", "roles", "clusterrolebindings", "rol
 
 impl AccessEnforcer {
     fn rules(&self, shared: &Shared) -> Arc<Rules> {
-        let from = shared.model(|model| SOURCES.map(|plural| objects(model, plural)));
+        let sources = shared.model(|model| SOURCES.map(|plural| objects(model, plural)));
         let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
         // Copies of a collection share structure, so the same root means that nothing was written in between.
-        let same = |snapshot: &Snapshot| snapshot.from.iter().zip(&from).all(|(old, new)| old.ptr_eq(new));
+        let same =
+            |snapshot: &Snapshot| snapshot.sources.iter().zip(&sources).all(|(old, new)| old.ptr_eq(new));
         if let Some(snapshot) = snapshot.as_ref().filter(|snapshot| same(snapshot)) {
             return snapshot.rules.clone();
         }
-        let rules = Arc::new(read(&from));
-        *snapshot = Some(Snapshot { from, rules: rules.clone() });
+        let rules = Arc::new(read_rules(&sources));
+        *snapshot = Some(Snapshot { sources, rules: rules.clone() });
         rules
     }
 }
@@ -106,8 +106,8 @@ fn objects(model: &mut Model, plural: &str) -> Objects {
     listing.map(|listing| listing.objects).unwrap_or_default()
 }
 
-fn read(from: &[Objects; 4]) -> Rules {
-    let [cluster_roles, roles, cluster_bindings, bindings] = from;
+fn read_rules(sources: &[Objects; 4]) -> Rules {
+    let [cluster_roles, roles, cluster_bindings, bindings] = sources;
     let values = |objects: &Objects| -> Vec<Value> { objects.values().map(|state| state.decode()).collect() };
     Rules::new(
         values(cluster_roles).into_iter(),

@@ -1,8 +1,8 @@
 //! The attributes of a request that access rules refer to.
 //!
-//! They depend on method, path and query only, whether or not the resource exists: a request is rejected
-//! before anything is looked up. Paths, parameters and selectors are parsed by the same code as in handlers,
-//! so a request is handled exactly as it was authorized.
+//! They depend on method, path and query only: a request is authorized before the server looks up whether the
+//! resource exists. Paths, parameters and selectors are parsed by the same code as in handlers, so a request
+//! is handled exactly as it was authorized.
 
 use http::Method;
 
@@ -21,7 +21,7 @@ pub(crate) struct Attributes {
     pub(crate) namespace: String,
     /// Empty for a whole collection.
     pub(crate) name: String,
-    /// The path of a request that is not for a resource. Then only the verb counts besides.
+    /// The path of a request that is not for a resource. All fields but `path` and `verb` are empty then.
     pub(crate) path: Option<String>,
 }
 
@@ -29,7 +29,7 @@ impl Attributes {
     /// Returns the attributes of a request.
     pub(crate) fn of(method: &Method, path: &str, query: &str) -> Self {
         match Route::parse(path) {
-            Route::Target(target) => Attributes::at(method, target, &Query::parse(query)),
+            Route::Target(target) => Attributes::of_target(method, target, &Query::parse(query)),
             _ => Attributes::at_path(&method.as_str().to_lowercase(), &decode(path)),
         }
     }
@@ -48,9 +48,8 @@ impl Attributes {
         }
     }
 
-    fn at(method: &Method, target: Target, query: &Query) -> Self {
-        let verb = plain_verb(method);
-        let (verb, selected) = match verb {
+    fn of_target(method: &Method, target: Target, query: &Query) -> Self {
+        let (verb, selected_name) = match verb_of_method(method) {
             _ if target.legacy_watch => ("watch", None),
             "get" if target.name.is_none() => {
                 (if query.is_watch() { "watch" } else { "list" }, selected_name(query))
@@ -58,16 +57,16 @@ impl Attributes {
             "delete" if target.name.is_none() => ("deletecollection", None),
             verb => (verb, None),
         };
-        let name = target.name.or(selected).unwrap_or_default();
-        // The namespace of a namespace is its own name.
+        let name = target.name.or(selected_name).unwrap_or_default();
+        // kube-apiserver treats a namespace as if it were in the namespace of its own name.
         let own_name = (target.plural == "namespaces" && target.group.is_empty()).then(|| name.clone());
-        let below = target.subresource.unwrap_or_default();
+        let subresource_path = target.subresource.unwrap_or_default();
         Attributes {
             verb: verb.to_owned(),
             group: target.group,
             version: target.version,
             resource: target.plural,
-            subresource: below.split('/').next().unwrap_or_default().to_owned(),
+            subresource: subresource_path.split('/').next().unwrap_or_default().to_owned(),
             namespace: target.namespace.or(own_name).unwrap_or_default(),
             name,
             path: None,
@@ -75,7 +74,8 @@ impl Attributes {
     }
 }
 
-fn plain_verb(method: &Method) -> &'static str {
+/// Returns the verb of a method for a single object; empty for unknown methods.
+fn verb_of_method(method: &Method) -> &'static str {
     match *method {
         Method::POST => "create",
         Method::GET | Method::HEAD => "get",
@@ -86,8 +86,8 @@ fn plain_verb(method: &Method) -> &'static str {
     }
 }
 
-/// Returns the single name that a field selector selects. Rules for named objects apply to such lists and
-/// watches.
+/// Returns the name in a field selector that selects a single name. Rules with `resourceNames` apply to lists
+/// and watches with such a selector. As in kube-apiserver, the name must be a valid path segment.
 fn selected_name(query: &Query) -> Option<String> {
     let name = model::selected_name(query.get("fieldSelector"))?;
     let is_segment = !matches!(name.as_str(), "" | "." | "..") && !name.contains(['/', '%']);

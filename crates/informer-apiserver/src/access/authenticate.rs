@@ -1,7 +1,7 @@
 //! Tokens: determines the user from the headers of a request.
 //!
-//! A request without a token, with an empty one or with other credentials is anonymous, if that is allowed.
-//! Only an unknown token is always rejected.
+//! A request with an unknown bearer token is rejected. A request without a bearer token, with an empty one or
+//! with other credentials is anonymous; it is rejected if anonymous requests are not allowed.
 
 use std::collections::BTreeMap;
 
@@ -53,9 +53,9 @@ fn unauthorized() -> Status {
 
 /// Returns the bearer token, if there is one.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
-    // A token that is not text is unknown, but it is a token.
+    // A header that is not text becomes an unknown token: the request is rejected instead of anonymous.
     let value = headers.get(header::AUTHORIZATION)?.to_str().unwrap_or("Bearer \u{fffd}").trim();
-    let (scheme, rest) = value.split_once(' ')?;
-    let token = rest.split(' ').next().unwrap_or_default();
+    let (scheme, credentials) = value.split_once(' ')?;
+    let token = credentials.split(' ').next().unwrap_or_default();
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }

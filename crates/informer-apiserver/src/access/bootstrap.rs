@@ -1,4 +1,4 @@
-//! The default roles and bindings, as far as clients use them.
+//! The default cluster roles and cluster role bindings, as far as clients use them.
 //!
 //! kube-apiserver has many more, for the components of a cluster. Its `admin`, `edit` and `view` are
 //! aggregated by a controller; here they contain their rules from the start.
@@ -11,7 +11,7 @@ use super::{AUTHENTICATED, RBAC, UNAUTHENTICATED};
 use crate::model::{Model, WriteContext, WriteOrigin};
 use crate::user::MASTERS;
 
-/// Creates missing roles and bindings. Existing ones stay unchanged.
+/// Creates missing default roles and bindings. Existing objects stay unchanged.
 pub(crate) fn create_missing(model: &mut Model, now: Timestamp) {
     for (plural, object) in cluster_roles().map(|role| ("clusterroles", role)).chain(bindings()) {
         let Some(gvr) = model.registry().resource(RBAC, "v1", plural) else { continue };
@@ -32,10 +32,11 @@ pub(crate) fn create_missing(model: &mut Model, now: Timestamp) {
 const ALL: &[&str] = &["*"];
 const READ: &[&str] = &["get", "list", "watch"];
 const WRITE: &[&str] = &["create", "delete", "deletecollection", "patch", "update"];
-const BOTH: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+const READ_AND_WRITE: &[&str] =
+    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 const CREATE: &[&str] = &["create"];
 
-/// Paths that every client may read.
+/// Paths that every client may read, with or without a token.
 const PUBLIC: &[&str] = &["/healthz", "/livez", "/readyz", "/version", "/version/"];
 
 /// Paths that every client with a token may read.
@@ -57,37 +58,38 @@ fn cluster_roles() -> impl Iterator<Item = Value> {
     let view = table(VIEW);
     let edit = [table(EDIT), view.clone()].concat();
     let admin = [edit.clone(), table(ADMIN)].concat();
-    let full_access = vec![Rule::on(ALL, ALL, ALL), Rule::at(ALL, ALL)];
+    let full_access = vec![Rule::for_resources(ALL, ALL, ALL), Rule::for_paths(ALL, ALL)];
     let reviews = ["selfsubjectaccessreviews", "selfsubjectrulesreviews"];
     let basic = vec![
-        Rule::on(&["authorization.k8s.io"], &reviews, CREATE),
-        Rule::on(&["authentication.k8s.io"], &["selfsubjectreviews"], CREATE),
+        Rule::for_resources(&["authorization.k8s.io"], &reviews, CREATE),
+        Rule::for_resources(&["authentication.k8s.io"], &["selfsubjectreviews"], CREATE),
     ];
     let delegator = vec![
-        Rule::on(&["authentication.k8s.io"], &["tokenreviews"], CREATE),
-        Rule::on(&["authorization.k8s.io"], &["subjectaccessreviews"], CREATE),
+        Rule::for_resources(&["authentication.k8s.io"], &["tokenreviews"], CREATE),
+        Rule::for_resources(&["authorization.k8s.io"], &["subjectaccessreviews"], CREATE),
     ];
     let plain = [
         ("cluster-admin", full_access),
         ("system:auth-delegator", delegator),
         ("system:basic-user", basic),
-        ("system:discovery", vec![Rule::at(DISCOVERY, &["get"])]),
-        ("system:public-info-viewer", vec![Rule::at(PUBLIC, &["get"])]),
+        ("system:discovery", vec![Rule::for_paths(DISCOVERY, &["get"])]),
+        ("system:public-info-viewer", vec![Rule::for_paths(PUBLIC, &["get"])]),
     ]
     .into_iter()
     .map(|(name, rules)| role(name, &rules, None));
-    let parts = [("admin", table(ADMIN)), ("edit", table(EDIT)), ("view", view.clone())]
+    // The roles that kube-apiserver's controller aggregates.
+    let aggregated = [("admin", table(ADMIN)), ("edit", table(EDIT)), ("view", view.clone())]
         .into_iter()
-        .map(|(whole, rules)| role(&format!("system:aggregate-to-{whole}"), &rules, Some(whole)));
-    let wholes = [("admin", admin, None), ("edit", edit, Some("admin")), ("view", view, Some("edit"))]
+        .map(|(name, rules)| role(&format!("system:aggregate-to-{name}"), &rules, Some(name)));
+    let aggregating = [("admin", admin, None), ("edit", edit, Some("admin")), ("view", view, Some("edit"))]
         .into_iter()
-        .map(|(name, rules, part_of)| {
-            let mut role = role(name, &rules, part_of);
-            let selector = json!({"matchLabels": {aggregate_to(name): "true"}});
+        .map(|(name, rules, aggregated_to)| {
+            let mut role = role(name, &rules, aggregated_to);
+            let selector = json!({"matchLabels": {aggregation_label(name): "true"}});
             role["aggregationRule"] = json!({"clusterRoleSelectors": [selector]});
             role
         });
-    plain.chain(parts).chain(wholes)
+    plain.chain(aggregated).chain(aggregating)
 }
 
 fn bindings() -> impl Iterator<Item = (&'static str, Value)> {
@@ -109,16 +111,18 @@ fn bindings() -> impl Iterator<Item = (&'static str, Value)> {
     })
 }
 
-fn role(name: &str, rules: &[Rule], part_of: Option<&str>) -> Value {
+/// Returns a `ClusterRole`. Its label says to which role it is aggregated.
+fn role(name: &str, rules: &[Rule], aggregated_to: Option<&str>) -> Value {
+    let metadata = metadata(name, aggregated_to);
     json!({
-        "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": metadata(name, part_of), "rules": rules,
+        "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": metadata, "rules": rules,
     })
 }
 
-fn metadata(name: &str, part_of: Option<&str>) -> Value {
+fn metadata(name: &str, aggregated_to: Option<&str>) -> Value {
     let mut labels = json!({"kubernetes.io/bootstrapping": "rbac-defaults"});
-    if let Some(whole) = part_of {
-        labels[aggregate_to(whole)] = json!("true");
+    if let Some(role) = aggregated_to {
+        labels[aggregation_label(role)] = json!("true");
     }
     json!({
         "name": name, "labels": labels,
@@ -126,8 +130,8 @@ fn metadata(name: &str, part_of: Option<&str>) -> Value {
     })
 }
 
-fn aggregate_to(whole: &str) -> String {
-    format!("{RBAC}/aggregate-to-{whole}")
+fn aggregation_label(role: &str) -> String {
+    format!("{RBAC}/aggregate-to-{role}")
 }
 
 /// Groups, resources and verbs of a rule. Names are separated by spaces, and `core` stands for the core
@@ -140,14 +144,14 @@ fn table(rows: &[Row]) -> Vec<Rule> {
     rows.iter()
         .map(|(groups, resources, verbs)| {
             let groups: Vec<&str> = names(groups).into_iter().map(group).collect();
-            Rule::on(&groups, &names(resources), verbs)
+            Rule::for_resources(&groups, &names(resources), verbs)
         })
         .collect()
 }
 
 const ADMIN: &[Row] = &[
     ("authorization.k8s.io", "localsubjectaccessreviews", CREATE),
-    ("rbac.authorization.k8s.io", "rolebindings roles", BOTH),
+    ("rbac.authorization.k8s.io", "rolebindings roles", READ_AND_WRITE),
 ];
 
 const EDIT: &[Row] = &[
@@ -179,7 +183,7 @@ const EDIT: &[Row] = &[
     ),
     ("policy", "poddisruptionbudgets", WRITE),
     ("networking.k8s.io", "ingresses networkpolicies", WRITE),
-    ("coordination.k8s.io", "leases", BOTH),
+    ("coordination.k8s.io", "leases", READ_AND_WRITE),
     ("resource.k8s.io", "resourceclaims resourceclaimtemplates", WRITE),
 ];
 

@@ -1,4 +1,4 @@
-//! The caller of an accepted request, and what else it may do.
+//! The caller of an authorized request, and checks for the further permissions that some writes require.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ impl Caller {
         authorize(&self.rights, &self.user, attributes)
     }
 
-    /// Rejects a role or a binding that grants more than the caller has. `old` is the replaced object, and
-    /// `attributes` are those of the write. Other objects are accepted.
+    /// Rejects a role or a role binding that grants more than the caller has. Objects of other kinds are
+    /// accepted. `attributes` are those of the write; `old` is the object that it replaces.
     pub(crate) fn check_escalation(
         &self,
         attributes: &Attributes,

@@ -1,6 +1,7 @@
-//! Prevents privilege escalation: roles and bindings must not grant more than their writer has.
+//! Prevents privilege escalation: roles and role bindings must not grant more than their writer has.
 //!
-//! Exempt are users who may `escalate` a role or `bind` it, and members of `system:masters`.
+//! Exempt are users who may `escalate` the written role or `bind` the referenced one, members of
+//! `system:masters`, and updates that change only fields that the garbage collector changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +15,10 @@ use super::rules::{Decision, RoleRef, Rules};
 use super::{Attributes, RBAC, quoted_list};
 use crate::user::{MASTERS, User};
 
-/// Upper bound on the combinations of verbs and resources that are compared; real roles have far fewer.
+/// Upper bound on the pieces (see [`Rule::pieces`]) of the granted rules; real roles have far fewer.
 const MAX_ESCALATION_RULES: usize = 100_000;
 
-/// Checks an object before it is written.
+/// Checks an object before it is written. `old` is the object that it replaces.
 pub(crate) fn check(
     rules: &Rules,
     user: &User,
@@ -25,8 +26,8 @@ pub(crate) fn check(
     object: &Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
-    let bound = attributes.group == RBAC && attributes.subresource.is_empty();
-    if !bound || user.is_in(MASTERS) || old.is_some_and(|old| only_owners_differ(object, old)) {
+    let is_rbac_object = attributes.group == RBAC && attributes.subresource.is_empty();
+    if !is_rbac_object || user.is_in(MASTERS) || old.is_some_and(|old| only_owners_differ(object, old)) {
         return Ok(());
     }
     match attributes.resource.as_str() {
@@ -48,12 +49,12 @@ fn check_role(
         return Ok(());
     }
     let refuse = |why: &str| Status::forbidden(RBAC, &attributes.resource, name(object), why);
-    // Malformed rules are rejected by validation later and grant nothing until then.
-    let given = Given::deserialize(object).unwrap_or_default().rules;
-    check_held(rules, user, &attributes.namespace, &given).map_err(|why| refuse(&why))?;
+    // Malformed rules grant nothing here; validation rejects them later.
+    let granted = RoleRules::deserialize(object).unwrap_or_default().rules;
+    check_held(rules, user, &attributes.namespace, &granted).map_err(|why| refuse(&why))?;
     let aggregates = |object: &Value| object.get("aggregationRule").is_some_and(Value::is_object);
     if aggregates(object) || old.is_some_and(aggregates) {
-        let full_access = [Rule::on(&["*"], &["*"], &["*"]), Rule::at(&["*"], &["*"])];
+        let full_access = [Rule::for_resources(&["*"], &["*"], &["*"]), Rule::for_paths(&["*"], &["*"])];
         check_held(rules, user, &attributes.namespace, &full_access)
             .map_err(|_| refuse("must have cluster-admin privileges to use the aggregationRule"))?;
     }
@@ -77,21 +78,21 @@ fn check_binding(rules: &Rules, user: &User, attributes: &Attributes, object: &V
     if matches!(rules.decide(user, &bind), Decision::Allowed(_)) {
         return Ok(());
     }
-    let given = rules.of_role(&role, &attributes.namespace)?;
-    check_held(rules, user, &attributes.namespace, given)
+    let granted = rules.rules_of_role(&role, &attributes.namespace)?;
+    check_held(rules, user, &attributes.namespace, granted)
         .map_err(|why| Status::forbidden(RBAC, &attributes.resource, name(object), &why))
 }
 
-/// Returns an error that lists the missing permissions, unless the user has all of them.
-fn check_held(rules: &Rules, user: &User, namespace: &str, given: &[Rule]) -> Result<(), String> {
-    let (own, problems) = rules.of(user, namespace);
-    let size = given.iter().fold(0_usize, |sum, rule| sum.saturating_add(rule.size()));
+/// Returns an error that lists the missing permissions, unless the user has all permissions in `granted`.
+fn check_held(rules: &Rules, user: &User, namespace: &str, granted: &[Rule]) -> Result<(), String> {
+    let (held, problems) = rules.rules_for(user, namespace);
+    let size = granted.iter().fold(0_usize, |sum, rule| sum.saturating_add(rule.size()));
     if size > MAX_ESCALATION_RULES {
         return Err(format!("the rules have more than {MAX_ESCALATION_RULES} combinations"));
     }
     let mut missing: BTreeMap<RuleTarget<'_>, Vec<String>> = BTreeMap::new();
-    let is_held = |piece: &Piece<'_>| own.iter().any(|rule| rule.covers(piece));
-    for piece in given.iter().flat_map(Rule::pieces).filter(|piece| !is_held(piece)) {
+    let is_held = |piece: &Piece<'_>| held.iter().any(|rule| rule.covers(piece));
+    for piece in granted.iter().flat_map(Rule::pieces).filter(|piece| !is_held(piece)) {
         missing.entry(piece.target).or_default().push(piece.verb.to_owned());
     }
     if missing.is_empty() {
@@ -117,18 +118,18 @@ fn check_held(rules: &Rules, user: &User, namespace: &str, given: &[Rule]) -> Re
     ))
 }
 
-/// Returns whether an update changes only the fields that the garbage collector changes.
+/// Returns whether an update changes only fields that the garbage collector changes, and their managers.
 fn only_owners_differ(object: &Value, old: &Value) -> bool {
-    let rest = |object: &Value| {
-        let mut rest = object.clone();
-        if let Some(metadata) = rest.get_mut("metadata").and_then(Value::as_object_mut) {
+    let without_gc_fields = |object: &Value| {
+        let mut object = object.clone();
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             for field in ["ownerReferences", "finalizers", "selfLink", "managedFields"] {
                 metadata.remove(field);
             }
         }
-        rest
+        object
     };
-    rest(object) == rest(old)
+    without_gc_fields(object) == without_gc_fields(old)
 }
 
 fn name(object: &Value) -> &str {
@@ -137,7 +138,7 @@ fn name(object: &Value) -> &str {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Given {
+struct RoleRules {
     #[serde(deserialize_with = "or_empty")]
     rules: Vec<Rule>,
 }

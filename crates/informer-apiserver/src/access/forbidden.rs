@@ -15,7 +15,7 @@ pub(crate) fn authorize(rights: &Rights, user: &User, attributes: &Attributes) -
     }
 }
 
-/// Returns the error, with the reason that the rules gave.
+/// Returns the 403 error. `reason` is appended if it is not empty.
 pub(crate) fn forbidden(user: &User, attributes: &Attributes, reason: &str) -> Status {
     // kube-apiserver escapes HTML in this message.
     let mut why = sentence(user, attributes).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");

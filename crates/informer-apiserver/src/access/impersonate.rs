@@ -1,9 +1,10 @@
 //! Impersonation: a request on behalf of another user, as its headers specify.
 //!
-//! There are several modes, tried one after the other: constrained ones permit impersonation for certain
-//! requests (`impersonate-on:…`), the legacy one (`impersonate`) for all. If no mode permits it, the error is
-//! that of the first mode that could apply. The mode in which the service account of a node impersonates that
-//! node is not implemented.
+//! There are several modes, tried one after the other. In the constrained modes, permissions are for certain
+//! requests (`impersonate-on:…`); in the legacy mode (`impersonate`), they are for all requests. If no mode
+//! permits the impersonation, the error is that of the first mode that applies to the impersonated user.
+//! kube-apiserver has one more mode, in which the service account of a node impersonates that node. It is not
+//! implemented.
 
 use http::HeaderMap;
 use informer_objects::status::Status;
@@ -16,7 +17,8 @@ use crate::request::decode;
 use crate::user::{MASTERS, User};
 
 const AUTHENTICATION: &str = "authentication.k8s.io";
-const EXTRA: &str = "impersonate-extra-";
+/// Prefix of the headers with extra fields of the user.
+const EXTRA_PREFIX: &str = "impersonate-extra-";
 
 /// Returns the user on whose behalf a request is made: the sender, or the impersonated user.
 pub(crate) fn impersonate(
@@ -25,18 +27,18 @@ pub(crate) fn impersonate(
     attributes: &Attributes,
     headers: &HeaderMap,
 ) -> Result<User, Status> {
-    let Some(other) = impersonated_user(headers)? else { return Ok(user) };
-    let mut first = None;
+    let Some(impersonated) = impersonated_user(headers)? else { return Ok(user) };
+    let mut first_error = None;
     for mode in [Mode::Node, Mode::ServiceAccount, Mode::UserInfo, Mode::Legacy] {
-        if !mode.fits(&other) {
+        if !mode.applies_to(&impersonated) {
             continue;
         }
-        match mode.check(rights, &user, attributes, &other) {
-            Ok(()) => return Ok(mode.finish(other)),
-            Err(refusal) => first = first.or(Some(refusal)),
+        match mode.check(rights, &user, attributes, &impersonated) {
+            Ok(()) => return Ok(mode.with_implied_groups(impersonated)),
+            Err(status) => first_error = first_error.or(Some(status)),
         }
     }
-    Err(first.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
+    Err(first_error.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
 }
 
 /// A mode of impersonation.
@@ -49,7 +51,7 @@ enum Mode {
 }
 
 impl Mode {
-    /// Returns its name in verbs; the legacy mode has none.
+    /// Returns the name of the mode in verbs; the legacy mode has none.
     fn name(self) -> Option<&'static str> {
         match self {
             Mode::Node => Some("arbitrary-node"),
@@ -59,9 +61,11 @@ impl Mode {
         }
     }
 
-    fn fits(self, other: &User) -> bool {
-        let only_name = other.uid.is_empty() && other.groups.is_empty() && other.extra.is_empty();
-        let (node, account) = (node(&other.name).is_some(), service_account(&other.name).is_some());
+    fn applies_to(self, impersonated: &User) -> bool {
+        let only_name =
+            impersonated.uid.is_empty() && impersonated.groups.is_empty() && impersonated.extra.is_empty();
+        let (node, account) =
+            (node(&impersonated.name).is_some(), service_account(&impersonated.name).is_some());
         match self {
             Mode::Node => only_name && node,
             Mode::ServiceAccount => only_name && account,
@@ -70,12 +74,13 @@ impl Mode {
         }
     }
 
+    /// Returns an error unless `user` has the permissions for every property of the impersonated user.
     fn check(
         self,
         rights: &Rights,
         user: &User,
         attributes: &Attributes,
-        other: &User,
+        impersonated: &User,
     ) -> Result<(), Status> {
         let (verb, group) = match self.name() {
             Some(mode) => {
@@ -85,89 +90,93 @@ impl Mode {
             }
             None => ("impersonate".to_owned(), ""),
         };
-        let about = |group: &str, resource: &str, name: &str| Attributes {
+        // The attributes of the permission to impersonate one property of a user.
+        let permission = |group: &str, resource: &str, name: &str| Attributes {
             verb: verb.clone(),
             group: group.to_owned(),
             resource: resource.to_owned(),
             name: name.to_owned(),
             ..Attributes::default()
         };
-        authorize(rights, user, &self.about_name(other, &about, group))?;
-        if !other.uid.is_empty() {
-            authorize(rights, user, &about(AUTHENTICATION, "uids", &other.uid))?;
+        authorize(rights, user, &self.name_permission(impersonated, &permission, group))?;
+        if !impersonated.uid.is_empty() {
+            authorize(rights, user, &permission(AUTHENTICATION, "uids", &impersonated.uid))?;
         }
         if self != Mode::Legacy {
-            let refuse = |name: &str, why: &str| forbidden(user, &about(group, "groups", name), why);
-            if other.is_in("") {
+            let refuse = |name: &str, why: &str| forbidden(user, &permission(group, "groups", name), why);
+            if impersonated.is_in("") {
                 return Err(refuse("", "impersonating the empty string group is not allowed"));
             }
-            if other.is_in(MASTERS) {
+            if impersonated.is_in(MASTERS) {
                 return Err(refuse(MASTERS, "impersonating the system:masters group is not allowed"));
             }
         }
-        for name in &other.groups {
-            authorize(rights, user, &about(group, "groups", name))?;
+        for name in &impersonated.groups {
+            authorize(rights, user, &permission(group, "groups", name))?;
         }
-        for (key, value) in other.extra.iter().flat_map(|(key, all)| all.iter().map(move |one| (key, one))) {
-            let extra = about(AUTHENTICATION, "userextras", value);
+        for (key, value) in
+            impersonated.extra.iter().flat_map(|(key, all)| all.iter().map(move |one| (key, one)))
+        {
+            let extra = permission(AUTHENTICATION, "userextras", value);
             authorize(rights, user, &Attributes { subresource: key.clone(), ..extra })?;
         }
         Ok(())
     }
 
-    fn about_name(
+    /// Returns the attributes of the permission to impersonate the user's name.
+    fn name_permission(
         self,
-        other: &User,
-        about: &impl Fn(&str, &str, &str) -> Attributes,
+        impersonated: &User,
+        permission: &impl Fn(&str, &str, &str) -> Attributes,
         group: &str,
     ) -> Attributes {
-        if let Some((namespace, name)) = service_account(&other.name) {
+        if let Some((namespace, name)) = service_account(&impersonated.name) {
             let namespace = namespace.to_owned();
-            return Attributes { namespace, ..about(group, "serviceaccounts", name) };
+            return Attributes { namespace, ..permission(group, "serviceaccounts", name) };
         }
-        match node(&other.name).filter(|_| self == Mode::Node) {
-            Some(name) => about(group, "nodes", name),
-            None => about(group, "users", &other.name),
+        match node(&impersonated.name).filter(|_| self == Mode::Node) {
+            Some(name) => permission(group, "nodes", name),
+            None => permission(group, "users", &impersonated.name),
         }
     }
 
-    /// Adds the groups that belong to a user name.
-    fn finish(self, mut other: User) -> User {
+    /// Adds the groups that kube-apiserver adds because of the user's name.
+    fn with_implied_groups(self, mut impersonated: User) -> User {
         if self == Mode::Node {
-            other.groups = vec!["system:nodes".to_owned()];
+            impersonated.groups = vec!["system:nodes".to_owned()];
         }
-        let namespace = service_account(&other.name).map(|(namespace, _)| namespace.to_owned());
-        if let Some(namespace) = namespace.filter(|_| other.groups.is_empty()) {
+        let namespace = service_account(&impersonated.name).map(|(namespace, _)| namespace.to_owned());
+        if let Some(namespace) = namespace.filter(|_| impersonated.groups.is_empty()) {
             let all = "system:serviceaccounts";
-            other.groups = vec![all.to_owned(), format!("{all}:{namespace}")];
+            impersonated.groups = vec![all.to_owned(), format!("{all}:{namespace}")];
         }
-        if other.name == ANONYMOUS {
-            other.join(UNAUTHENTICATED);
-        } else if !other.is_in(UNAUTHENTICATED) {
-            other.join(AUTHENTICATED);
+        if impersonated.name == ANONYMOUS {
+            impersonated.join(UNAUTHENTICATED);
+        } else if !impersonated.is_in(UNAUTHENTICATED) {
+            impersonated.join(AUTHENTICATED);
         }
-        other
+        impersonated
     }
 }
 
-/// Returns the user in the headers, or `None` if there is none.
+/// Returns the impersonated user in the headers, or `None` if there are no such headers.
 fn impersonated_user(headers: &HeaderMap) -> Result<Option<User>, Status> {
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let one = |name: &str| headers.get(name).map(text).unwrap_or_default();
-    let mut other = User::new(one("impersonate-user")).uid(one("impersonate-uid"));
-    other.groups = headers.get_all("impersonate-group").iter().map(text).collect();
+    let mut impersonated = User::new(one("impersonate-user")).uid(one("impersonate-uid"));
+    impersonated.groups = headers.get_all("impersonate-group").iter().map(text).collect();
     for (name, value) in headers {
-        if let Some(key) = name.as_str().strip_prefix(EXTRA) {
-            other = other.extra(decode(key), text(value));
+        if let Some(key) = name.as_str().strip_prefix(EXTRA_PREFIX) {
+            impersonated = impersonated.extra(decode(key), text(value));
         }
     }
-    if !other.name.is_empty() {
-        return Ok(Some(other));
+    if !impersonated.name.is_empty() {
+        return Ok(Some(impersonated));
     }
-    if other == User::default() {
+    if impersonated == User::default() {
         return Ok(None);
     }
-    Err(Status::bad_request(format!("requested {} without impersonating a user name", in_go(&other))))
+    Err(Status::bad_request(format!("requested {} without impersonating a user name", in_go(&impersonated))))
 }
 
 /// Formats a user as Go's `%#v`.

@@ -1,8 +1,9 @@
 //! Authentication and authorization: tokens, users, impersonation, RBAC and access reviews.
 //!
-//! All decisions are pure functions of headers, a snapshot of the stored roles and bindings ([`Rules`]) and
-//! the attributes of the request ([`Attributes`]). Only [`AccessMode`] accesses the server. A request's body
-//! is not read before the request is authorized, and the encoding of responses is not known here.
+//! All decisions are pure functions of headers, the known tokens, a snapshot of the stored roles and role
+//! bindings ([`Rules`]) and the attributes of the request ([`Attributes`]). In this module, a binding is a
+//! `RoleBinding` or a `ClusterRoleBinding`. [`AccessMode`] reads the stored objects, and `bootstrap` creates
+//! the default ones. A request is authorized before its body is read.
 
 mod access_mode;
 mod attributes;
@@ -36,7 +37,7 @@ const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// User of requests without a token.
 const ANONYMOUS: &str = "system:anonymous";
-/// The API group of roles and bindings.
+/// The API group of roles and role bindings.
 pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Access control: the known tokens, and whether requests without a token are allowed.
@@ -81,7 +82,7 @@ impl AccessControl {
 
     /// Sets whether requests without a token are accepted as user `system:anonymous`. Defaults to `true`.
     ///
-    /// If not, they get 401.
+    /// If they are not accepted, they get 401.
     pub fn anonymous(self, allowed: bool) -> Self {
         AccessControl { anonymous: allowed, ..self }
     }

@@ -26,7 +26,7 @@ pub(crate) struct Rule {
 
 impl Rule {
     /// Creates a rule for resources.
-    pub(crate) fn on(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Self {
+    pub(crate) fn for_resources(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Self {
         Rule {
             api_groups: owned(groups),
             resources: owned(resources),
@@ -36,7 +36,7 @@ impl Rule {
     }
 
     /// Creates a rule for paths.
-    pub(crate) fn at(paths: &[&str], verbs: &[&str]) -> Self {
+    pub(crate) fn for_paths(paths: &[&str], verbs: &[&str]) -> Self {
         Rule { non_resource_urls: owned(paths), verbs: owned(verbs), ..Rule::default() }
     }
 
@@ -56,17 +56,18 @@ impl Rule {
     /// Returns whether the rule permits everything that a piece of another rule permits.
     pub(crate) fn covers(&self, piece: &Piece<'_>) -> bool {
         let Piece { verb, target } = *piece;
-        let verbs = has_or_all(&self.verbs, verb);
+        let has_verb = has_or_all(&self.verbs, verb);
         match target {
+            // As in kube-apiserver, a rule with resource names covers no path.
             RuleTarget::Path(path) => {
-                verbs
+                has_verb
                     && self.resource_names.is_empty()
                     && self.non_resource_urls.iter().any(|url| covers_path(url, path))
             }
             RuleTarget::Resource { group, resource, name } => {
                 let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
                 let names = &self.resource_names;
-                verbs
+                has_verb
                     && has_or_all(&self.api_groups, group)
                     && covers_resource(&self.resources, resource, subresource)
                     && (names.is_empty() || name.is_some_and(|name| names.iter().any(|known| known == name)))
@@ -139,8 +140,8 @@ fn covers_resource(set: &[String], resource: &str, subresource: &str) -> bool {
     set.iter().any(|known| match (known.split_once('/'), subresource) {
         (None, "") => known == "*" || known == resource,
         (None, _) => known == "*",
-        (Some((of, sub)), subresource) => {
-            !subresource.is_empty() && sub == subresource && (of == "*" || of == resource)
+        (Some((parent, sub)), subresource) => {
+            !subresource.is_empty() && sub == subresource && (parent == "*" || parent == resource)
         }
     })
 }

@@ -1,7 +1,7 @@
-//! A snapshot of the stored roles and bindings, and what they permit.
+//! A snapshot of the stored roles and role bindings, and what they permit.
 //!
 //! Rules only add permissions: a user may do what any rule of any bound role permits. An object that is not a
-//! valid role or binding grants nothing. A snapshot does not know whether it is current.
+//! valid role or role binding grants nothing. `access_mode` replaces an outdated snapshot.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,9 +29,10 @@ pub(crate) struct Rules {
 /// The decision about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// Permitted, with the binding that permits it.
+    /// Permitted. The reason names the binding that permits the request. It is empty if no binding was
+    /// needed: for members of `system:masters`, and without access control.
     Allowed(String),
-    /// Not permitted by any rule. The reason lists bindings whose role does not exist.
+    /// Not permitted by any rule. The reason lists the roles that bindings refer to but that do not exist.
     NoOpinion(String),
 }
 
@@ -40,7 +41,7 @@ pub(crate) enum Decision {
 pub(crate) enum Rights {
     /// Everything: there is no access control.
     All,
-    /// Those of the roles and bindings.
+    /// The permissions in the roles and bindings.
     Rules(Arc<Rules>),
 }
 
@@ -51,7 +52,7 @@ pub(crate) struct Grant<'a> {
     pub(crate) rules: Result<&'a [Rule], Status>,
 }
 
-/// The role of a binding.
+/// The reference of a binding to its role.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct RoleRef {
@@ -106,11 +107,11 @@ impl Rules {
     }
 
     /// Returns all rules for a user in a namespace, and errors of bindings whose role does not exist.
-    pub(crate) fn of(&self, user: &User, namespace: &str) -> (Vec<&Rule>, Option<String>) {
+    pub(crate) fn rules_for(&self, user: &User, namespace: &str) -> (Vec<&Rule>, Option<String>) {
         let (mut rules, mut problems) = (Vec::new(), Vec::new());
         for grant in self.grants(user, namespace) {
             match grant.rules {
-                Ok(found) => rules.extend(found),
+                Ok(granted) => rules.extend(granted),
                 Err(problem) => problems.push(problem.message),
             }
         }
@@ -118,24 +119,25 @@ impl Rules {
     }
 
     /// Returns the rules of a referenced role.
-    pub(crate) fn of_role(&self, role: &RoleRef, namespace: &str) -> Result<&[Rule], Status> {
-        let (found, kind) = match role.kind.as_str() {
+    pub(crate) fn rules_of_role(&self, role: &RoleRef, namespace: &str) -> Result<&[Rule], Status> {
+        let (rules, kind) = match role.kind.as_str() {
             "Role" => (self.roles.get(&(namespace.to_owned(), role.name.clone())), "role"),
             "ClusterRole" => (self.cluster_roles.get(&role.name), "clusterrole"),
             other => {
                 return Err(Status::internal(format!("unsupported role reference kind: {}", quoted(other))));
             }
         };
-        found.map(Vec::as_slice).ok_or_else(|| Status::not_found(RBAC, kind, &role.name))
+        rules.map(Vec::as_slice).ok_or_else(|| Status::not_found(RBAC, kind, &role.name))
     }
 
+    /// Returns the bindings that apply to a user: those for the whole cluster, then those in `namespace`.
     fn grants<'a, 'b>(&'a self, user: &'b User, namespace: &'b str) -> impl Iterator<Item = Grant<'a>> {
         let local = self.bindings.get(namespace).map_or(&[][..], Vec::as_slice);
         let local = local.iter().map(move |binding| (binding, namespace));
         let cluster_wide = self.cluster_bindings.iter().map(|binding| (binding, ""));
         cluster_wide.chain(local).filter_map(move |(binding, namespace)| {
-            let subject = binding.subjects.iter().find(|subject| subject.is(user, namespace))?;
-            let rules = self.of_role(&binding.role_ref, namespace);
+            let subject = binding.subjects.iter().find(|subject| subject.matches(user, namespace))?;
+            let rules = self.rules_of_role(&binding.role_ref, namespace);
             Some(Grant { binding, subject, rules })
         })
     }
@@ -150,12 +152,16 @@ impl Rights {
     }
 
     /// Returns all rules for a user in a namespace, and errors of bindings whose role does not exist.
-    pub(crate) fn of(&self, user: &User, namespace: &str) -> (Vec<Rule>, Option<String>) {
+    pub(crate) fn rules_for(&self, user: &User, namespace: &str) -> (Vec<Rule>, Option<String>) {
         match self {
-            Rights::All => (vec![Rule::on(&["*"], &["*"], &["*"]), Rule::at(&["*"], &["*"])], None),
+            Rights::All => {
+                let full_access =
+                    vec![Rule::for_resources(&["*"], &["*"], &["*"]), Rule::for_paths(&["*"], &["*"])];
+                (full_access, None)
+            }
             Rights::Rules(rules) => {
-                let (found, problems) = rules.of(user, namespace);
-                (found.into_iter().cloned().collect(), problems)
+                let (held, problems) = rules.rules_for(user, namespace);
+                (held.into_iter().cloned().collect(), problems)
             }
         }
     }
@@ -213,9 +219,9 @@ struct Subject {
 }
 
 impl Subject {
-    /// Returns whether the subject is a user. A service account without a namespace is in that of the
-    /// binding.
-    fn is(&self, user: &User, namespace: &str) -> bool {
+    /// Returns whether the subject is `user` or a group of `user`. A service account without a namespace is
+    /// in `namespace`, that of the binding.
+    fn matches(&self, user: &User, namespace: &str) -> bool {
         match self.kind.as_str() {
             "User" => user.name == self.name,
             "Group" => user.is_in(&self.name),

@@ -1,4 +1,5 @@
-//! Cases that are not in the recordings: unusual paths, every kind of rule and each mode of impersonation.
+//! Cases that are not in the recorded responses of kube-apiserver: unusual paths, every kind of rule and each
+//! mode of impersonation.
 
 use std::sync::Arc;
 
@@ -48,7 +49,7 @@ fn request_is_mapped_to_attributes() {
         ("PUT", "/api/v1/namespaces/n/finalize", r#"update /v1 namespaces/finalize in "n" named "n""#),
         ("POST", "/api/v1/namespaces", r#"create /v1 namespaces in "" named """#),
         ("GET", "/api/v1/watch/namespaces/n/pods", r#"watch /v1 pods in "n" named """#),
-        // Only GET requests watch. The others are rejected; until then they count as watches too.
+        // Authorized as a watch, although only GET requests can watch: the server rejects the method later.
         ("DELETE", "/api/v1/watch/namespaces/n/pods/p", r#"watch /v1 pods in "n" named "p""#),
         (
             "GET",

@@ -84,7 +84,7 @@ where
                     ));
                 }
             };
-            let head = parts.method == Method::HEAD;
+            let is_head = parts.method == Method::HEAD;
             let result = match entry::read_body(body).await {
                 Ok(body) => handle(&shared, &documents, &parts, &caller, body).await,
                 Err(status) => Err(status),
@@ -94,8 +94,9 @@ where
                 let pretty = encode::is_pretty(&parts.headers, query.find("pretty"));
                 encode::error(&status, accepted(&parts.headers), pretty)
             });
-            let response = if head { response.map(|_| ResponseBody::empty()) } else { response };
+            let response = if is_head { response.map(|_| ResponseBody::empty()) } else { response };
             if response.body().is_cut() {
+                // A service error makes hyper close the connection without a response.
                 Err(BodyError)
             } else {
                 Ok(entry::with_audit_id(&shared, &parts, response))
@@ -121,7 +122,7 @@ struct Call {
     /// The request as RBAC sees it.
     attributes: Attributes,
     caller: Caller,
-    /// The effects of fault rules on the response.
+    /// The effects of fault rules on this request.
     response_faults: ResponseFaults,
 }
 
@@ -144,7 +145,7 @@ async fn handle(
         FaultDecision::Continue(response_faults) => response_faults,
         FaultDecision::Respond(response) => return Ok(response),
     };
-    if let Some(review) = Review::at(&target.group, &target.version, &target.plural) {
+    if let Some(review) = Review::for_resource(&target.group, &target.version, &target.plural) {
         return entry::review(shared, review, &target, verb, parts, caller, &body);
     }
     let gvr = match shared.model(|model| target.resolve(model.registry(), verb)) {
@@ -178,8 +179,9 @@ async fn handle(
         caller: caller.clone(),
         response_faults,
     };
-    let warning = call.warning();
+    let warning = call.deprecation_warning();
     let result = call.handle(verb, &body).await;
+    // Errors are encoded here and not by the caller, so that fault rules can change them too.
     let mut response =
         result.unwrap_or_else(|status| encode::error(&status, accepted(&parts.headers), call.format.pretty));
     if let Some(text) = warning.and_then(|text| informer_objects::body::warning_headers(&[text]).pop())
@@ -204,8 +206,9 @@ impl Call {
         }
     }
 
-    /// Returns the warning for a deprecated kind, or for a version that its definition marks as deprecated.
-    fn warning(&self) -> Option<String> {
+    /// Returns the warning for a deprecated built-in kind, or for a version that its
+    /// `CustomResourceDefinition` marks as deprecated.
+    fn deprecation_warning(&self) -> Option<String> {
         let resource = self.resource().ok()?;
         match (resource.group.as_str(), resource.plural.as_str()) {
             ("", "componentstatuses") => Some("v1 ComponentStatus is deprecated in v1.19+".to_owned()),

@@ -4,7 +4,7 @@ use informer_objects::status::{Status, StatusCause};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::wire::{AccessSpec, Given, Metadata, PathAttributes, ResourceAttributes, read, show};
+use super::wire::{AccessSpec, Metadata, PathAttributes, ReceivedReview, ResourceAttributes, encode, read};
 use super::{AUTHORIZATION, Review, ReviewRequest};
 use crate::access::Attributes;
 use crate::access::rules::Decision;
@@ -20,10 +20,11 @@ pub(super) fn respond(review: Review, request: &ReviewRequest<'_>, object: Value
     let mut given = read::<AccessSpec>(review, object)?;
     let is_self_review = review == Review::SelfSubjectAccess;
     if is_self_review {
+        // A self review is about the caller: fields about another user are dropped.
         let AccessSpec { resource_attributes, non_resource_attributes, .. } = given.spec;
         given.spec = AccessSpec { resource_attributes, non_resource_attributes, ..AccessSpec::default() };
     }
-    let namespace = review_namespace(review, request, &mut given)?;
+    let namespace = set_namespace(review, request, &mut given)?;
     validate(review, &given, &namespace)?;
     let spec = &given.spec;
     let subject = User {
@@ -38,14 +39,15 @@ pub(super) fn respond(review: Review, request: &ReviewRequest<'_>, object: Value
         Decision::NoOpinion(reason) => (false, reason),
     };
     let metadata = Metadata::managed(review, request, spec).in_namespace(namespace);
-    Ok(show(review, metadata, Some(given.spec), AccessStatus { allowed, reason }))
+    Ok(encode(review, metadata, Some(given.spec), AccessStatus { allowed, reason }))
 }
 
-/// Returns the namespace of the object, which must match that of the path if it is given.
-fn review_namespace(
+/// Sets the namespace of a namespaced review to that of the path and returns it; empty for other reviews. A
+/// different namespace in the metadata is an error.
+fn set_namespace(
     review: Review,
     request: &ReviewRequest<'_>,
-    given: &mut Given<AccessSpec>,
+    given: &mut ReceivedReview<AccessSpec>,
 ) -> Result<String, Status> {
     if !review.is_namespaced() {
         return Ok(String::new());
@@ -65,7 +67,7 @@ fn review_namespace(
     Ok(request.namespace.to_owned())
 }
 
-fn validate(review: Review, given: &Given<AccessSpec>, namespace: &str) -> Result<(), Status> {
+fn validate(review: Review, given: &ReceivedReview<AccessSpec>, namespace: &str) -> Result<(), Status> {
     let spec = &given.spec;
     let mut causes = Vec::new();
     let mut invalid = |field: &str, value: &Value, message: &str| {
@@ -86,8 +88,8 @@ fn validate(review: Review, given: &Given<AccessSpec>, namespace: &str) -> Resul
     }
     let mut metadata = given.metadata.clone().unwrap_or_default();
     metadata.retain(|key, value| key != "managedFields" && !value.is_null());
-    let rest = metadata.keys().filter(|key| !(review.is_namespaced() && *key == "namespace")).count();
-    if rest > 0 {
+    let unexpected = |key: &String| !(review.is_namespaced() && key == "namespace");
+    if metadata.keys().any(unexpected) {
         let except = if review.is_namespaced() { " except for namespace" } else { "" };
         invalid("metadata", &Value::Object(metadata), &format!("must be empty{except}"));
     }
@@ -104,6 +106,7 @@ fn validate(review: Review, given: &Given<AccessSpec>, namespace: &str) -> Resul
     if causes.is_empty() { Ok(()) } else { Err(Status::invalid(AUTHORIZATION, "", "", causes)) }
 }
 
+/// Formats attributes with the field names of Go, as kube-apiserver does in errors.
 fn in_go(path: &PathAttributes) -> Value {
     json!({"Path": path.path, "Verb": path.verb})
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::caller::Caller;
 use super::policy::Rule;
 use crate::user::User;
-use wire::{Metadata, RulesSpec, TokenSpec, UserInfo, read, show};
+use wire::{Metadata, RulesSpec, TokenSpec, UserInfo, encode, read};
 
 pub(crate) const AUTHORIZATION: &str = "authorization.k8s.io";
 const AUTHENTICATION: &str = "authentication.k8s.io";
@@ -41,9 +41,10 @@ pub(crate) struct ReviewRequest<'a> {
 }
 
 impl Review {
-    /// Returns the kind of review that is created through a resource.
-    pub(crate) fn at(group: &str, version: &str, plural: &str) -> Option<Self> {
-        let found = match (group, plural) {
+    /// Returns the kind of review that is created through a resource; `None` if it is not a resource of
+    /// reviews.
+    pub(crate) fn for_resource(group: &str, version: &str, plural: &str) -> Option<Self> {
+        let review = match (group, plural) {
             (AUTHORIZATION, "selfsubjectaccessreviews") => Review::SelfSubjectAccess,
             (AUTHORIZATION, "subjectaccessreviews") => Review::SubjectAccess,
             (AUTHORIZATION, "localsubjectaccessreviews") => Review::LocalSubjectAccess,
@@ -52,10 +53,10 @@ impl Review {
             (AUTHENTICATION, "tokenreviews") => Review::Token,
             _ => return None,
         };
-        (version == "v1").then_some(found)
+        (version == "v1").then_some(review)
     }
 
-    /// Returns whether it is created in a namespace.
+    /// Returns whether the review is created in a namespace.
     pub(crate) fn is_namespaced(self) -> bool {
         self == Review::LocalSubjectAccess
     }
@@ -107,7 +108,7 @@ fn rules(request: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> 
     if given.spec.namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
-    let (found, problems) = request.caller.rights.of(&request.caller.user, &given.spec.namespace);
+    let (held, problems) = request.caller.rights.rules_for(&request.caller.user, &given.spec.namespace);
     let on_resources = |rule: &Rule| Rule { non_resource_urls: Vec::new(), ..rule.clone() };
     let at_paths = |rule: &Rule| Rule {
         verbs: rule.verbs.clone(),
@@ -115,8 +116,8 @@ fn rules(request: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> 
         ..Rule::default()
     };
     let status = RulesStatus {
-        resource_rules: found.iter().filter(|rule| !rule.resources.is_empty()).map(on_resources).collect(),
-        non_resource_rules: found
+        resource_rules: held.iter().filter(|rule| !rule.resources.is_empty()).map(on_resources).collect(),
+        non_resource_rules: held
             .iter()
             .filter(|rule| !rule.non_resource_urls.is_empty())
             .map(at_paths)
@@ -125,7 +126,7 @@ fn rules(request: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> 
         evaluation_error: problems,
     };
     // kube-apiserver does not return the requested spec.
-    Ok(show(review, Metadata::default(), Some(RulesSpec::default()), status))
+    Ok(encode(review, Metadata::default(), Some(RulesSpec::default()), status))
 }
 
 /// Handles a `SelfSubjectReview`: who the caller is.
@@ -136,9 +137,10 @@ fn self_subject(request: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, S
         user_info: UserInfo,
     }
     let review = Review::SelfSubject;
+    // A SelfSubjectReview has no spec. Parsing it with any spec only rejects a malformed body.
     read::<RulesSpec>(review, object)?;
     let status = Me { user_info: UserInfo::of(&request.caller.user) };
-    Ok(show(review, Metadata::created(request.now), None::<()>, status))
+    Ok(encode(review, Metadata::created(request.now), None::<()>, status))
 }
 
 /// Handles a `TokenReview`: which user a token belongs to.
@@ -159,6 +161,7 @@ fn token(request: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> 
         return Err(Status::bad_request("token is required for TokenReview in authentication"));
     }
     let status = match request.caller.tokens.as_ref().map(|tokens| tokens.user(&given.spec.token)) {
+        // Without access control there are no tokens.
         None => TokenStatus::default(),
         Some(None) => TokenStatus { error: "invalid bearer token", ..TokenStatus::default() },
         Some(Some(user)) => TokenStatus {
@@ -169,7 +172,7 @@ fn token(request: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> 
         },
     };
     let metadata = Metadata::managed(review, request, &given.spec);
-    Ok(show(review, metadata, Some(given.spec), status))
+    Ok(encode(review, metadata, Some(given.spec), status))
 }
 
 impl UserInfo {

@@ -15,12 +15,12 @@ use crate::access::policy::or_empty;
 /// A review as received.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound = "S: Default + DeserializeOwned")]
-pub(super) struct Given<S> {
+pub(super) struct ReceivedReview<S> {
     pub(super) metadata: Option<Map<String, Value>>,
     pub(super) spec: S,
 }
 
-/// The spec of an access review. Reviews about the caller have only the first two fields.
+/// The spec of an access review. A self review uses only the first two fields.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct AccessSpec {
@@ -107,12 +107,12 @@ pub(super) struct Metadata {
     #[serde(skip_serializing_if = "Option::is_none")]
     creation_timestamp: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    managed_fields: Vec<Managed>,
+    managed_fields: Vec<ManagedFieldsEntry>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Managed {
+struct ManagedFieldsEntry {
     manager: String,
     operation: &'static str,
     api_version: &'static str,
@@ -131,14 +131,14 @@ impl Metadata {
         Metadata { namespace, ..self }
     }
 
-    /// Returns metadata with the field owners of a created object.
+    /// Returns metadata with `managedFields`, in which the client owns all fields of the spec.
     pub(super) fn managed(review: Review, request: &ReviewRequest<'_>, spec: &impl Serialize) -> Self {
         let manager = request.agent.split('/').next().unwrap_or_default();
         let mut fields = fields(&serde_json::to_value(spec).unwrap_or_default());
         if let Some(fields) = fields.as_object_mut() {
             fields.remove(".");
         }
-        let entry = Managed {
+        let entry = ManagedFieldsEntry {
             manager: if manager.is_empty() { "unknown" } else { manager }.to_owned(),
             operation: "Update",
             api_version: review.api_version(),
@@ -151,7 +151,10 @@ impl Metadata {
 }
 
 /// Parses a review.
-pub(super) fn read<S: Default + DeserializeOwned>(review: Review, object: Value) -> Result<Given<S>, Status> {
+pub(super) fn read<S: Default + DeserializeOwned>(
+    review: Review,
+    object: Value,
+) -> Result<ReceivedReview<S>, Status> {
     let kind = review.kind();
     serde_json::from_value(object).map_err(|error| {
         Status::bad_request(format!("{kind} in version \"v1\" cannot be handled as a {kind}: json: {error}"))
@@ -159,7 +162,7 @@ pub(super) fn read<S: Default + DeserializeOwned>(review: Review, object: Value)
 }
 
 /// Encodes a review as a response.
-pub(super) fn show(
+pub(super) fn encode(
     review: Review,
     metadata: Metadata,
     spec: Option<impl Serialize>,
@@ -167,7 +170,7 @@ pub(super) fn show(
 ) -> Vec<u8> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
-    struct Shown<S: Serialize, T: Serialize> {
+    struct EncodedReview<S: Serialize, T: Serialize> {
         kind: &'static str,
         api_version: &'static str,
         metadata: Metadata,
@@ -176,13 +179,16 @@ pub(super) fn show(
         status: T,
     }
     let (kind, api_version) = (review.kind(), review.api_version());
-    serde_json::to_vec(&Shown { kind, api_version, metadata, spec, status }).unwrap_or_default()
+    serde_json::to_vec(&EncodedReview { kind, api_version, metadata, spec, status }).unwrap_or_default()
 }
 
-/// Returns the fields of an object in the format of field management. The depth is bounded by the types above
-/// and by a selector.
+/// Returns the fields of an object in the format of `managedFields`. The recursion is as deep as the received
+/// review, whose depth the parser of bodies limits.
 fn fields(value: &Value) -> Value {
     let Value::Object(object) = value else { return Value::Object(Map::new()) };
-    let own = std::iter::once((".".to_owned(), Value::Object(Map::new())));
-    Value::Object(own.chain(object.iter().map(|(key, value)| (format!("f:{key}"), fields(value)))).collect())
+    // The key `.` stands for the object itself.
+    let itself = std::iter::once((".".to_owned(), Value::Object(Map::new())));
+    Value::Object(
+        itself.chain(object.iter().map(|(key, value)| (format!("f:{key}"), fields(value)))).collect(),
+    )
 }
