@@ -1,7 +1,8 @@
 //! Negotiation of the response format from the `Accept` header, as in kube-apiserver.
 //!
-//! It has two steps, each with its own error: first the media types, then the requested kind of content. The
-//! format of errors is negotiated separately, since errors are never tables.
+//! Negotiation has two steps, each with its own error: [`check`] looks for an available media type,
+//! [`negotiate`] for an available combination of encoding and content. [`ResponseFormat::of_errors`]
+//! negotiates the format of errors separately, since an error is never a table or `PartialObjectMetadata`.
 
 use informer_objects::status::Status;
 
@@ -45,7 +46,8 @@ pub(crate) struct ResponseFormat {
 /// The properties of a request that affect negotiation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Endpoint {
-    /// Whether it is a list. The error for lists mentions the media types of watches.
+    /// Whether the request is a list. The error of [`check`] then also names the media types of watches, as
+    /// for a watch.
     pub(crate) list: bool,
     pub(crate) watch: bool,
     /// Whether the resource is custom. Custom objects have no protobuf encoding.
@@ -65,7 +67,9 @@ impl ResponseFormat {
     pub(crate) const JSON: ResponseFormat =
         ResponseFormat { encoding: Encoding::Json, content: Content::Whole, pretty: false };
 
-    /// Returns the format of an error. If the header contains no available format, it is indented JSON.
+    /// Returns the format of an error: the first available encoding in the header, or JSON. The JSON is
+    /// indented if the header is not empty and contains no available encoding. Entries with `as=` are
+    /// ignored.
     pub(crate) fn of_errors(accept: &str) -> Self {
         if accept.trim().is_empty() {
             return ResponseFormat::JSON;
@@ -81,8 +85,8 @@ impl ResponseFormat {
 
 /// Rejects a request that accepts no available media type.
 ///
-/// In kube-apiserver the router does this. Requests for custom resources bypass the router, and it does not
-/// match `application/*`.
+/// In kube-apiserver the router rejects such requests. It does not recognize `application/*`. Requests for
+/// custom resources bypass the router and are never rejected here.
 pub(crate) fn check(accept: &str, endpoint: Endpoint) -> Result<(), Status> {
     let routed = |clause: &Clause<'_>| clause.media != "application/*" && !clause.encodings().is_empty();
     if endpoint.custom || accept.trim().is_empty() || clauses(accept).iter().any(routed) {
@@ -139,7 +143,7 @@ impl Clause<'_> {
         self.parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
     }
 
-    /// Returns the encodings that match, preferred first.
+    /// Returns the encodings that match the media type, in the server's order of preference.
     fn encodings(&self) -> Vec<Encoding> {
         match self.media {
             "*/*" | "application/*" => vec![Encoding::Json, Encoding::Yaml, Encoding::Protobuf],
@@ -167,7 +171,7 @@ impl Clause<'_> {
     }
 }
 
-/// Parses the entries of the header, preferred first.
+/// Parses the entries of the header, in the client's order of preference.
 fn clauses(accept: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<Clause<'_>> = accept
         .split(',')

@@ -45,22 +45,25 @@ pub(crate) fn encode(format: ResponseFormat, gzip: bool, code: u16, json: Vec<u8
     with_gzip(gzip, code, content_type, bytes)
 }
 
-/// Returns an error in the format of errors.
+/// Encodes an error in the format of [`ResponseFormat::of_errors`]. If `pretty`, JSON is indented in any
+/// case.
 pub(crate) fn error(status: &Status, accept: &str, pretty: bool) -> ServerResponse {
     let mut format = ResponseFormat::of_errors(accept);
     format.pretty |= pretty;
+    // kube-apiserver indents this error for all clients.
     if status.code == 406 && status.reason == "NotAcceptable" && format.encoding == Encoding::Json {
         format.pretty = true;
     }
-    let mut response = encode(format, false, status.code, status.to_json());
+    let gzip = false;
+    let mut response = encode(format, gzip, status.code, status.to_json());
     if let Some(seconds) = status.retry_after() {
         response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     }
     response
 }
 
-/// Returns whether JSON is indented: as the query parameter `pretty` requests, or else for curl, wget and
-/// browsers.
+/// Returns whether JSON is indented. The query parameter `pretty` decides; without it, JSON is indented for
+/// curl, wget and browsers.
 pub(crate) fn is_pretty(headers: &HeaderMap, parameter: Option<&str>) -> bool {
     let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     match parameter {

@@ -1,5 +1,5 @@
-//! The parts of request handling that all resources share: rejection, reading the body, the log and audit
-//! ids; and access reviews, which are not stored.
+//! The parts of request handling that all resources share: rejection, reading the body, the request log and
+//! audit ids. Also handles access reviews, which are never stored.
 
 use bytes::{Buf, Bytes};
 use http::header::{self, HeaderValue};
@@ -49,6 +49,7 @@ pub(super) fn refuse(shared: &Shared, parts: &Parts, refused: &Refused) -> Serve
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let pretty = encode::is_pretty(&parts.headers, query.find("pretty"));
     let mut response = encode::error(&refused.status, accepted(&parts.headers), pretty);
+    // kube-apiserver sends this header with every rejection but 401.
     if refused.status.code != 401 {
         let nosniff = HeaderValue::from_static("nosniff");
         response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
@@ -83,7 +84,7 @@ pub(super) fn recorded_request(verb: Verb, target: &Target, parts: &Parts, user:
     }
 }
 
-/// Handles an access review. Reviews can only be created.
+/// Handles a request for an access review. Every verb but create is rejected.
 pub(super) fn review(
     shared: &Shared,
     review: Review,
@@ -101,7 +102,8 @@ pub(super) fn review(
     }
     let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let api_version = format!("{}/{}", target.group, target.version);
-    let object = body::read(content_type, body, (&api_version, review.kind()), false)?.object;
+    let is_custom = false;
+    let object = body::read(content_type, body, (&api_version, review.kind()), is_custom)?.object;
     let agent = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
     let request = ReviewRequest {
         caller,
@@ -111,5 +113,6 @@ pub(super) fn review(
     };
     let accept = accepted(&parts.headers);
     let format = super::accept::negotiate(accept, super::accept::Endpoint::default())?;
-    Ok(encode::encode(format, false, 201, review.respond(&request, object)?))
+    let gzip = false;
+    Ok(encode::encode(format, gzip, 201, review.respond(&request, object)?))
 }

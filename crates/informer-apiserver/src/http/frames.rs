@@ -23,7 +23,7 @@ pub(crate) struct Frames {
 }
 
 enum Kind {
-    /// Whole objects or their metadata. `bookmark` is the object of bookmarks, without the version.
+    /// Whole objects or their metadata. `bookmark` is the object of bookmarks, without its metadata.
     Plain { view: View, bookmark: Map<String, Value> },
     /// Tables; the first frame defines the columns.
     Table { table: Box<Table>, first: bool },
@@ -136,7 +136,8 @@ fn write_json(out: &mut Vec<u8>, frame_type: &str, object: impl FnOnce(&mut Vec<
     out.extend_from_slice(b"}\n");
 }
 
-/// Writes an ERROR frame if the object has no protobuf encoding; an empty object would look like a change.
+/// Writes a protobuf frame. If the object has no protobuf encoding (`None`), writes an ERROR frame instead: a
+/// frame with an empty object would look like a change.
 fn write_protobuf(out: &mut Vec<u8>, frame_type: &str, object: Option<&[u8]>) {
     if let Some(object) = object {
         return protobuf::frame(out, frame_type, object);

@@ -1,6 +1,4 @@
 //! Helpers for headers: `Accept` of requests, content types and entity tags of responses.
-//!
-//! None of them depends on what a response contains.
 
 use std::fmt::Write as _;
 

@@ -1,6 +1,5 @@
-//! Options of writes, from the query and, for deletions, from a body.
-//!
-//! If a deletion has a body, even an empty object, the query is ignored, as in kube-apiserver.
+//! Options of writes, from the query. A deletion can have them in its body instead: then the query is
+//! ignored, even if the body is an empty object, as in kube-apiserver.
 
 use informer_objects::body::FieldValidation;
 use informer_objects::builtin;
@@ -88,6 +87,7 @@ pub(crate) fn delete_from_query(query: &Query) -> Result<DeleteOptions, Status> 
     let policy = parse_policy(query.find("propagationPolicy"), &mut causes);
     let orphan = query.flag("orphanDependents");
     let policy = policy_or_orphan(policy, orphan, &mut causes);
+    // kube-apiserver rejects an empty value; `Query::number` would treat it as missing.
     if query.find("gracePeriodSeconds") == Some("") {
         return Err(Status::bad_request("strconv.ParseInt: parsing \"\": invalid syntax"));
     }
@@ -101,8 +101,8 @@ pub(crate) fn delete_from_query(query: &Query) -> Result<DeleteOptions, Status> 
     })
 }
 
-/// Parses the options of a deletion from its body. A field of the wrong type is an error, because a deletion
-/// cannot be undone.
+/// Parses `DeleteOptions`: the body of a deletion, or `deleteOptions` of an eviction. A field of the wrong
+/// type is an error, because a deletion cannot be undone.
 pub(crate) fn delete_from_body(options: Value) -> Result<DeleteOptions, Status> {
     let type_id = Type::named("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
     let options = match type_id {
@@ -180,7 +180,8 @@ fn parse_policy(name: Option<&str>, causes: &mut Vec<StatusCause>) -> Option<Pol
     }
 }
 
-/// Returns the policy, or the one for the old option `orphanDependents`. A request must not set both.
+/// Returns the propagation policy that a request sets with `propagationPolicy` (`policy`) or with its
+/// predecessor `orphanDependents` (`orphan`). A request must not set both.
 fn policy_or_orphan(
     policy: Option<Policy>,
     orphan: Option<bool>,
@@ -200,7 +201,7 @@ fn policy_or_orphan(
     }
 }
 
-/// Returns 422 if there are causes.
+/// Returns the error 422 if there are causes.
 fn reject_if_any(causes: Vec<StatusCause>) -> Result<(), Status> {
     if causes.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", causes)) }
 }

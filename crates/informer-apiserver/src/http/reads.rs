@@ -21,8 +21,11 @@ use crate::model::{
 };
 use crate::request::ListOptions;
 
-/// The duration of a watch without a timeout, in seconds: the minimum, and the range of what is added to it.
-const WATCH_TIMEOUT: (u64, u64) = (1_800, 1_800);
+/// Minimum duration of a watch whose request has no timeout, in seconds.
+const MIN_WATCH_SECONDS: u64 = 1_800;
+
+/// Upper bound, exclusive, on the seconds that are added to [`MIN_WATCH_SECONDS`].
+const WATCH_JITTER_SECONDS: u64 = 1_800;
 
 impl Call {
     pub(super) async fn get(&self) -> Result<ServerResponse, Status> {
@@ -35,33 +38,33 @@ impl Call {
         if self.target.subresource.as_deref() == Some("scale") {
             return self.get_scale(&resource);
         }
-        let found = match self.stale_listing() {
+        let state = match self.stale_listing() {
             Some(listing) => {
                 listing.states(&Filter::namespace(self.namespace())).find(|state| state.name == name)
             }
             None => self.shared.model(|model| model.get(self.gvr, self.namespace(), name)),
         };
-        let found = found.ok_or_else(|| Status::not_found(&resource.group, &resource.plural, name))?;
-        self.object(200, &resource, &view, &found)
+        let state = state.ok_or_else(|| Status::not_found(&resource.group, &resource.plural, name))?;
+        self.object(200, &resource, &view, &state)
     }
 
     fn get_scale(&self, resource: &Resource) -> Result<ServerResponse, Status> {
         let (namespace, name) = self.key();
         let scale = self.shared.model(|model| {
-            let found = model.get(self.gvr, namespace, name);
-            let found = found.ok_or_else(|| Status::not_found(&resource.group, &resource.plural, name))?;
-            model.scale(self.gvr, &found)
+            let state = model.get(self.gvr, namespace, name);
+            let state = state.ok_or_else(|| Status::not_found(&resource.group, &resource.plural, name))?;
+            model.scale(self.gvr, &state)
         })?;
-        self.scale(scale)
+        self.scale_response(scale)
     }
 
-    /// Returns a scale in the requested format.
-    pub(super) fn scale(&self, mut scale: Value) -> Result<ServerResponse, Status> {
+    /// Returns the response with a scale, in the requested format.
+    pub(super) fn scale_response(&self, mut scale: Value) -> Result<ServerResponse, Status> {
         if let Content::Table(meta) = self.format.content {
             let include = Include::parse(self.query.get("includeObject"))?;
             scale = table::scale(scale, meta, include, self.shared.now());
         }
-        Ok(self.other(200, scale.to_string().into_bytes()))
+        Ok(self.non_object_response(200, scale.to_string().into_bytes()))
     }
 
     pub(super) async fn list(&self) -> Result<ServerResponse, Status> {
@@ -83,10 +86,12 @@ impl Call {
             .filter(|_| at == ReadVersion::Newest)
             .map(|listing| ReadVersion::Exact(listing.version));
         let at = stale.unwrap_or(at);
-        let paging = if limit > 0 { Paging::Paged } else { Paging::Unpaged };
+        let paged = limit > 0;
+        let paging = if paged { Paging::Paged } else { Paging::Unpaged };
         let listing = self.shared.model(|model| model.list(self.gvr, &filter.namespace, &at, paging))?;
         let mut head = self.list_head(&resource, listing.version);
-        let streamed = limit == 0
+        // Only compact JSON without gzip can be encoded while it is sent, and only as a whole list.
+        let streamed = !paged
             && self.format == ResponseFormat { content: self.format.content, ..ResponseFormat::JSON }
             && !self.gzip;
         if streamed && !matches!(self.format.content, Content::Table(_)) {
@@ -99,8 +104,8 @@ impl Call {
         self.page(&resource, &head, &page)
     }
 
-    /// Returns the earlier state that a stale-read fault selects, never before the version that the request
-    /// requires.
+    /// Returns the earlier state that a stale-read fault selects, never one before the version that the
+    /// request requires. `None` without such a fault, or if the history no longer contains that state.
     fn stale_listing(&self) -> Option<Listing> {
         let requested = self.query.min_version().ok()?.unwrap_or(0);
         let lag = self.response_faults.lag_writes?;
@@ -171,9 +176,11 @@ impl Call {
         Ok(encode::encode(self.format, self.gzip, code, json))
     }
 
-    /// Returns the response with something other than an object of the resource: a scale or a status.
-    pub(super) fn other(&self, code: u16, json: Vec<u8>) -> ServerResponse {
-        encode::encode(ResponseFormat { content: Content::Whole, ..self.format }, false, code, json)
+    /// Returns the response with JSON that is not an object of the resource: a scale, the table of a scale,
+    /// or a `Status`.
+    pub(super) fn non_object_response(&self, code: u16, json: Vec<u8>) -> ServerResponse {
+        let gzip = false;
+        encode::encode(ResponseFormat { content: Content::Whole, ..self.format }, gzip, code, json)
     }
 
     /// Returns the table format, if the client requested a table.
@@ -191,16 +198,19 @@ impl Call {
         if let Some(version) = options.min_version
             && let Err(status) = self.shared.wait_for_version(version, resource.is_cached()).await
         {
+            // kube-apiserver sends this error in a frame of the watch, not as the response.
             return Ok(self.watch_response(watch_stream::error_only(&status, self.format.encoding)));
         }
         let frames = match self.table(&resource)? {
             Some(table) => Frames::table(table),
             None => Frames::plain(&resource, self.gvr.version, view, self.format.encoding),
         };
-        // Once the watch is open nothing may fail, because only its stream closes it.
+        // After `open_watch` succeeds, nothing may fail before the `WatchStream` exists: only the stream
+        // closes the watch in the model.
         let opened = self.shared.model(|model| model.open_watch(self.gvr, options.from));
         let opened = match opened {
             Ok(opened) => opened,
+            // kube-apiserver sends this error in a frame of the watch, not as the response.
             Err(status) if status.code == 410 => {
                 return Ok(self.watch_response(watch_stream::error_only(&status, self.format.encoding)));
             }
@@ -208,7 +218,8 @@ impl Call {
         };
         let timeout = match options.timeout {
             Some(seconds) => u64::try_from(seconds).unwrap_or(0),
-            None => WATCH_TIMEOUT.0 + self.shared.next_watch_number() * 97 % WATCH_TIMEOUT.1,
+            // Watches that are opened one after the other end 97 seconds apart, not at the same time.
+            None => MIN_WATCH_SECONDS + self.shared.next_watch_number() * 97 % WATCH_JITTER_SECONDS,
         };
         let last_sent_version = match options.from {
             WatchStart::Version(version) => version,
@@ -243,7 +254,8 @@ impl Call {
         found.ok_or_else(Status::no_such_resource)
     }
 
-    /// Returns the resource, and how a single object or a frame is shown.
+    /// Returns the resource, and the view in which the response shows a single object or the object of a
+    /// frame.
     pub(super) fn resource_and_view(&self) -> Result<(Arc<Resource>, View), Status> {
         let resource = self.resource()?;
         let metadata_only = matches!(self.format.content, Content::Metadata(_) | Content::MetadataList(_));
@@ -279,14 +291,14 @@ impl Call {
 
     pub(super) fn filter(&self, resource: &Resource) -> Result<Filter, Status> {
         let (labels, fields) = (self.query.get("labelSelector"), self.query.get("fieldSelector"));
-        // A name in the path is the deprecated way to watch one object.
-        let of_name = self.target.name.as_ref().map(|name| format!("metadata.name={name}"));
-        let fields = of_name.as_deref().unwrap_or(fields);
+        // A name in the path is the deprecated way to watch one object. It replaces the field selector.
+        let name_selector = self.target.name.as_ref().map(|name| format!("metadata.name={name}"));
+        let fields = name_selector.as_deref().unwrap_or(fields);
         Filter::parse(resource, self.namespace(), labels, fields)
     }
 }
 
-/// Returns the Go type that kube-apiserver names in the error.
+/// Returns the Go type that kube-apiserver names in its 406 errors about lists and single objects.
 fn go_type(resource: &Resource, kind: &str) -> String {
     if resource.custom {
         let list = if kind == resource.kind { "" } else { "List" };

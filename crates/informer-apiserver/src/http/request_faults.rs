@@ -1,8 +1,8 @@
 //! Applies the fault rules that act on requests before they are handled, and on responses.
 //!
-//! The active rules apply to a request one after the other. The first that has a response ends the request;
-//! the effects of the others are collected and applied to the response. `stream_faults` handles rules that
-//! act on an open watch.
+//! The active rules apply to a request in the order in which they were injected. A rule with a response of
+//! its own ends the request, and an exemption hides the rules after it. The effects of other rules are
+//! collected and applied to the server's response. `stream_faults` handles rules that act on an open watch.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(super) enum FaultDecision {
 /// The effects of fault rules on a response.
 #[derive(Debug, Default)]
 pub(super) struct ResponseFaults {
-    /// Never end the initial events of a watch.
+    /// Whether a watch suppresses the bookmark that ends its initial events.
     pub(super) endless: bool,
     /// Number of writes by which a stale read lags.
     pub(super) lag_writes: Option<u64>,
@@ -47,14 +47,15 @@ pub(super) struct ResponseFaults {
 /// Applies the active rules to a request.
 pub(super) async fn apply_request_faults(shared: &Shared, recorded: &RecordedRequest) -> FaultDecision {
     let mut response_faults = ResponseFaults::default();
-    let mut last = 0;
-    while let Some(active) = shared.faults.for_request(recorded, last) {
-        last = active.number;
+    let mut last_number = 0;
+    while let Some(active) = shared.faults.for_request(recorded, last_number) {
+        last_number = active.number;
         let rule = &active.rule;
         match &rule.action {
             Action::Exempt => break,
             Action::StallRequest => shared.faults.wait_for_removal(&active).await,
             Action::Delay(delay) => {
+                // Removing the rule ends the delay early.
                 let _elapsed = tokio::time::timeout(*delay, shared.faults.wait_for_removal(&active)).await;
             }
             Action::EndlessWatchList => response_faults.endless = true,
@@ -113,7 +114,7 @@ fn encoding(shared: &Shared, recorded: &RecordedRequest) -> Encoding {
 }
 
 impl ResponseFaults {
-    /// Applies the effects to a response.
+    /// Corrupts and truncates a response. The other effects are applied where the response is created.
     pub(super) async fn change(&self, mut response: ServerResponse) -> ServerResponse {
         if !self.corruptions.is_empty() && response.status() == 200 {
             let (mut head, body) = response.into_parts();
@@ -121,7 +122,7 @@ impl ResponseFaults {
             head.headers.remove(header::CONTENT_LENGTH);
             let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
             let corrupted = corrupted_list(&head.headers, &bytes);
-            // Only a corrupted list counts as a hit.
+            // A rule counts a hit only if there is an object to corrupt.
             let corrupted = corrupted.filter(|_| self.corruptions.iter().any(|rule| rule.count_hit()));
             let bytes = corrupted.unwrap_or(bytes);
             response = ServerResponse::from_parts(head, ResponseBody::whole(bytes));
@@ -133,8 +134,8 @@ impl ResponseFaults {
     }
 }
 
-/// Returns a list whose first object violates its type, in the encoding of the response. `None` if the list
-/// is empty.
+/// Returns the body of a list, in the same encoding, whose first object violates its type. `None` if the body
+/// is not a list or has no objects.
 fn corrupted_list(headers: &HeaderMap, bytes: &[u8]) -> Option<Bytes> {
     let value_of = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     if value_of(header::CONTENT_ENCODING) == Some("gzip") {
@@ -160,11 +161,12 @@ fn corrupted_body(content_type: Option<&str>, bytes: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
+/// Corrupts the first object of a list, or all rows of a table.
 fn corrupt_first(list: &mut Value) -> Option<()> {
     if list.pointer("/rows/0").is_some() { corrupt(list) } else { corrupt(list.pointer_mut("/items/0")?) }
 }
 
-/// Truncates a body after the given number of bytes.
+/// Truncates a body after the given number of bytes. A shorter body is not changed.
 fn truncate(body: ResponseBody, bytes: usize, end: End) -> BoxStream<'static, Result<Bytes, BodyError>> {
     let remaining = Some((BodyStream::new(body), bytes));
     stream::unfold(remaining, move |remaining| async move {

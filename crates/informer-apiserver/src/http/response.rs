@@ -1,7 +1,6 @@
 //! Responses: bodies, statuses and streamed lists.
 //!
-//! A list without a limit is streamed from a shared copy of its objects, one chunk at a time. Bodies do not
-//! know the server.
+//! [`list`] encodes a list one chunk at a time, from a snapshot of its objects, while it is sent.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,7 +13,7 @@ use informer_objects::status::Status;
 
 use crate::model::{Filter, Listing, ObjectShape, Page, Resource, View, states_after};
 
-/// Target size of a chunk of a list or a watch.
+/// Size at which a chunk of a list or a watch ends. The last object may exceed it.
 pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The body of a response.
@@ -103,12 +102,13 @@ pub(crate) fn json(code: u16, mut body: Vec<u8>) -> ServerResponse {
     build(code, "application/json", Kind::Once(Some(Bytes::from(body))))
 }
 
-/// Returns a response of exactly these bytes.
+/// Returns a response of exactly these bytes, with the given content type.
 pub(crate) fn bytes(code: u16, content_type: &'static str, body: Bytes) -> ServerResponse {
     build(code, content_type, Kind::Once(Some(body)))
 }
 
-/// Returns a JSON response of exactly these bytes.
+/// Returns a response of exactly these bytes, without a newline added. The content type is JSON until the
+/// caller replaces it.
 pub(crate) fn raw(code: u16, body: Bytes) -> ServerResponse {
     build(code, "application/json", Kind::Once(Some(body)))
 }
@@ -118,7 +118,7 @@ pub(crate) fn text(code: u16, body: &'static str) -> ServerResponse {
     build(code, "text/plain; charset=utf-8", kind)
 }
 
-/// Returns the 404 for paths outside of the built-in groups.
+/// Returns the plain text 404 of kube-apiserver, for unknown paths and unknown groups.
 pub(crate) fn page_not_found() -> ServerResponse {
     let mut response = text(404, "404 page not found\n");
     response
@@ -187,6 +187,7 @@ pub(crate) struct ListHead {
     pub(crate) metadata_only: bool,
     pub(crate) api_version: String,
     pub(crate) version: u64,
+    /// The continue token.
     pub(crate) next: Option<String>,
     pub(crate) remaining: Option<usize>,
 }
@@ -204,7 +205,8 @@ impl ListHead {
         metadata
     }
 
-    /// Returns the text before and after the items. The keys of lists of custom objects are sorted.
+    /// Returns the text before and after the items, as kube-apiserver writes it: in a list of custom objects
+    /// keys are sorted and `continue` is never omitted; the items of an empty metadata list are `null`.
     fn around(&self, resource: &Resource, empty: bool) -> (Vec<u8>, Vec<u8>) {
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let version = format!(r#""resourceVersion":"{}""#, self.version);
@@ -273,7 +275,7 @@ impl ListWriter {
     }
 }
 
-/// Returns how a list shows its items.
+/// Returns the parts of its items that a list shows.
 pub(crate) fn item_shape(resource: &Resource, metadata_only: bool) -> ObjectShape {
     match (metadata_only, resource.custom) {
         (true, _) => ObjectShape::Metadata,

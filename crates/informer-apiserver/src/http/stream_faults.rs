@@ -1,8 +1,9 @@
 //! Applies the fault rules that act on one open watch.
 //!
-//! Every rule counts the frames that it lets pass. Due rules are applied in the order in which they were
-//! injected: first those that act between two frames, then those that change the next frame, which is then
-//! written alone.
+//! A rule is due once the watch has written the number of frames that the rule skips (`after_frames`). Before
+//! each frame, the due rules that act between two frames are applied first. Then the due rules that change
+//! frames are applied to that frame, which is written as a chunk of its own. Both happen in the order in
+//! which the rules were injected.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ pub(super) struct StreamFaults {
     known: Vec<u64>,
     active: Vec<StreamFault>,
     /// Number of frames that may be written before a rule is due.
-    allowed: usize,
+    allowed_frames: usize,
 }
 
 #[derive(Debug)]
@@ -31,11 +32,13 @@ struct StreamFault {
     frames_to_change: usize,
     /// Whether the next frame is written alone, so that this rule can change it.
     armed: bool,
+    /// Whether the rule was applied and stalls the watch.
     stalls: bool,
 }
 
 /// An effect between two frames.
 pub(super) enum StreamFaultEffect {
+    /// Bytes that are sent as they are.
     Bytes(Vec<u8>),
     /// A well-formed frame with a number instead of an object.
     NoObject,
@@ -61,14 +64,14 @@ impl StreamFaults {
         self.active.extend(added);
     }
 
-    /// Returns the effect that is due now. If there is none, up to [`StreamFaults::allowed`] frames may be
-    /// written.
-    pub(super) fn due(&mut self) -> Option<StreamFaultEffect> {
-        self.allowed = usize::MAX;
+    /// Applies the next due rule that acts between two frames, and returns its effect. If no such rule is
+    /// due, up to [`StreamFaults::allowed_frames`] frames may be written.
+    pub(super) fn take_due_effect(&mut self) -> Option<StreamFaultEffect> {
+        self.allowed_frames = usize::MAX;
         let mut index = 0;
         while let Some(fault) = self.active.get_mut(index) {
             if fault.frames_to_skip > 0 {
-                self.allowed = self.allowed.min(fault.frames_to_skip);
+                self.allowed_frames = self.allowed_frames.min(fault.frames_to_skip);
                 index += 1;
                 continue;
             }
@@ -77,7 +80,7 @@ impl StreamFaults {
             }
             if fault.changes_frames() {
                 fault.armed = true;
-                self.allowed = 1;
+                self.allowed_frames = 1;
                 index += 1;
                 continue;
             }
@@ -101,6 +104,7 @@ impl StreamFaults {
                     StreamFaultEffect::NoObject
                 }
                 Action::Gone => StreamFaultEffect::Gone,
+                // `BreakWatch`.
                 _ => StreamFaultEffect::End(end),
             });
         }
@@ -112,20 +116,21 @@ impl StreamFaults {
     }
 
     /// Returns the number of frames that may be written before a rule is due.
-    pub(super) fn allowed(&self) -> usize {
-        self.allowed
+    pub(super) fn allowed_frames(&self) -> usize {
+        self.allowed_frames
     }
 
     /// Counts written frames.
-    pub(super) fn passed(&mut self, frames: usize) {
-        self.allowed = self.allowed.saturating_sub(frames);
+    pub(super) fn count_frames(&mut self, frames: usize) {
+        self.allowed_frames = self.allowed_frames.saturating_sub(frames);
         for fault in &mut self.active {
             fault.frames_to_skip = fault.frames_to_skip.saturating_sub(frames);
         }
     }
 
-    /// Applies due rules to a written frame. Returns how the watch ends, if it does.
-    pub(super) fn change(&mut self, frame: &mut Vec<u8>) -> Option<End> {
+    /// Applies the due rules that change frames to a written frame. Returns how the watch ends, if a rule
+    /// ends it.
+    pub(super) fn change_frame(&mut self, frame: &mut Vec<u8>) -> Option<End> {
         let mut end = None;
         self.active.retain_mut(|fault| {
             let rule = &fault.rule;
@@ -145,6 +150,7 @@ impl StreamFaults {
                 Action::DropFrame => frame.clear(),
                 Action::DuplicateFrame => frame.extend_from_within(..),
                 Action::MalformedObject => *frame = corrupted,
+                // `BreakMidFrame`.
                 _ => {
                     frame.truncate(frame.len() / 2);
                     end = Some(rule.rule.end);
@@ -168,18 +174,19 @@ impl StreamFault {
 
 /// Corrupts the object of the first frame in `bytes`; `None` for a bookmark, which contains no stored object.
 fn corrupted_frame(bytes: &[u8]) -> Option<Vec<u8>> {
-    // A protobuf frame starts with its length, which is below 2 GiB, so its first byte is not `{`.
+    // A protobuf frame starts with its length, most significant byte first: `{` would mean almost 2 GiB.
     if !bytes.starts_with(b"{") {
-        let bookmark = bytes.get(4..).is_some_and(|event| event.starts_with(b"\x0a\x08BOOKMARK"));
-        return if bookmark { None } else { protobuf::corrupted_frame(bytes) };
+        // Field 1 of a watch event is its type.
+        let is_bookmark = bytes.get(4..).is_some_and(|event| event.starts_with(b"\x0a\x08BOOKMARK"));
+        return if is_bookmark { None } else { protobuf::corrupted_frame(bytes) };
     }
-    let (frame, rest) = bytes.split_at(bytes.iter().position(|byte| *byte == b'\n')?);
+    let (frame, later_bytes) = bytes.split_at(bytes.iter().position(|byte| *byte == b'\n')?);
     let mut frame: Value = serde_json::from_slice(frame).ok()?;
     if frame["type"] == "BOOKMARK" {
         return None;
     }
     corrupt(frame.get_mut("object")?)?;
-    Some([frame.to_string().as_bytes(), rest].concat())
+    Some([frame.to_string().as_bytes(), later_bytes].concat())
 }
 
 /// Makes an object violate its type: `spec`, or the rows of a table, become a number.

@@ -43,18 +43,18 @@ pub(crate) struct Table {
     pub(crate) version: usize,
     pub(crate) meta: Meta,
     pub(crate) include: Include,
-    /// How whole objects are shown.
+    /// The view of whole objects, from which cells are computed.
     pub(crate) view: View,
 }
 
 impl Table {
-    /// Returns a table with one row per state.
+    /// Returns a table with one row per state, in the order of kube-apiserver.
     pub(crate) fn whole(&self, metadata: &Value, states: &[Arc<State>], now: Timestamp) -> Value {
         let mut rows: Vec<(i64, Value)> =
             states.iter().map(|state| self.ordered_row(state, state.version, now)).collect();
         rows.sort_by_key(|(order, _)| *order);
         let rows: Vec<Value> = rows.into_iter().map(|(_, row)| row).collect();
-        self.table(metadata, &json!(tables::columns(self.of())), &rows)
+        self.table(metadata, &json!(tables::columns(self.format())), &rows)
     }
 
     /// Returns the table of one frame of a watch; `first` includes the columns.
@@ -65,7 +65,7 @@ impl Table {
 
     /// Returns the table of a bookmark, whose row contains only metadata.
     pub(crate) fn bookmark(&self, metadata: &Value, first: bool, now: Timestamp) -> Value {
-        let cells = tables::cells(self.of(), &json!({}), now);
+        let cells = tables::cells(self.format(), &json!({}), now);
         let object = json!({
             "kind": "PartialObjectMetadata", "apiVersion": self.meta.api_version(), "metadata": metadata,
         });
@@ -73,12 +73,12 @@ impl Table {
         self.table(&table_metadata, &self.columns(first), &[json!({"cells": cells, "object": object})])
     }
 
-    fn of(&self) -> tables::TableKind<'_> {
+    fn format(&self) -> tables::TableKind<'_> {
         self.resource.table_format(self.version)
     }
 
     fn columns(&self, first: bool) -> Value {
-        if first { json!(tables::columns(self.of())) } else { Value::Null }
+        if first { json!(tables::columns(self.format())) } else { Value::Null }
     }
 
     fn table(&self, metadata: &Value, columns: &Value, rows: &[Value]) -> Value {
@@ -97,9 +97,9 @@ impl Table {
             serde_json::from_slice(&out).unwrap_or_default()
         };
         let whole = shown(&self.view);
-        let cells = tables::cells(self.of(), &whole, now);
-        let order = tables::sort_key(self.of(), &whole);
-        let conditions = tables::conditions(self.of(), &whole);
+        let cells = tables::cells(self.format(), &whole, now);
+        let order = tables::sort_key(self.format(), &whole);
+        let conditions = tables::conditions(self.format(), &whole);
         let object = match self.include {
             Include::Metadata => shown(&View { shape: ObjectShape::Metadata, ..self.view.clone() }),
             Include::Object => whole,

@@ -1,8 +1,7 @@
 //! The body of a watch: frames from the history, bookmarks, timeouts and faults.
 //!
-//! A stream registers with its notifiers before it inspects the model, so it waits only when there is nothing
-//! to send. It writes many changes into one chunk. Every frame passes through `next_chunk`. A dropped stream
-//! no longer counts as open.
+//! A stream registers with its notifiers before it inspects the model, so it does not miss a change that is
+//! written in between. It writes many changes into one chunk. Dropping a stream closes the watch.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -46,7 +45,7 @@ pub(crate) struct Request {
     pub(crate) frames: Frames,
     pub(crate) bookmarks: bool,
     pub(crate) timeout: Duration,
-    /// Whether to never end the initial events.
+    /// Whether a fault rule suppresses the bookmark that ends the initial events.
     pub(crate) endless: bool,
 }
 
@@ -61,15 +60,16 @@ pub(crate) struct WatchStream {
     next_bookmark: Instant,
     /// Times of bookmarks that are sent only if the version has advanced, latest first.
     conditional_bookmarks: Vec<Instant>,
-    /// The version of the last frame.
+    /// The version of the last change or bookmark that was written; at first, the version at which the watch
+    /// starts.
     last_sent_version: u64,
-    /// The version of the server when changes were last read. Once none is left, all changes up to it have
-    /// been written.
+    /// The version of the server when changes were last read. Once no change is left to read, all changes up
+    /// to this version have been written.
     reached: u64,
     /// The revision of the fault rules that were last inspected; `None` at first.
     rules_revision: Option<u64>,
     stream_faults: StreamFaults,
-    /// How the watch ends, after what was written is sent.
+    /// How a fault rule ends the watch once the current chunk is sent.
     pending_end: Option<End>,
     ended: bool,
 }
@@ -77,20 +77,33 @@ pub(crate) struct WatchStream {
 /// The existing objects that a watch starts with.
 struct Initial {
     objects: Objects,
+    /// The key of the last object that was written.
     after: Option<String>,
+    /// The version of the bookmark that follows the objects.
     version: u64,
 }
 
 /// The next step of a stream.
 enum Next {
     Chunk(Vec<u8>),
-    /// A frame was dropped; there may be more to send.
+    /// Try again, because a fault rule dropped the frame.
     Again,
+    /// Wait for a notification or the next time to act.
     Wait,
+    /// End the body normally.
     End,
+    /// Break the connection.
     Break,
     /// Send nothing more, without closing the body.
     Silence,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bookmark {
+    /// Marks the end of the initial events.
+    InitialEventsEnd,
+    /// Reports the version that the watch has reached.
+    Progress,
 }
 
 impl WatchStream {
@@ -155,6 +168,7 @@ impl WatchStream {
                     return Some(Err(BodyError));
                 }
                 Next::Wait => {
+                    // A stall also suspends bookmarks and the timeout, until the fault rules change.
                     let stalled = self.stream_faults.stalls();
                     let wake = self.wake_at();
                     tokio::select! {
@@ -181,8 +195,8 @@ impl WatchStream {
         if self.initial.is_some() {
             self.write_initial(&mut out);
         }
-        // Also right after initial events that wrote no frame: the notification of changes since the watch
-        // was opened may already be past.
+        // If the initial events ended without a frame, read changes now instead of waiting: changes since the
+        // watch was opened may have sent their notification already.
         if out.is_empty()
             && self.initial.is_none()
             && let Some(end) = self.write_changes(&mut out)
@@ -195,7 +209,7 @@ impl WatchStream {
         if out.is_empty() {
             return Next::Wait;
         }
-        self.pending_end = self.stream_faults.change(&mut out);
+        self.pending_end = self.stream_faults.change_frame(&mut out);
         if out.is_empty() { Next::Again } else { Next::Chunk(out) }
     }
 
@@ -219,20 +233,24 @@ impl WatchStream {
             initial.after = Some(last.key());
         }
         let version = initial.version;
-        self.passed(written);
+        self.count_frames(written);
+        // The bookmark is a frame too: if a fault rule is due before it, the next call ends the initial
+        // events.
         if done && self.allowed_frames() > 0 {
             self.initial = None;
             if self.request.bookmarks && !self.request.endless {
-                self.write_bookmark(out, version, true);
+                self.write_bookmark(out, version, Bookmark::InitialEventsEnd);
             }
         }
     }
 
-    /// Writes changes; returns how the stream ends, if it does.
+    /// Writes changes. Returns the next step if the stream ends without a frame. An expired watch gets an
+    /// ERROR frame and is closed.
     fn write_changes(&mut self, out: &mut Vec<u8>) -> Option<Next> {
         let allowed = self.allowed_frames();
         loop {
-            // In one model operation: a change between the two would be covered by the bookmark but not sent.
+            // Changes and version are read in one model operation. Otherwise a bookmark with that version
+            // could cover a change that was not sent.
             let (step, version) = self.shared.model(|model| {
                 (model.step(&mut self.cursor, &self.request.filter, allowed), model.version())
             });
@@ -251,7 +269,7 @@ impl WatchStream {
                 self.request.frames.object(out, kind.name(), state, *version, self.shared.now());
                 self.last_sent_version = *version;
             }
-            self.passed(frames.len());
+            self.count_frames(frames.len());
             if !frames.is_empty() || !more {
                 return None;
             }
@@ -270,21 +288,22 @@ impl WatchStream {
         let needed = due || (conditional && version != self.last_sent_version);
         if needed && self.request.bookmarks && !self.cursor.is_ahead_of(version) && self.allowed_frames() > 0
         {
-            self.write_bookmark(out, version, false);
+            self.write_bookmark(out, version, Bookmark::Progress);
         }
     }
 
-    fn write_bookmark(&mut self, out: &mut Vec<u8>, version: u64, ends_initial: bool) {
+    fn write_bookmark(&mut self, out: &mut Vec<u8>, version: u64, bookmark: Bookmark) {
         let mut metadata = json!({"resourceVersion": version.to_string()});
-        if ends_initial {
+        if bookmark == Bookmark::InitialEventsEnd {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         self.request.frames.bookmark(out, &metadata, self.shared.now());
         self.last_sent_version = version;
-        self.passed(1);
+        self.count_frames(1);
     }
 
-    /// Closes the watch in the model, even if the client does not drop the body.
+    /// Closes the watch in the model, once. A stream that ends calls this itself, since the client may keep
+    /// the body.
     fn close(&mut self) {
         if !std::mem::replace(&mut self.ended, true) {
             self.shared.model(|model| model.close_watch(&self.cursor));
@@ -306,11 +325,12 @@ impl WatchStream {
         }
     }
 
-    /// Applies the fault rules that are due before the next frame.
+    /// Applies a fault rule that is due before the next frame. Returns the next step, or `None` if no such
+    /// rule is due.
     fn apply_stream_fault(&mut self) -> Option<Next> {
         let end = match self.pending_end {
             Some(end) => end,
-            None => match self.stream_faults.due()? {
+            None => match self.stream_faults.take_due_effect()? {
                 StreamFaultEffect::Bytes(bytes) => return Some(Next::Chunk(bytes)),
                 StreamFaultEffect::NoObject => {
                     let mut out = Vec::new();
@@ -337,13 +357,13 @@ impl WatchStream {
         })
     }
 
-    /// Returns the number of frames that may be written before a rule is due.
+    /// Returns the number of frames that may be written before a fault rule is due.
     fn allowed_frames(&self) -> usize {
-        self.stream_faults.allowed()
+        self.stream_faults.allowed_frames()
     }
 
-    fn passed(&mut self, frames: usize) {
-        self.stream_faults.passed(frames);
+    fn count_frames(&mut self, frames: usize) {
+        self.stream_faults.count_frames(frames);
     }
 }
 

@@ -44,7 +44,8 @@ impl Call {
         self.write_response(&resource, &view, &result)
     }
 
-    /// Creates an object of a kind that is not stored: a binding. Reviews are handled elsewhere.
+    /// Handles a create in a resource that is not stored. Only pod bindings get here; `entry` handles access
+    /// reviews.
     fn create_unstored(
         &self,
         resource: &Resource,
@@ -54,7 +55,7 @@ impl Call {
         if !resource.is("", "bindings") {
             return Err(Status::no_such_resource());
         }
-        let binding = self.read_other(&["v1"], "Binding", body)?;
+        let binding = self.read_unstored(&["v1"], "Binding", body)?;
         let name = text_at(&binding, "/metadata/name");
         if name.is_empty() {
             return Err(Status::bad_request("Name parameter required."));
@@ -63,10 +64,10 @@ impl Call {
             let pods = model.registry().resource("", "v1", "pods").ok_or_else(Status::no_such_resource)?;
             model.bind(context, pods, (self.namespace(), name), &binding)
         })?;
-        Ok(self.other(201, created_status()))
+        Ok(self.non_object_response(201, created_status()))
     }
 
-    /// Creates a subresource: a request to act on an object.
+    /// Handles a create in a subresource, which binds or evicts a pod.
     fn create_subresource(
         &self,
         resource: &Resource,
@@ -77,12 +78,12 @@ impl Call {
         let is_pod = resource.is("", "pods");
         match subresource {
             "binding" if is_pod => {
-                let binding = self.read_other(&["v1"], "Binding", body)?;
+                let binding = self.read_unstored(&["v1"], "Binding", body)?;
                 self.check_same_name("Binding", &binding)?;
                 self.shared.model(|model| model.bind(context, self.gvr, self.key(), &binding))?;
             }
             "eviction" if is_pod => {
-                let eviction = self.read_other(&["policy/v1", "policy/v1beta1"], "Eviction", body)?;
+                let eviction = self.read_unstored(&["policy/v1", "policy/v1beta1"], "Eviction", body)?;
                 self.check_same_name("Eviction", &eviction)?;
                 let mut options = options::delete_from_body(eviction["deleteOptions"].clone())?;
                 options.dry_run |= context.dry_run;
@@ -93,7 +94,7 @@ impl Call {
             }
             _ => return Err(Status::no_such_resource()),
         }
-        Ok(self.other(201, created_status()))
+        Ok(self.non_object_response(201, created_status()))
     }
 
     fn check_same_name(&self, kind: &str, object: &Value) -> Result<(), Status> {
@@ -107,7 +108,7 @@ impl Call {
         let (resource, view) = self.resource_and_view()?;
         let context = self.write_context(OptionsKind::Update)?;
         if self.target.subresource.as_deref() == Some("scale") {
-            let scale = self.read_other(&["autoscaling/v1"], "Scale", body)?;
+            let scale = self.read_unstored(&["autoscaling/v1"], "Scale", body)?;
             return self.update_scale(&resource, |model, before| {
                 model.update_scale(&context, self.gvr, before, &scale)
             });
@@ -152,12 +153,15 @@ impl Call {
 
     /// Writes an object with `perform`.
     ///
-    /// Roles and bindings that grant more than the caller has are rejected. A dry run determines the object
-    /// that would be stored, which is checked; if the dry run fails, `sent` is checked instead.
+    /// Roles and role bindings that grant more than the caller has are rejected. The check needs the object
+    /// that would be stored, so `perform` is called as a dry run first. If the dry run fails, the object in
+    /// the request body is checked instead, so that an escalation is reported rather than the error of the
+    /// dry run. `body_object` is `None` for patches: then nothing is checked, and the write fails like the
+    /// dry run.
     fn write(
         &self,
         context: &WriteContext,
-        sent: Option<&Value>,
+        body_object: Option<&Value>,
         perform: impl Fn(&mut Model, &WriteContext) -> Result<WriteResult, Status>,
     ) -> Result<WriteResult, Status> {
         self.shared.model(|model| {
@@ -176,7 +180,8 @@ impl Call {
             if self.attributes.group == RBAC {
                 let old = model.get(self.gvr, &self.attributes.namespace, &self.attributes.name);
                 let dry_run = perform(model, &WriteContext { dry_run: true, ..context.clone() });
-                let object = dry_run.map_or_else(|_| sent.cloned(), |result| Some(result.state.decode()));
+                let object =
+                    dry_run.map_or_else(|_| body_object.cloned(), |result| Some(result.state.decode()));
                 let old = old.map(|state| state.decode());
                 object.map_or(Ok(()), |object| {
                     self.caller.check_escalation(&self.attributes, &object, old.as_ref())
@@ -186,7 +191,8 @@ impl Call {
         })
     }
 
-    /// Changes a scale, and thereby its object.
+    /// Changes the replicas of an object through its scale, with `change`. Returns the response with the new
+    /// scale.
     fn update_scale(
         &self,
         resource: &Resource,
@@ -203,7 +209,7 @@ impl Call {
             let result = change(model, before)?;
             model.scale(self.gvr, &result.state)
         })?;
-        self.scale(scale)
+        self.scale_response(scale)
     }
 
     pub(super) fn delete(&self, body: &Bytes) -> Result<ServerResponse, Status> {
@@ -215,11 +221,11 @@ impl Call {
         let now = self.shared.now();
         let deleted = self.shared.model(|model| model.delete(now, self.gvr, self.key(), &options))?;
         let mut response = match deleted {
-            DeleteResponse::Status(status) => self.other(200, status),
+            DeleteResponse::Status(status) => self.non_object_response(200, status),
             DeleteResponse::Object(state) => self.object(200, &resource, &view, &state)?,
         };
         if resource.is("batch", "jobs") && options.policy.is_none() {
-            warn(&mut response, &[JOB_PODS_PRESERVED.to_owned()]);
+            add_warnings(&mut response, &[JOB_PODS_PRESERVED.to_owned()]);
         }
         Ok(response)
     }
@@ -255,7 +261,7 @@ impl Call {
     ) -> Result<ServerResponse, Status> {
         let code = if result.created { 201 } else { 200 };
         let mut response = self.object(code, resource, view, &result.state)?;
-        warn(&mut response, &result.warnings);
+        add_warnings(&mut response, &result.warnings);
         Ok(response)
     }
 
@@ -282,10 +288,12 @@ impl Call {
         body::read(Some(&self.content_type), body, (&api_version, &resource.kind), resource.custom)
     }
 
-    /// Parses a body of another kind than the resource's, in one of several versions.
-    fn read_other(&self, api_versions: &[&str], kind: &str, body: &Bytes) -> Result<Value, Status> {
+    /// Parses a body of a built-in kind that is not stored (`Binding`, `Eviction` or `Scale`) in one of
+    /// several versions. A body without apiVersion and kind has the first version and `kind`.
+    fn read_unstored(&self, api_versions: &[&str], kind: &str, body: &Bytes) -> Result<Value, Status> {
         let api_version = api_versions.first().copied().unwrap_or_default();
-        let object = body::read(Some(&self.content_type), body, (api_version, kind), false)?.object;
+        let is_custom = false;
+        let object = body::read(Some(&self.content_type), body, (api_version, kind), is_custom)?.object;
         let given = text_at(&object, "/apiVersion");
         if !api_versions.contains(&given) || text_at(&object, "/kind") != kind {
             self.shared.model(|model| model.check_kind((api_version, kind), &object))?;
@@ -299,7 +307,8 @@ impl Call {
     }
 }
 
-fn warn(response: &mut ServerResponse, warnings: &[String]) {
+/// Adds a `Warning` header for each text.
+fn add_warnings(response: &mut ServerResponse, warnings: &[String]) {
     for text in body::warning_headers(warnings) {
         if let Ok(value) = HeaderValue::from_str(&text) {
             response.headers_mut().append(header::WARNING, value);

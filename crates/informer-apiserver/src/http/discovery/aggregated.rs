@@ -1,6 +1,7 @@
 //! Aggregated discovery: one document with all groups and their resources.
 //!
-//! The response kind of a built-in resource has no group and version; that of a custom resource has both.
+//! As in kube-apiserver, the response kind of a built-in resource has no group and version; the response kind
+//! of a custom resource has both.
 
 use serde::Serialize;
 

@@ -140,7 +140,7 @@ pub(super) fn group(registry: &Registry, name: &str) -> Option<Group> {
     Some(Group { kind: Some("APIGroup"), api_version: Some("v1"), ..entry(name, versions) })
 }
 
-/// Returns the resources of a group and version, or `None` if it is not served.
+/// Returns the document of a group and version, or `None` if the group does not serve the version.
 pub(super) fn resources(registry: &Registry, group: &str, version: &str) -> Option<ResourceList> {
     let mut entries = Vec::new();
     for (resource, at) in served(registry, group, version) {
@@ -157,7 +157,8 @@ pub(super) fn resources(registry: &Registry, group: &str, version: &str) -> Opti
             categories: resource.categories.clone(),
             storage_version_hash: version.storage_hash.clone(),
         });
-        entries.extend(version.subresources.iter().map(|found| subresource(resource, found)));
+        entries
+            .extend(version.subresources.iter().map(|subresource| subresource_entry(resource, subresource)));
     }
     if entries.is_empty() {
         return None;
@@ -171,7 +172,8 @@ pub(super) fn resources(registry: &Registry, group: &str, version: &str) -> Opti
     })
 }
 
-/// Returns the resources of a group and version, sorted by plural, with the index of that version in each.
+/// Returns the resources of a group that are served in a version, sorted by plural, and the index of that
+/// version in each resource.
 pub(super) fn served<'a>(registry: &'a Registry, group: &str, version: &str) -> Vec<(&'a Resource, usize)> {
     let mut found: Vec<(&Resource, usize)> = registry
         .iter()
@@ -185,15 +187,15 @@ pub(super) fn served<'a>(registry: &'a Registry, group: &str, version: &str) -> 
     found
 }
 
-fn subresource(resource: &Resource, found: &Subresource) -> ResourceEntry {
+fn subresource_entry(resource: &Resource, subresource: &Subresource) -> ResourceEntry {
     ResourceEntry {
-        name: format!("{}/{}", resource.plural, found.name),
+        name: format!("{}/{}", resource.plural, subresource.name),
         singular_name: String::new(),
         namespaced: resource.namespaced,
-        group: found.group,
-        version: found.version,
-        kind: found.kind.clone(),
-        verbs: found.verbs,
+        group: subresource.group,
+        version: subresource.version,
+        kind: subresource.kind.clone(),
+        verbs: subresource.verbs,
         short_names: Vec::new(),
         categories: Vec::new(),
         storage_version_hash: String::new(),

@@ -1,7 +1,7 @@
 //! Requests outside of resources: discovery, probes, version, metrics and `OpenAPI` documents.
 //!
 //! Discovery documents are generated from the registry for each request. The only objects that are read are
-//! definitions, whose schemas the `OpenAPI` documents contain.
+//! `CustomResourceDefinitions`, whose schemas the `OpenAPI` documents contain.
 
 mod aggregated;
 mod legacy;
@@ -25,7 +25,7 @@ use aggregated::GroupList;
 /// Content type of aggregated discovery.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// The response if no format in `Accept` is available. Such an error is indented.
+/// The response if no format in `Accept` is available. kube-apiserver indents this error.
 const NOT_ACCEPTABLE: &str = r#"{
   "kind": "Status",
   "apiVersion": "v1",
@@ -62,13 +62,13 @@ pub(crate) fn respond(
             probes::respond(*probe, check.as_deref(), parts.uri.query().unwrap_or_default())
         }
         Route::OpenApi(document) => openapi::respond(shared, documents, document, parts),
-        Route::CoreVersions => match negotiate(parts, true) {
+        Route::CoreVersions => match negotiate(parts) {
             Some(format @ (DiscoveryFormat::Aggregated | DiscoveryFormat::AggregatedProtobuf)) => {
                 with_tag(parts, format, &shared.model(|model| aggregated::core(model.registry())))
             }
             Some(DiscoveryFormat::Plain) | None => plain(parts, &legacy::core_versions()),
         },
-        Route::Groups => match negotiate(parts, true) {
+        Route::Groups => match negotiate(parts) {
             Some(format @ (DiscoveryFormat::Aggregated | DiscoveryFormat::AggregatedProtobuf)) => {
                 with_tag(parts, format, &shared.model(|model| aggregated::groups(model.registry())))
             }
@@ -112,7 +112,7 @@ fn resources(shared: &Shared, parts: &Parts, group: &str, version: &str) -> Serv
 }
 
 /// Returns the first available format in `Accept`.
-fn negotiate(parts: &Parts, has_aggregated: bool) -> Option<DiscoveryFormat> {
+fn negotiate(parts: &Parts) -> Option<DiscoveryFormat> {
     let accept = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if accept.trim().is_empty() {
         return Some(DiscoveryFormat::Plain);
@@ -128,7 +128,7 @@ fn negotiate(parts: &Parts, has_aggregated: bool) -> Option<DiscoveryFormat> {
         let value = |name: &str| parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
         match (value("as"), value("g"), value("v")) {
             (None, ..) => Some(DiscoveryFormat::Plain),
-            (Some("APIGroupDiscoveryList"), Some("apidiscovery.k8s.io"), Some("v2")) if has_aggregated => {
+            (Some("APIGroupDiscoveryList"), Some("apidiscovery.k8s.io"), Some("v2")) => {
                 Some(if protobuf { DiscoveryFormat::AggregatedProtobuf } else { DiscoveryFormat::Aggregated })
             }
             _ => None,
@@ -136,10 +136,13 @@ fn negotiate(parts: &Parts, has_aggregated: bool) -> Option<DiscoveryFormat> {
     })
 }
 
-/// Returns a document that has only one format.
+/// Returns an unaggregated document in the encoding that the client accepts, or 406.
 fn plain(parts: &Parts, document: &impl Serialize) -> ServerResponse {
     match accept::negotiate(accepted(&parts.headers), accept::Endpoint::default()) {
-        Ok(format) => encode::encode(format, false, 200, encode(document)),
+        Ok(format) => {
+            let gzip = false;
+            encode::encode(format, gzip, 200, to_json(document))
+        }
         Err(_) => not_acceptable(),
     }
 }
@@ -149,7 +152,7 @@ fn indented(document: &impl Serialize) -> ServerResponse {
 }
 
 /// Serializes a document. Cannot fail for structs of strings and lists.
-fn encode(document: &impl Serialize) -> Vec<u8> {
+fn to_json(document: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(document).unwrap_or_default()
 }
 
@@ -157,17 +160,17 @@ fn not_acceptable() -> ServerResponse {
     response::raw(406, Bytes::from_static(NOT_ACCEPTABLE.as_bytes()))
 }
 
-/// Returns a document with an entity tag, or 304 if the client already has it.
+/// Returns an aggregated document with an entity tag, or 304 if the client already has the document.
 fn with_tag(parts: &Parts, format: DiscoveryFormat, list: &GroupList) -> ServerResponse {
-    let tag = format!("\"{}\"", hash(&encode(&list.tagged())));
+    let tag = format!("\"{}\"", hash(&to_json(&list.tagged())));
     let unchanged =
         parts.headers.get(header::IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == tag.as_bytes());
-    let encoded = encode(list);
-    let binary = protobuf::encode(&serde_json::from_slice(&encoded).unwrap_or_default());
-    let mut response = match (unchanged, format, binary) {
+    let json = to_json(list);
+    let protobuf = protobuf::encode(&serde_json::from_slice(&json).unwrap_or_default());
+    let mut response = match (unchanged, format, protobuf) {
         (true, ..) => response::raw(304, Bytes::new()),
-        (false, DiscoveryFormat::AggregatedProtobuf, Some(binary)) => response::raw(200, binary.into()),
-        _ => response::json(200, encoded),
+        (false, DiscoveryFormat::AggregatedProtobuf, Some(bytes)) => response::raw(200, bytes.into()),
+        _ => response::json(200, json),
     };
     let content_type = match format {
         DiscoveryFormat::AggregatedProtobuf => AGGREGATED.replace("application/json", encode::PROTOBUF),

@@ -1,12 +1,12 @@
-//! `OpenAPI` documents of custom resources, and the complete `OpenAPI` v2 document.
+//! `OpenAPI` v3 documents of custom resources, and the complete `OpenAPI` v2 document.
 //!
-//! How the schema of a definition is published is decided in `published`.
+//! A definition is a stored `CustomResourceDefinition`. `published` converts its schema.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::paths::{self, Described};
+use super::paths::{self, DescribedKind};
 use super::published::{self, LIST_METADATA, METADATA};
 use super::schemas::{Dialect, Schemas};
 use crate::model::{Registry, Resource};
@@ -25,7 +25,7 @@ pub(super) fn documents(registry: &Registry, definitions: &[Value]) -> BTreeMap<
 }
 
 /// Returns the complete `OpenAPI` v2 document.
-pub(super) fn whole(registry: &Registry, definitions: &[Value]) -> Value {
+pub(super) fn v2_document(registry: &Registry, definitions: &[Value]) -> Value {
     let dialect = Dialect::V2;
     let (mut paths, mut schemas) = paths::group_version(registry, dialect, "", "v1");
     for (group, versions) in registry.groups() {
@@ -34,10 +34,10 @@ pub(super) fn whole(registry: &Registry, definitions: &[Value]) -> Value {
             paths.extend(more_paths);
             // Several groups may contain the same schema; the one that is marked with a kind is more
             // complete.
-            for (name, schema) in more_schemas.found {
+            for (name, schema) in more_schemas.by_name {
                 let marked = schema.get("x-kubernetes-group-version-kind").is_some();
-                if marked || !schemas.found.contains_key(&name) {
-                    schemas.found.insert(name, schema);
+                if marked || !schemas.by_name.contains_key(&name) {
+                    schemas.by_name.insert(name, schema);
                 }
             }
         }
@@ -50,7 +50,7 @@ pub(super) fn whole(registry: &Registry, definitions: &[Value]) -> Value {
     }});
     json!({
         "swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1.36.4"}, "paths": paths,
-        "definitions": schemas.found, "securityDefinitions": security, "security": [{"BearerToken": []}],
+        "definitions": schemas.by_name, "securityDefinitions": security, "security": [{"BearerToken": []}],
     })
 }
 
@@ -104,14 +104,14 @@ fn add(
         if let Some(fields) = selectable(version) {
             schema["x-kubernetes-selectable-fields"] = fields;
         }
-        schemas.found.insert(name.clone(), schema);
+        schemas.by_name.insert(name.clone(), schema);
         schemas.mark(name, group, &served.name, kind);
     }
-    let described = Described { group, version: &served.name, kind, schema: name, list: Some(list) };
+    let described = DescribedKind { group, version: &served.name, kind, schema: name, list: Some(list) };
     paths::add(paths, dialect, resource, at, &described);
 }
 
-/// Returns the selectable fields, or `None` if there are none.
+/// Returns the selectable fields of a version, or `None` if it has none.
 fn selectable(version: &Value) -> Option<Value> {
     let fields = version.get("selectableFields")?.as_array().filter(|fields| !fields.is_empty())?;
     let path =

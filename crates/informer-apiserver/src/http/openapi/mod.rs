@@ -1,8 +1,8 @@
 //! `OpenAPI` documents, in which clients look up fields and parameters.
 //!
 //! Documents are generated on the first request and cached until the served resources change. Built-in types
-//! have no descriptions; those of definitions are passed on. `OpenAPI` v2 is available as JSON and protobuf,
-//! v3 only as JSON.
+//! have no descriptions. Types of a `CustomResourceDefinition`, called a definition here, have those of its
+//! schema. `OpenAPI` v2 is available as JSON and protobuf, v3 only as JSON.
 
 mod custom;
 mod paths;
@@ -38,7 +38,7 @@ struct DocumentSet {
     custom: BTreeMap<String, RenderedDocument>,
     index: RenderedDocument,
     /// The `OpenAPI` v2 document, generated on the first request, since few clients request it.
-    whole: Mutex<Option<Whole>>,
+    v2: Mutex<Option<V2Document>>,
     registry: Registry,
     definitions: Vec<Value>,
 }
@@ -53,7 +53,7 @@ struct RenderedDocument {
 
 /// The `OpenAPI` v2 document in both encodings.
 #[derive(Debug, Clone)]
-struct Whole {
+struct V2Document {
     json: RenderedDocument,
     protobuf: RenderedDocument,
 }
@@ -82,10 +82,10 @@ pub(crate) fn respond(
     match document {
         Document::Index => send(&documents.index, "text/plain; charset=utf-8"),
         Document::Whole => {
-            let mut response = match accepted(parts, ACCEPTED_PROTOBUF) {
-                None => return empty(406, true),
-                Some(Encoding::Json) => tagged(&documents.whole().json, parts, JSON),
-                Some(Encoding::Protobuf) => tagged(&documents.whole().protobuf, parts, PROTOBUF),
+            let mut response = match negotiate(parts, ACCEPTED_PROTOBUF) {
+                None => return empty_with_vary(406),
+                Some(Encoding::Json) => tagged(&documents.v2_document().json, parts, JSON),
+                Some(Encoding::Protobuf) => tagged(&documents.v2_document().protobuf, parts, PROTOBUF),
             };
             for value in ["Accept-Encoding", "Accept"] {
                 response.headers_mut().append(header::VARY, header::HeaderValue::from_static(value));
@@ -94,10 +94,10 @@ pub(crate) fn respond(
         }
         Document::Part(name) => {
             let Some(found) = documents.built_in.get(name).or_else(|| documents.custom.get(name)) else {
-                return empty(404, false);
+                return empty(404);
             };
-            if accepted(parts, &[]).is_none() {
-                return empty(406, true);
+            if negotiate(parts, &[]).is_none() {
+                return empty_with_vary(406);
             }
             v3_document(found, name, query, parts)
         }
@@ -140,18 +140,18 @@ impl DocumentSet {
         }
         let index = render(&json!({"paths": urls}));
         let revision = registry.revision();
-        DocumentSet { revision, built_in, custom, index, whole: Mutex::default(), registry, definitions }
+        DocumentSet { revision, built_in, custom, index, v2: Mutex::default(), registry, definitions }
     }
 
-    fn whole(&self) -> Whole {
-        let mut cache = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+    fn v2_document(&self) -> V2Document {
+        let mut cache = self.v2.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || {
-            let document = custom::whole(&self.registry, &self.definitions);
+            let document = custom::v2_document(&self.registry, &self.definitions);
             let json = RenderedDocument::new(document.to_string(), self.index.created);
             // Both encodings have the same entity tag.
             let protobuf =
                 RenderedDocument { bytes: Bytes::from(protobuf::document(&document)), ..json.clone() };
-            Whole { json, protobuf }
+            V2Document { json, protobuf }
         };
         cache.get_or_insert_with(make).clone()
     }
@@ -172,13 +172,13 @@ fn definitions(model: &mut Model) -> Vec<Value> {
     listing.map(|listing| listing.states(&all).map(|state| state.decode()).collect()).unwrap_or_default()
 }
 
-/// Returns an `OpenAPI` v3 document. If the query contains its hash, the response can be cached forever;
-/// another hash is redirected to the current one.
+/// Returns an `OpenAPI` v3 document. If the query contains the hash of the document, the response can be
+/// cached for a year. A request with another hash is redirected to the URL with the current hash.
 fn v3_document(document: &RenderedDocument, name: &str, query: &str, parts: &Parts) -> ServerResponse {
     let requested = form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "hash");
     let requested = requested.map(|(_, value)| value.into_owned()).filter(|value| !value.is_empty());
     if requested.as_ref().is_some_and(|requested| *requested != document.tag) {
-        let mut response = empty(301, true);
+        let mut response = empty_with_vary(301);
         set(&mut response, header::LOCATION, &location(name, &document.tag));
         return response;
     }
@@ -188,18 +188,19 @@ fn v3_document(document: &RenderedDocument, name: &str, query: &str, parts: &Par
         set(&mut response, header::CACHE_CONTROL, "public, immutable");
         let year = jiff::Span::new().hours(24 * 365);
         if let Ok(expires) = Timestamp::now().checked_add(year) {
+            // kube-apiserver writes this zone as UTC, unlike in `Last-Modified`.
             set(&mut response, header::EXPIRES, &date(expires, "UTC"));
         }
     }
     response
 }
 
-/// Returns a document, or 304 if the client already has it.
+/// Returns a document with an entity tag, or 304 if the client already has the document.
 fn tagged(document: &RenderedDocument, parts: &Parts, content_type: &str) -> ServerResponse {
     let tag = format!("\"{}\"", document.tag);
     let unchanged =
         parts.headers.get(header::IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == tag.as_bytes());
-    let mut response = if unchanged { empty(304, false) } else { send(document, content_type) };
+    let mut response = if unchanged { empty(304) } else { send(document, content_type) };
     set(&mut response, header::ETAG, &tag);
     response
 }
@@ -212,17 +213,21 @@ fn send(document: &RenderedDocument, content_type: &str) -> ServerResponse {
     response
 }
 
-fn empty(code: u16, vary: bool) -> ServerResponse {
+fn empty(code: u16) -> ServerResponse {
     let mut response = response::raw(code, Bytes::new());
     response.headers_mut().remove(header::CONTENT_TYPE);
-    if vary {
-        set(&mut response, header::VARY, "Accept");
-    }
     response
 }
 
-/// Returns the first available encoding in the `Accept` header.
-fn accepted(parts: &Parts, protobuf: &[&str]) -> Option<Encoding> {
+fn empty_with_vary(code: u16) -> ServerResponse {
+    let mut response = empty(code);
+    set(&mut response, header::VARY, "Accept");
+    response
+}
+
+/// Returns the first available encoding in the `Accept` header. `protobuf` contains the media types of
+/// protobuf, if it is available.
+fn negotiate(parts: &Parts, protobuf: &[&str]) -> Option<Encoding> {
     let accept = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if accept.trim().is_empty() {
         return Some(Encoding::Json);

@@ -12,7 +12,7 @@ use crate::model::{Registry, Resource, Subresource};
 const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
 
-/// Parameters by operation: name and type.
+// Query parameters of each operation: name and type.
 const READING: &[(&str, &str)] = &[("pretty", "string")];
 const LISTING: &[(&str, &str)] = &[
     ("allowWatchBookmarks", "boolean"),
@@ -59,13 +59,14 @@ const DELETING_COLLECTION: &[(&str, &str)] = &[
     ("timeoutSeconds", "integer"),
 ];
 
-/// A kind and the name of its schema.
-pub(super) struct Described<'a> {
+/// A kind and the names of its schemas.
+pub(super) struct DescribedKind<'a> {
     pub(super) group: &'a str,
     pub(super) version: &'a str,
     pub(super) kind: &'a str,
     pub(super) schema: String,
-    /// The name of the schema of its lists, if that is described too.
+    /// The name of the schema of its lists. `None` for built-in kinds and subresources, whose lists have no
+    /// schema here.
     pub(super) list: Option<String>,
 }
 
@@ -101,7 +102,7 @@ pub(super) fn document(info: &Value, paths: &Map<String, Value>, schemas: &Schem
     }});
     json!({
         "openapi": "3.0.0", "info": info, "paths": paths,
-        "components": {"schemas": schemas.found, "securitySchemes": security},
+        "components": {"schemas": schemas.by_name, "securitySchemes": security},
     })
 }
 
@@ -123,7 +124,7 @@ pub(super) fn group_version(
             continue;
         };
         let schema = id.get().name.to_owned();
-        let kind = Described { group, version, kind: &resource.kind, schema, list: None };
+        let kind = DescribedKind { group, version, kind: &resource.kind, schema, list: None };
         schemas.add(dialect, id);
         schemas.mark(&kind.schema, group, version, &resource.kind);
         for subresource in resource.versions.get(at).map_or(&[][..], |version| &version.subresources) {
@@ -141,13 +142,13 @@ pub(super) fn group_version(
     (paths, schemas)
 }
 
-/// Adds the paths of a resource.
+/// Adds the paths of a resource in its version with the index `at`.
 pub(super) fn add(
     paths: &mut Map<String, Value>,
     dialect: Dialect,
     resource: &Resource,
     at: usize,
-    kind: &Described<'_>,
+    kind: &DescribedKind<'_>,
 ) {
     let Some(version) = resource.versions.get(at) else { return };
     let root = root(&resource.group, &version.name);
@@ -156,6 +157,7 @@ pub(super) fn add(
     } else {
         (format!("{root}/{}", resource.plural), Vec::new())
     };
+    // Each row is a verb, its HTTP method and its action. Keeps the verbs that the version supports.
     let pick = |rows: &[(&'static str, &'static str, &'static str)]| -> Vec<(&'static str, Value)> {
         let rows = rows.iter().filter(|(verb, ..)| version.verbs.contains(verb));
         rows.map(|(_, method, action)| (*method, operation(dialect, action, kind))).collect()
@@ -187,12 +189,12 @@ pub(super) fn add(
 fn subresource_operations(
     dialect: Dialect,
     subresource: &Subresource,
-    parent: &Described<'_>,
+    parent: &DescribedKind<'_>,
 ) -> Vec<(&'static str, Value)> {
-    let own = subresource.version.is_empty();
-    let kind = Described {
-        group: if own { parent.group } else { subresource.group },
-        version: if own { parent.version } else { subresource.version },
+    let inherits_version = subresource.version.is_empty();
+    let kind = DescribedKind {
+        group: if inherits_version { parent.group } else { subresource.group },
+        version: if inherits_version { parent.version } else { subresource.version },
         kind: &subresource.kind,
         schema: subresource.type_id.map_or_else(
             || if subresource.kind == parent.kind { parent.schema.clone() } else { STATUS.to_owned() },
@@ -230,7 +232,7 @@ fn insert(
     paths.insert(path, Value::Object(item));
 }
 
-fn operation(dialect: Dialect, action: &str, kind: &Described<'_>) -> Value {
+fn operation(dialect: Dialect, action: &str, kind: &DescribedKind<'_>) -> Value {
     let parameters = match action {
         "list" => LISTING,
         "post" | "put" => WRITING,
@@ -276,9 +278,9 @@ fn operation(dialect: Dialect, action: &str, kind: &Described<'_>) -> Value {
     Value::Object(operation)
 }
 
-/// Returns a body with the media types in which it can be sent. Strategic merge patches are for built-in
-/// kinds.
-fn content(action: &str, kind: &Described<'_>, schema: &Value) -> Map<String, Value> {
+/// Returns the description of a body, by the media types in which a client can send it. Only built-in kinds,
+/// whose schemas have names in `io.k8s.`, support strategic merge patches.
+fn content(action: &str, kind: &DescribedKind<'_>, schema: &Value) -> Map<String, Value> {
     let suffixes: &[&str] = match action {
         "patch" if kind.schema.starts_with("io.k8s.") => {
             &["apply-patch+yaml", "json-patch+json", "merge-patch+json", "strategic-merge-patch+json"]

@@ -1,8 +1,8 @@
-//! The published form of a definition's schema: for `OpenAPI` v3 implied keywords are added, for v2
-//! unsupported ones are dropped.
+//! The published form of the schema in a `CustomResourceDefinition`: for `OpenAPI` v3 implied keywords are
+//! added, for v2 unsupported keywords are dropped.
 //!
-//! Descriptions are passed on; defaults only in v3. `apiVersion`, `kind` and `metadata` are set at the root
-//! and in embedded resources, whatever the schema contains there.
+//! Descriptions are kept; defaults only in v3. At the root and in embedded resources, the schemas of
+//! `apiVersion`, `kind` and `metadata` are replaced.
 
 use serde_json::{Map, Value, json};
 
@@ -11,24 +11,24 @@ use super::schemas::Dialect;
 pub(super) const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 pub(super) const LIST_METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 
-/// Maximum depth to which a schema is processed; no valid definition is as deep.
+/// Maximum depth to which a schema is processed; schemas of valid definitions are less deep.
 const MAX_DEPTH: usize = 64;
 
 /// Returns the schema of a kind.
 pub(super) fn object(dialect: Dialect, schema: &Value) -> Value {
     let mut schema = schema.as_object().cloned().unwrap_or_default();
-    if dialect == Dialect::V2 && is(&schema, PRESERVE) {
-        // kubectl would reject every field that is not listed.
+    if dialect == Dialect::V2 && is_set(&schema, PRESERVE) {
+        // With properties in the schema, kubectl would reject every field that they do not list.
         return json!({"type": "object"});
     }
     publish(dialect, &mut schema, MAX_DEPTH);
     schema.entry("type").or_insert_with(|| json!("object"));
-    let own = [
+    let common = [
         ("apiVersion", json!({"type": "string", "description": API_VERSION})),
         ("kind", json!({"type": "string", "description": KIND})),
         ("metadata", reference(dialect, METADATA, METADATA_DESCRIPTION)),
     ];
-    add_properties(&mut schema, own);
+    add_properties(&mut schema, common);
     Value::Object(schema)
 }
 
@@ -62,8 +62,8 @@ fn publish(dialect: Dialect, schema: &mut Map<String, Value>, depth: usize) {
             publish(dialect, field, depth);
         }
     }
-    // In OpenAPI v2, a schema that preserves unknown fields has no properties.
-    if is(schema, EMBEDDED) && !(dialect == Dialect::V2 && is(schema, PRESERVE)) {
+    // In OpenAPI v2 a schema that preserves unknown fields has no properties, so none are added.
+    if is_set(schema, EMBEDDED) && !(dialect == Dialect::V2 && is_set(schema, PRESERVE)) {
         embed(dialect, schema);
     }
 }
@@ -73,7 +73,7 @@ fn add_types(schema: &mut Map<String, Value>) {
     let either = json!([{"type": "integer"}, {"type": "string"}]);
     let declares = |schema: Option<&Value>| schema.and_then(|schema| schema.get("anyOf")) == Some(&either);
     let first = schema.get("allOf").and_then(|all| all.get(0));
-    if !is(schema, INT_OR_STRING) || schema.get("anyOf") == Some(&either) || declares(first) {
+    if !is_set(schema, INT_OR_STRING) || schema.get("anyOf") == Some(&either) || declares(first) {
         return;
     }
     if schema.get("anyOf").and_then(Value::as_array).is_none_or(Vec::is_empty) {
@@ -93,7 +93,7 @@ fn drop_unsupported(schema: &mut Map<String, Value>) {
             schema.remove(keyword);
         }
     }
-    if is(schema, PRESERVE) {
+    if is_set(schema, PRESERVE) {
         for keyword in ["items", "properties"] {
             schema.remove(keyword);
         }
@@ -121,14 +121,14 @@ fn drop_nullable_required(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Adds the fields of every object to an embedded resource.
+/// Adds the fields that every object has (`apiVersion`, `kind`, `metadata`) to an embedded resource.
 fn embed(dialect: Dialect, schema: &mut Map<String, Value>) {
-    let own = [
+    let common = [
         ("apiVersion", json!({"type": "string", "description": EMBEDDED_API_VERSION})),
         ("kind", json!({"type": "string", "description": EMBEDDED_KIND})),
         ("metadata", reference(dialect, METADATA, METADATA_DESCRIPTION)),
     ];
-    add_properties(schema, own);
+    add_properties(schema, common);
     if let Value::Array(required) = schema.entry("required").or_insert_with(|| json!([])) {
         for name in ["kind", "apiVersion"] {
             if !required.contains(&json!(name)) {
@@ -138,10 +138,10 @@ fn embed(dialect: Dialect, schema: &mut Map<String, Value>) {
     }
 }
 
-fn add_properties(schema: &mut Map<String, Value>, own: [(&str, Value); 3]) {
+fn add_properties(schema: &mut Map<String, Value>, added: [(&str, Value); 3]) {
     let properties = schema.entry("properties").or_insert_with(|| json!({}));
     if let Value::Object(properties) = properties {
-        properties.extend(own.map(|(name, property)| (name.to_owned(), property)));
+        properties.extend(added.map(|(name, property)| (name.to_owned(), property)));
     }
 }
 
@@ -153,7 +153,7 @@ fn reference(dialect: Dialect, name: &str, description: &str) -> Value {
     }
 }
 
-fn is(schema: &Map<String, Value>, keyword: &str) -> bool {
+fn is_set(schema: &Map<String, Value>, keyword: &str) -> bool {
     schema.get(keyword) == Some(&Value::Bool(true))
 }
 

@@ -20,7 +20,7 @@ pub(super) enum Dialect {
 /// Schemas by name, with the types that they refer to.
 #[derive(Debug, Default)]
 pub(super) struct Schemas {
-    pub(super) found: BTreeMap<String, Value>,
+    pub(super) by_name: BTreeMap<String, Value>,
 }
 
 impl Dialect {
@@ -38,12 +38,12 @@ impl Schemas {
         let mut pending = vec![id];
         while let Some(id) = pending.pop() {
             let ty = id.get();
-            if self.found.contains_key(ty.name) {
+            if self.by_name.contains_key(ty.name) {
                 continue;
             }
-            self.found.insert(ty.name.to_owned(), schema(dialect, ty));
+            self.by_name.insert(ty.name.to_owned(), schema(dialect, ty));
             for field in ty.fields {
-                self.add_leaf(dialect, &field.shape);
+                self.add_named_scalar(dialect, &field.shape);
                 pending.extend(referenced_type(&field.shape));
             }
         }
@@ -58,7 +58,7 @@ impl Schemas {
     /// Marks a schema with the kind that it belongs to.
     pub(super) fn mark(&mut self, name: &str, group: &str, version: &str, kind: &str) {
         let mark = json!({"group": group, "version": version, "kind": kind});
-        if let Some(Value::Object(schema)) = self.found.get_mut(name) {
+        if let Some(Value::Object(schema)) = self.by_name.get_mut(name) {
             let marks = schema.entry("x-kubernetes-group-version-kind").or_insert_with(|| json!([]));
             if let Value::Array(marks) = marks
                 && !marks.contains(&mark)
@@ -68,13 +68,13 @@ impl Schemas {
         }
     }
 
-    /// Adds the schemas of scalar types, which have their own names.
-    fn add_leaf(&mut self, dialect: Dialect, shape: &Shape) {
+    /// Adds the schema of a named scalar type, such as `Quantity`, if the shape contains one.
+    fn add_named_scalar(&mut self, dialect: Dialect, shape: &Shape) {
         match shape {
-            Shape::List(inner, _) | Shape::Map(inner, _) => self.add_leaf(dialect, inner),
+            Shape::List(inner, _) | Shape::Map(inner, _) => self.add_named_scalar(dialect, inner),
             shape => {
-                if let Some((name, schema)) = leaf(dialect, shape) {
-                    self.found.entry(name.to_owned()).or_insert(schema);
+                if let Some((name, schema)) = named_scalar(dialect, shape) {
+                    self.by_name.entry(name.to_owned()).or_insert(schema);
                 }
             }
         }
@@ -165,7 +165,7 @@ fn shape_schema(dialect: Dialect, shape: &Shape, mut keywords: Map<String, Value
         _ => {
             let name = match shape {
                 Shape::Object(id) => id.get().name,
-                shape => leaf(dialect, shape).map_or("", |(name, _)| name),
+                shape => named_scalar(dialect, shape).map_or("", |(name, _)| name),
             };
             let reference = json!({"$ref": dialect.reference(name)});
             if keywords.is_empty() {
@@ -191,8 +191,8 @@ fn referenced_type(shape: &Shape) -> Option<TypeId> {
     }
 }
 
-/// Returns name and schema of a scalar type; `None` for shapes without a name of their own.
-fn leaf(dialect: Dialect, shape: &Shape) -> Option<(&'static str, Value)> {
+/// Returns name and schema of a named scalar type; `None` for other shapes.
+fn named_scalar(dialect: Dialect, shape: &Shape) -> Option<(&'static str, Value)> {
     let either = |one: &str, other: &str| json!([{"type": one}, {"type": other}]);
     let is_v3 = dialect == Dialect::V3;
     Some(match shape {
@@ -235,11 +235,11 @@ mod tests {
         for dialect in [Dialect::V2, Dialect::V3] {
             let mut schemas = Schemas::default();
             schemas.add_named(dialect, "io.k8s.api.core.v1.Pod");
-            let text = json!(schemas.found).to_string();
+            let text = json!(schemas.by_name).to_string();
             let prefix = dialect.reference("");
             for reference in text.split("\"$ref\":\"").skip(1) {
                 let name = reference.split('"').next().unwrap().strip_prefix(&prefix).unwrap();
-                assert!(schemas.found.contains_key(name), "{name}");
+                assert!(schemas.by_name.contains_key(name), "{name}");
             }
         }
     }
@@ -251,7 +251,7 @@ mod tests {
         schemas.add_named(Dialect::V3, "io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry");
         schemas.mark("io.k8s.api.core.v1.Container", "g", "v", "K");
         schemas.mark("io.k8s.api.core.v1.Container", "g", "v", "K");
-        let container = &schemas.found["io.k8s.api.core.v1.Container"];
+        let container = &schemas.by_name["io.k8s.api.core.v1.Container"];
         let ports = &container["properties"]["ports"];
         assert_eq!(ports["x-kubernetes-list-map-keys"], json!(["containerPort", "protocol"]));
         assert_eq!(ports["x-kubernetes-patch-merge-key"], "containerPort");
@@ -261,7 +261,7 @@ mod tests {
             json!({"default": {}, "allOf": [{"$ref": resources}]})
         );
         assert_eq!(container["required"], json!(["name"]));
-        let entry = &schemas.found["io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry"];
+        let entry = &schemas.by_name["io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry"];
         assert_eq!(entry["properties"]["fieldsV1"], json!({"x-kubernetes-preserve-unknown-fields": true}));
         assert_eq!(container["x-kubernetes-group-version-kind"].as_array().unwrap().len(), 1);
     }
