@@ -1,7 +1,6 @@
 //! `Status` responses: errors, and the success that answers a completed deletion.
 //!
-//! The texts are those of kube-apiserver 1.36, word for word, because clients match on some of them. A status
-//! does not know how it is transferred: headers and frames are produced elsewhere.
+//! The texts are those of kube-apiserver 1.36, word for word, because clients match on some of them.
 
 use serde::Serialize;
 
@@ -26,7 +25,7 @@ pub struct Status {
     pub message: String,
     /// The object and the causes.
     pub details: Option<Box<StatusDetails>>,
-    /// A token with which an expired list may be continued inconsistently.
+    /// A token with which a client may continue an expired list at a newer version.
     pub continue_token: Option<String>,
 }
 
@@ -149,18 +148,17 @@ impl Status {
         Status::new(410, "Expired", "The resourceVersion for the provided list is too old.")
     }
 
-    /// Returns 410 for a continue token, with a new token that continues after the same key at the newest
-    /// version.
-    pub fn token_expired(fresh: String) -> Self {
+    /// Returns 410 for a continue token. `new_token` continues after the same key at the newest version.
+    pub fn token_expired(new_token: String) -> Self {
         let message = "The provided continue parameter is too old to display a consistent list result. You \
                        can start a new list without the continue parameter, or use the continue token in \
                        this response to retrieve the remainder of the results. Continuing with the provided \
                        token results in an inconsistent list - objects that were created, modified, or \
                        deleted between the time the first chunk was returned and now may show up in the list.";
-        Status { continue_token: Some(fresh), ..Status::new(410, "Expired", message) }
+        Status { continue_token: Some(new_token), ..Status::new(410, "Expired", message) }
     }
 
-    /// Returns 410 for a watch.
+    /// Returns 410 for a watch from a version before `oldest`.
     pub fn watch_expired(from: u64, oldest: u64) -> Self {
         Status::new(410, "Expired", format!("too old resource version: {from} ({oldest})"))
     }
@@ -183,7 +181,7 @@ impl Status {
         Status { details: Some(Box::new(details)), ..Status::new(504, "Timeout", message) }
     }
 
-    /// Returns 404 for an unknown path in a group that is served.
+    /// Returns 404 for a resource or a subresource that does not exist, in a group that is served.
     pub fn no_such_resource() -> Self {
         let message = "the server could not find the requested resource";
         Status { details: Some(Box::default()), ..Status::new(404, "NotFound", message) }
@@ -195,7 +193,7 @@ impl Status {
         Status { details: Some(Box::default()), ..Status::new(405, "MethodNotAllowed", message) }
     }
 
-    /// Returns 500 without a reason, as kube-apiserver does when its storage cannot read an object.
+    /// Returns 500 without a reason, as kube-apiserver does for errors that have no status of their own.
     pub fn internal(message: impl Into<String>) -> Self {
         Status::new(500, "", message)
     }
@@ -205,7 +203,7 @@ impl Status {
         self.details.as_ref().and_then(|details| details.retry_after_seconds)
     }
 
-    /// Adds the group, kind and name of the object the error refers to.
+    /// Sets the details to the group, kind and name of the object that the error refers to.
     #[must_use]
     pub fn about(mut self, group: &str, kind: &str, name: &str) -> Self {
         self.details = Some(Box::new(StatusDetails {
