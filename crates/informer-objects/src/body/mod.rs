@@ -72,7 +72,7 @@ pub fn read(
     };
     check_type_meta(&object).map_err(|why| unrecognized(&why))?;
     if custom {
-        text::as_untyped(&mut object);
+        text::convert_to_untyped(&mut object);
         if object.get("kind").and_then(Value::as_str).unwrap_or_default().is_empty() {
             let text = String::from_utf8_lossy(bytes);
             return Err(unrecognized(&format!("Object 'Kind' is missing in '{text}'")));
@@ -150,7 +150,7 @@ impl Body {
                 let duplicates = self.duplicates.iter().map(message_about("duplicate"));
                 duplicates.chain(unknown.iter().map(message_about("unknown"))).collect()
             }
-            Source::Json(bytes) => text::order(bytes, unknown)
+            Source::Json(bytes) => text::fields_in_order(bytes, unknown)
                 .iter()
                 .filter(|field| !(field.duplicate && is_inside(&field.path, unknown)))
                 .map(|field| message(if field.duplicate { "duplicate" } else { "unknown" }, &field.path))

@@ -59,7 +59,7 @@ pub fn json(object: &Value, patch: &[u8]) -> Result<Value, Status> {
     Ok(patched)
 }
 
-/// The resources used by a patch, which are limited.
+/// The limited resources that a patch has used.
 struct Usage {
     /// The total size of all copies, in bytes of JSON.
     copied_bytes: usize,
@@ -87,7 +87,7 @@ pub(super) fn strict_decoding_errors(patch: &[u8]) -> Vec<String> {
     if unknown.is_empty() && read.duplicates.is_empty() {
         return Vec::new();
     }
-    let fields = text::order(patch, &unknown);
+    let fields = text::fields_in_order(patch, &unknown);
     fields
         .iter()
         .map(|field| {
@@ -264,9 +264,9 @@ fn index(token: &str, length: usize) -> Option<usize> {
 /// Decodes a token of a path: `~1` is a slash and `~0` a tilde.
 fn unescaped(token: &str) -> String {
     let mut out = String::with_capacity(token.len());
-    let mut rest = token;
-    while let Some(at) = rest.find('~') {
-        let (before, tail) = rest.split_at(at);
+    let mut remaining = token;
+    while let Some(at) = remaining.find('~') {
+        let (before, tail) = remaining.split_at(at);
         out.push_str(before);
         let (character, length) = match tail.as_bytes().get(1) {
             Some(b'0') => ('~', 2),
@@ -274,9 +274,9 @@ fn unescaped(token: &str) -> String {
             _ => ('~', 1),
         };
         out.push(character);
-        rest = tail.get(length..).unwrap_or_default();
+        remaining = tail.get(length..).unwrap_or_default();
     }
-    out.push_str(rest);
+    out.push_str(remaining);
     out
 }
 
@@ -285,8 +285,8 @@ type RawOperation<'a> = BTreeMap<String, &'a RawValue>;
 
 /// Returns the operations of a patch; of duplicate fields the last one, as in Go.
 fn raw_operations(patch: &[u8]) -> Vec<RawOperation<'_>> {
-    // Fails if an operation is `null`, with which the patch is rejected, or if the patch contains invalid
-    // UTF-8: then no `test` of a value other than `null` succeeds.
+    // Fails in two cases. If an operation is `null`, the patch is rejected anyway. If the patch contains
+    // invalid UTF-8, no `test` of a value other than `null` succeeds.
     serde_json::from_slice(patch).unwrap_or_default()
 }
 

@@ -74,6 +74,7 @@ pub fn qualified_name(text: &str) -> Messages {
             if prefix.is_empty() {
                 messages.push("prefix part must be non-empty".to_owned());
             } else {
+                // For a prefix, kube-apiserver gives the maximum length in bytes.
                 let bytes = |why: String| why.replace(" characters", " bytes");
                 let why = dns_subdomain(prefix).into_iter();
                 messages.extend(
@@ -185,12 +186,12 @@ pub(crate) fn header_name(text: &str) -> Messages {
     vec![regex(what, "[-A-Za-z0-9]+", &["X-Header-Name"])]
 }
 
-/// Replaces a trailing dash, which a prefix of generated names may have, so that the prefix can be checked as
-/// a name.
+/// Replaces a trailing dash and the character before it by `a`, as kube-apiserver does, so that the prefix of
+/// generated names can be checked as a name.
 pub(crate) fn mask_trailing_dash(text: &str) -> String {
     match text.strip_suffix('-') {
-        Some(rest) if !rest.is_empty() => {
-            let mut masked: String = rest.chars().collect();
+        Some(before) if !before.is_empty() => {
+            let mut masked: String = before.chars().collect();
             masked.pop();
             masked + "a"
         }

@@ -87,7 +87,7 @@ pub(crate) fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// Returns a value as compact JSON with the characters escaped that Go escapes.
+/// Returns a value as compact JSON, with the escapes of Go.
 pub(crate) fn compact(value: &Value) -> String {
     match value {
         Value::Number(number) => number_json(number),
@@ -106,21 +106,22 @@ pub(crate) fn compact(value: &Value) -> String {
     }
 }
 
-/// Converts numbers to those that Go decodes without a type: 64-bit integers, or floats, which lose digits
-/// and their `.0`.
-pub(crate) fn as_untyped(value: &mut Value) {
+/// Converts numbers to those that Go decodes without a type: signed 64-bit integers, or floats. Floats lose
+/// digits that they cannot hold, and their `.0`.
+pub(crate) fn convert_to_untyped(value: &mut Value) {
     match value {
         Value::Number(number) if number.as_i64().is_none() => {
             if let Some(plain) = number.as_f64().and_then(|float| number_of(&float_json(float))) {
                 *number = plain;
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(as_untyped),
-        Value::Object(fields) => fields.values_mut().for_each(as_untyped),
+        Value::Array(items) => items.iter_mut().for_each(convert_to_untyped),
+        Value::Object(fields) => fields.values_mut().for_each(convert_to_untyped),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
+/// Returns a string as Go writes it in JSON: also `<`, `>`, `&` and two separators are escaped.
 fn string_json(text: &str) -> String {
     let plain = Value::from(text).to_string();
     if !plain.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {

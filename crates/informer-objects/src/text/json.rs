@@ -30,17 +30,15 @@ pub(crate) enum Duplicates {
     Replace,
 }
 
-/// Fields in the order of the text, with the information whether each is a duplicate.
-pub(crate) type Order = Vec<Found>;
-
-/// A field in a text.
+/// A field to report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct ReportedField {
     pub(crate) path: String,
+    /// Whether the field is reported as a duplicate.
     pub(crate) duplicate: bool,
 }
 
-/// The maximum number of duplicates that Go reports.
+/// The maximum number of duplicate and unknown fields that Go reports.
 const MAX_REPORTED_FIELDS: usize = 100;
 
 /// Reads a text.
@@ -55,39 +53,41 @@ pub(crate) fn read(bytes: &[u8], duplicates: Duplicates) -> Result<Read, String>
     Ok(Read { value, duplicates: reported })
 }
 
-/// Returns the given fields and all duplicates in the order of the text; empty if the text is invalid.
-pub(crate) fn order(bytes: &[u8], fields: &[String]) -> Order {
-    let mut found: Order = Vec::new();
-    let mut wanted: BTreeMap<u64, bool> =
+/// Returns the given fields and all duplicates in the order of the text; empty if the text is invalid. A
+/// given field is not reported as a duplicate.
+pub(crate) fn fields_in_order(bytes: &[u8], fields: &[String]) -> Vec<ReportedField> {
+    let mut reported = Vec::new();
+    // Given fields by the hash of their path; `true` until the field is reported.
+    let mut pending: BTreeMap<u64, bool> =
         fields.iter().map(|field| (hashed(EMPTY_HASH, field), true)).collect();
-    let mut reported = BTreeSet::new();
+    let mut duplicates = BTreeSet::new();
     let read = Reader::new(bytes, Duplicates::Replace, |path, duplicate| {
-        if found.len() >= MAX_REPORTED_FIELDS {
+        if reported.len() >= MAX_REPORTED_FIELDS {
             return;
         }
-        if let Some(wanted) = wanted.get_mut(&path.hash) {
-            if std::mem::take(wanted) {
-                found.push(Found { path: path.text(), duplicate: false });
+        if let Some(is_pending) = pending.get_mut(&path.hash) {
+            if std::mem::take(is_pending) {
+                reported.push(ReportedField { path: path.text(), duplicate: false });
             }
-        } else if duplicate && reported.insert(path.hash) {
-            found.push(Found { path: path.text(), duplicate: true });
+        } else if duplicate && duplicates.insert(path.hash) {
+            reported.push(ReportedField { path: path.text(), duplicate: true });
         }
     })
     .read();
     if read.is_err() {
-        found.clear();
+        reported.clear();
     }
-    found
+    reported
 }
 
 /// The path of a field.
 ///
-/// Cheap to create while reading: the text is built only for reported fields, because paths may be as long as
-/// the body.
+/// Cheap to create while reading. Paths may be as long as the body, so the text is built only for reported
+/// fields, and paths are compared by the hash of their text.
 struct Path<'a> {
     parent: Option<&'a Path<'a>>,
     step: Step<'a>,
-    /// The hash of the text.
+    /// The hash of the text, computed without building the text.
     hash: u64,
 }
 
@@ -383,7 +383,8 @@ impl<'a, F: FnMut(&Path<'_>, bool)> Reader<'a, F> {
         }
     }
 
-    /// Like `unexpected`, inside a token: Go treats the end of the text as a blank there.
+    /// Returns the error for an unexpected byte inside a token, where Go treats the end of the text as a
+    /// blank.
     fn unexpected_inside(&self, context: &str) -> String {
         format!("invalid character {} {context}", quoted_char(self.peek().unwrap_or(b' ')))
     }

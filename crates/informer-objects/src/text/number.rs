@@ -1,11 +1,11 @@
 //! Parsing of JSON numbers.
 //!
-//! The result has the smallest type that represents the number exactly. Nothing here knows the text around
-//! the number.
+//! The result is a signed integer if it fits, otherwise an unsigned integer, otherwise a float. Callers have
+//! checked the syntax of the number.
 
 use serde_json::Number;
 
-/// Returns the number of a text, if the text is one and fits a float.
+/// Returns the number that a text contains; `None` if the number exceeds the range of floats.
 pub(super) fn number_of(text: &str) -> Option<Number> {
     if let Ok(whole) = text.parse::<i64>() {
         return Some(Number::from(whole));

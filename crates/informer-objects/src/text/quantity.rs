@@ -1,9 +1,9 @@
 //! Quantities such as `500m`, `1Gi` and `2e9`: parsing, comparison, and the canonical form that the server
 //! returns.
 //!
-//! A quantity has a format (decimal suffixes, powers of 1024, exponents) and is exact to nine decimals; finer
-//! ones are rounded away from zero. Digits beyond the 36th are lost. Nothing here knows what a quantity is
-//! used for.
+//! A quantity has a format (decimal suffixes, powers of 1024, exponents) and at most nine decimals; further
+//! decimals are rounded away from zero. Digits beyond the 36th are lost. Nothing here knows what a quantity
+//! is used for.
 
 use std::cmp::Ordering;
 
@@ -41,7 +41,7 @@ pub(crate) struct Quantity {
     mantissa: i128,
     scale: i32,
     format: Format,
-    /// Whether Kubernetes represents it without arbitrary-precision arithmetic.
+    /// Whether Kubernetes represents the quantity without arbitrary-precision arithmetic.
     small: bool,
     /// The original text, if the server returns it unchanged.
     text: Option<String>,
@@ -71,8 +71,8 @@ impl Quantity {
         let parts = split(text)?;
         let (power_of_two, exponent, format) = suffix(parts.suffix).ok_or(SUFFIX_ERROR)?;
         let digits = format!("{}{}", parts.whole, parts.fraction);
-        let plain = i32::try_from(parts.fraction.len()).map_err(|_| NUMBER_ERROR)?;
-        let mut scale = exponent.saturating_sub(plain);
+        let decimals = i32::try_from(parts.fraction.len()).map_err(|_| NUMBER_ERROR)?;
+        let mut scale = exponent.saturating_sub(decimals);
         let significant = significant_digits(&digits, &mut scale);
         let value: i128 = significant.parse().map_err(|_| NUMBER_ERROR)?;
         let small = is_small(&digits, &parts, power_of_two, scale, format);
@@ -85,6 +85,7 @@ impl Quantity {
         if format == Format::Binary {
             (mantissa, scale) = cap_binary(mantissa, scale);
         }
+        // Kubernetes shows a binary quantity below one with a decimal suffix.
         let tiny = format == Format::Binary && mantissa > 0 && scale < 0 && whole(mantissa, scale).0 == 0;
         let format = if tiny { Format::Decimal } else { format };
         let mantissa = if parts.negative { -mantissa } else { mantissa };
@@ -99,7 +100,7 @@ impl Quantity {
         self.mantissa == 0
     }
 
-    /// Whether it is an integer.
+    /// Whether the quantity is an integer.
     pub(crate) fn is_whole(&self) -> bool {
         whole(self.mantissa, self.scale).1
     }
@@ -194,6 +195,7 @@ impl Quantity {
         let mut scale = high.scale;
         let mut mantissa = high.mantissa;
         let mut widened = 0;
+        // Keeps the mantissa ten times smaller than its maximum, so that the addition does not overflow.
         while widened < apart && mantissa.checked_mul(100).is_some() {
             mantissa *= 10;
             scale = scale.saturating_sub(1);
@@ -259,7 +261,8 @@ fn suffix(text: &str) -> Option<(u32, i32, Format)> {
     Some((0, exponent, Format::Exponent))
 }
 
-/// Returns the digits that fit into a mantissa, without leading zeros.
+/// Returns the digits that fit into a mantissa, without leading zeros. Increases `scale` by the number of
+/// digits that are dropped at the end.
 fn significant_digits<'a>(digits: &'a str, scale: &mut i32) -> &'a str {
     let zeros = digits.bytes().take_while(|digit| *digit == b'0').count();
     let digits = if zeros == digits.len() { "0" } else { &digits[zeros..] };
@@ -273,6 +276,7 @@ fn significant_digits<'a>(digits: &'a str, scale: &mut i32) -> &'a str {
 /// Whether Kubernetes parses a quantity without arbitrary-precision arithmetic.
 fn is_small(digits: &str, parts: &Parts<'_>, power_of_two: u32, scale: i32, format: Format) -> bool {
     if format == Format::Binary {
+        // The estimate of Kubernetes: each bit of the power of two takes 3/10 of a digit.
         let max_digits = i64::from(15 - 1) - i64::from(power_of_two) * 3 / 10;
         return parts.fraction.is_empty()
             && i64::try_from(parts.whole.len()).is_ok_and(|length| length <= max_digits);
@@ -280,7 +284,8 @@ fn is_small(digits: &str, parts: &Parts<'_>, power_of_two: u32, scale: i32, form
     digits.len() <= 18 && scale >= NANO
 }
 
-/// Whether the server returns the original text: it examines only a few digits, so `1.500` is unchanged.
+/// Whether the server returns the original text. Kubernetes examines only a few digits: it returns `1.500`
+/// unchanged.
 fn is_canonical(
     digits: &str,
     parts: &Parts<'_>,
@@ -293,12 +298,13 @@ fn is_canonical(
         return false;
     }
     if format == Format::Binary {
+        // Kubernetes does not check whether a larger suffix fits: it tests divisibility by 8, not by 1024.
         return value & 7 != 0;
     }
     scale % 3 == 0 && !digits.ends_with("000") && !digits.starts_with('0')
 }
 
-/// Rounds away from zero to nine decimals.
+/// Rounds a number that is not negative up to nine decimals.
 fn round_up(mantissa: i128, scale: i32) -> i128 {
     round_up_by(mantissa, NANO.saturating_sub(scale).unsigned_abs())
 }

@@ -10,7 +10,7 @@ pub(super) enum Scalar {
     Null,
     Bool(bool),
     Number(Number),
-    /// Infinite or not a number, which JSON cannot represent.
+    /// Infinity or not a number, with its name in YAML. JSON cannot represent these.
     NotFinite(&'static str),
     /// A date or a time, which is a string in JSON; a string of this form must be quoted in YAML.
     Time,
@@ -96,12 +96,12 @@ fn integer(text: &str) -> Option<Number> {
     if !digits.starts_with(|first: char| first.is_ascii_alphanumeric()) {
         return None;
     }
-    let size = u64::from_str_radix(digits, base).ok()?;
+    let magnitude = u64::from_str_radix(digits, base).ok()?;
     if !negative {
-        // With a sign it must fit a signed integer.
-        return (!text.starts_with('+') || i64::try_from(size).is_ok()).then(|| Number::from(size));
+        // As in go-yaml, a number with a plus sign must fit a signed integer.
+        return (!text.starts_with('+') || i64::try_from(magnitude).is_ok()).then(|| Number::from(magnitude));
     }
-    0_i64.checked_sub_unsigned(size).map(Number::from)
+    0_i64.checked_sub_unsigned(magnitude).map(Number::from)
 }
 
 fn float(text: &str) -> Scalar {
@@ -112,16 +112,16 @@ fn float(text: &str) -> Scalar {
     };
     let numeric = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let exponent_fits = exponent.is_none_or(|exponent| {
+    let is_valid_exponent = exponent.is_none_or(|exponent| {
         let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
         !digits.is_empty() && numeric(digits)
     });
-    let some_digits = !whole.is_empty() || !fraction.is_empty();
+    let has_digits = !whole.is_empty() || !fraction.is_empty();
     if text.len() - digits.len() > 1
-        || !some_digits
+        || !has_digits
         || !numeric(whole)
         || !numeric(fraction)
-        || !exponent_fits
+        || !is_valid_exponent
     {
         return Scalar::Text;
     }
@@ -166,7 +166,7 @@ fn is_time(text: &str) -> bool {
     }
 }
 
-/// Splits `2024-1-2` from the rest.
+/// Splits a text into a date such as `2024-1-2` and what follows the date.
 fn split_date(text: &str) -> Option<(&str, &str)> {
     let end = text.find(|character: char| !character.is_ascii_digit() && character != '-');
     let (date, rest) = text.split_at(end.unwrap_or(text.len()));

@@ -71,7 +71,7 @@ fn duplicates_are_reported_by_path() {
     let replaced = read(text.as_bytes(), Duplicates::Replace).unwrap();
     assert_eq!(replaced.duplicates, ["a[0].x", "a[0].x.y", "a", "b"]);
     assert_eq!(replaced.value, json!({"a": [], "b": 3}));
-    let found = order(text.as_bytes(), &["b".to_owned(), "a[0].x".to_owned()]);
+    let found = fields_in_order(text.as_bytes(), &["b".to_owned(), "a[0].x".to_owned()]);
     let found: Vec<(&str, bool)> = found.iter().map(|found| (found.path.as_str(), found.duplicate)).collect();
     assert_eq!(found, [("a[0].x", false), ("a[0].x.y", true), ("b", false), ("a", true)]);
 }
@@ -90,7 +90,7 @@ fn untyped_numbers_equal_those_of_go() {
         ("0.000001", "0.000001"),
     ] {
         let mut value = read(text.as_bytes(), Duplicates::Replace).unwrap().value;
-        as_untyped(&mut value);
+        convert_to_untyped(&mut value);
         assert_eq!(compact(&value), expected, "{text}");
     }
 }

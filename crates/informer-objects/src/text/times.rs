@@ -20,7 +20,7 @@ pub(crate) fn with_micros(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 
-/// Returns the whole seconds from one time to another.
+/// Returns the whole seconds from one time to another, within the range of durations in Go.
 pub(crate) fn between(from: Timestamp, to: Timestamp) -> i64 {
     to.duration_since(from).as_secs().clamp(-MAX_DURATION_SECONDS, MAX_DURATION_SECONDS)
 }
@@ -29,27 +29,27 @@ pub(crate) fn between(from: Timestamp, to: Timestamp) -> i64 {
 /// `2y317d`.
 pub(crate) fn human_duration(seconds: i64) -> String {
     match seconds {
-        // Tolerates a small difference between clocks.
         ..-1 => "<invalid>".to_owned(),
+        // Tolerates a small difference between clocks.
         -1 => "0s".to_owned(),
         _ if seconds < 2 * MINUTE => format!("{seconds}s"),
-        _ if seconds < 10 * MINUTE => two(seconds, (MINUTE, "m"), (1, "s")),
+        _ if seconds < 10 * MINUTE => in_two_units(seconds, (MINUTE, "m"), (1, "s")),
         _ if seconds < 3 * HOUR => format!("{}m", seconds / MINUTE),
-        _ if seconds < 8 * HOUR => two(seconds, (HOUR, "h"), (MINUTE, "m")),
+        _ if seconds < 8 * HOUR => in_two_units(seconds, (HOUR, "h"), (MINUTE, "m")),
         _ if seconds < 2 * DAY => format!("{}h", seconds / HOUR),
-        _ if seconds < 8 * DAY => two(seconds, (DAY, "d"), (HOUR, "h")),
+        _ if seconds < 8 * DAY => in_two_units(seconds, (DAY, "d"), (HOUR, "h")),
         _ if seconds < 2 * YEAR => format!("{}d", seconds / DAY),
-        _ if seconds < 8 * YEAR => two(seconds, (YEAR, "y"), (DAY, "d")),
+        _ if seconds < 8 * YEAR => in_two_units(seconds, (YEAR, "y"), (DAY, "d")),
         _ => format!("{}y", seconds / YEAR),
     }
 }
 
-/// Returns two units, omitting the smaller one if it is zero.
-fn two(seconds: i64, large: (i64, &str), small: (i64, &str)) -> String {
+/// Returns a duration in two units, omitting the smaller one if it is zero.
+fn in_two_units(seconds: i64, large: (i64, &str), small: (i64, &str)) -> String {
     let whole = format!("{}{}", seconds / large.0, large.1);
     match seconds % large.0 / small.0 {
         0 => whole,
-        rest => format!("{whole}{rest}{}", small.1),
+        remainder => format!("{whole}{remainder}{}", small.1),
     }
 }
 

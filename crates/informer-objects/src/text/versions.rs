@@ -7,7 +7,8 @@ pub fn split_api_version(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
 }
 
-/// Returns the priority of a version: stable before beta before alpha, newer before older.
+/// Returns a sort key that is greater for preferred versions: stable over beta over alpha, newer over older.
+/// All other names have the lowest key.
 pub fn priority(version: &str) -> (u8, u32, u32) {
     let digits = |text: &str| -> Option<(u32, usize)> {
         let length = text.bytes().take_while(u8::is_ascii_digit).count();

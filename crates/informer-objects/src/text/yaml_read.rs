@@ -21,8 +21,12 @@ pub struct YamlRead {
     pub(crate) duplicates: Option<String>,
 }
 
-/// The maximum number of bytes copied for aliases: a few times the maximum body.
+/// The maximum number of bytes copied for anchors and aliases: a few times the maximum body.
 const MAX_COPIED_BYTES: usize = 12 << 20;
+
+/// The maximum number of duplicate keys that are reported.
+const MAX_REPORTED_KEYS: usize = 100;
+
 /// The memory of a value besides its text.
 const VALUE_OVERHEAD_BYTES: usize = 100;
 
@@ -34,7 +38,8 @@ pub fn read_yaml(bytes: &[u8]) -> Result<YamlRead, String> {
     let mut options = Options::default();
     options.set_emit_comments(false);
     let parser = Parser::new_from_str_with_options(text, options);
-    let mut reader = Reader { parser, depth: 0, anchors: BTreeMap::new(), copied: 0, duplicates: Vec::new() };
+    let mut reader =
+        Reader { parser, depth: 0, anchors: BTreeMap::new(), copied_bytes: 0, duplicates: Vec::new() };
     let value = reader.document()?;
     let duplicates = (!reader.duplicates.is_empty()).then(|| {
         let lines = reader.duplicates.join("\n  ");
@@ -46,14 +51,16 @@ pub fn read_yaml(bytes: &[u8]) -> Result<YamlRead, String> {
 struct Reader<'a> {
     parser: Parser<'a, StrInput<'a>>,
     depth: usize,
+    /// Values of anchors, with their approximate size in bytes.
     anchors: BTreeMap<usize, (Value, usize)>,
-    copied: usize,
+    copied_bytes: usize,
     duplicates: Vec<String>,
 }
 
 /// A resolved key.
 struct Key {
     text: String,
+    /// Whether the key is `<<`, whose value is merged into the mapping.
     merge: bool,
 }
 
@@ -140,7 +147,7 @@ impl<'a> Reader<'a> {
                 merge_in(&mut merged, value)?;
                 continue;
             }
-            if fields.contains_key(&key.text) && self.duplicates.len() < 100 {
+            if fields.contains_key(&key.text) && self.duplicates.len() < MAX_REPORTED_KEYS {
                 let line = span.start.line();
                 self.duplicates.push(format!("line {line}: key {} already set in map", quoted(&key.text)));
             }
@@ -182,14 +189,15 @@ impl<'a> Reader<'a> {
 
     /// Stores a value with an anchor.
     ///
-    /// Nested anchors would be counted again at each level, so this counts towards the limit too.
+    /// This copies the value, and values of nested anchors again at each level. It therefore counts towards
+    /// the limit too.
     fn store_anchor(&mut self, anchor: usize, value: &Value) {
-        if anchor == 0 || self.copied > MAX_COPIED_BYTES {
+        if anchor == 0 || self.copied_bytes > MAX_COPIED_BYTES {
             return;
         }
         let size = size_of(value);
-        self.copied += size;
-        if self.copied <= MAX_COPIED_BYTES {
+        self.copied_bytes += size;
+        if self.copied_bytes <= MAX_COPIED_BYTES {
             self.anchors.insert(anchor, (value.clone(), size));
         }
     }
@@ -199,8 +207,8 @@ impl<'a> Reader<'a> {
     /// Aliases of aliases multiply, so the size is counted before the value is copied.
     fn resolve_alias(&mut self, anchor: usize) -> Result<Value, String> {
         let known = self.anchors.get(&anchor);
-        self.copied += known.map_or(0, |(_, size)| *size);
-        if self.copied > MAX_COPIED_BYTES {
+        self.copied_bytes += known.map_or(0, |(_, size)| *size);
+        if self.copied_bytes > MAX_COPIED_BYTES {
             return Err("yaml: document contains excessive aliasing".to_owned());
         }
         let Some((value, _)) = known else {
@@ -213,7 +221,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns the error text of go-yaml: without a line for the first one, and without the parsing context.
+/// Returns the error text of go-yaml: without a line number for the first line, and without the parsing
+/// context.
 fn go_yaml_message(error: &ScanError) -> String {
     let what = error.kind().to_string();
     let what = match what.split_once(", ") {
@@ -233,11 +242,11 @@ fn go_yaml_message(error: &ScanError) -> String {
 
 /// Resolves a scalar, considering its style and tag.
 fn resolve_tagged(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Scalar, String> {
-    let wanted = tag.and_then(Tag::core_suffix);
-    if style != ScalarStyle::Plain && wanted.is_none() {
+    let requested = tag.and_then(Tag::core_suffix);
+    if style != ScalarStyle::Plain && requested.is_none() {
         return Ok(Scalar::Text);
     }
-    let found = resolve(text);
+    let resolved = resolve(text);
     let kind = |scalar: &Scalar| match scalar {
         Scalar::Null => "null",
         Scalar::Bool(_) => "bool",
@@ -248,17 +257,19 @@ fn resolve_tagged(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<S
         Scalar::Merge => "merge",
         Scalar::Text => "str",
     };
-    match wanted {
+    match requested {
         None if tag.is_some() => Ok(Scalar::Text),
         Some("str") => Ok(Scalar::Text),
-        None => Ok(found),
-        Some(wanted) if wanted == kind(&found) => Ok(found),
-        Some("float") if matches!(found, Scalar::Number(_)) => Ok(found),
-        Some(wanted) => Err(format!("yaml: cannot decode !!{} `{text}` as a !!{wanted}", kind(&found))),
+        None => Ok(resolved),
+        Some(requested) if requested == kind(&resolved) => Ok(resolved),
+        Some("float") if matches!(resolved, Scalar::Number(_)) => Ok(resolved),
+        Some(requested) => {
+            Err(format!("yaml: cannot decode !!{} `{text}` as a !!{requested}", kind(&resolved)))
+        }
     }
 }
 
-/// Merges the value of `<<`: an object, or several, of which earlier ones take precedence.
+/// Merges the value of `<<`: an object, or a list of objects in which earlier ones take precedence.
 fn merge_in(merged: &mut Map<String, Value>, value: Value) -> Result<(), String> {
     let sources = match value {
         Value::Array(sources) => sources,

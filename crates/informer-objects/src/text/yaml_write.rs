@@ -1,9 +1,10 @@
 //! Writes YAML as kube-apiserver does: keys in natural order, lists not indented, long lines folded after
 //! column 80.
 //!
-//! The output reads back as the same value. The style of a string follows go-yaml: plain if that is safe and
-//! resolves to a string, single quotes if it is not safe, double quotes if it would resolve to another type,
-//! a block if it has several lines.
+//! The output reads back as the same value. The style of a string follows go-yaml. A string with several
+//! lines becomes a block. A string that would resolve to another type gets double quotes. Any other string is
+//! plain if that is unambiguous, and gets single quotes if not. Where a style cannot represent a string, it
+//! gets double quotes.
 
 use std::cmp::Ordering;
 
@@ -16,8 +17,8 @@ use super::scalar::{Scalar, is_base_60, resolve};
 pub fn to_yaml(value: &Value) -> String {
     let mut writer = Writer { out: String::new(), column: 0 };
     match value {
-        Value::Object(fields) if !fields.is_empty() => writer.mapping(fields, 0, false),
-        Value::Array(items) if !items.is_empty() => writer.sequence(items, 0, false),
+        Value::Object(fields) if !fields.is_empty() => writer.mapping(fields, 0, FirstEntry::OnNewLine),
+        Value::Array(items) if !items.is_empty() => writer.sequence(items, 0, FirstEntry::OnNewLine),
         value => writer.leaf(value, 0),
     }
     if writer.column > 0 || writer.out.is_empty() {
@@ -32,32 +33,50 @@ const FOLD_COLUMN: usize = 80;
 /// The maximum length of a key; a longer one is written on its own line after a question mark.
 const MAX_SIMPLE_KEY_BYTES: usize = 128;
 
+/// Where the first entry of a mapping or a sequence is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FirstEntry {
+    OnNewLine,
+    OnCurrentLine,
+}
+
+/// Whether a text is a key, which must fit on one line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Key,
+    Value,
+}
+
 struct Writer {
     out: String,
     column: usize,
 }
 
 impl Writer {
-    /// Writes fields, one per line; the first on the current line if that is `started`.
-    fn mapping(&mut self, fields: &Map<String, Value>, indent: usize, started: bool) {
+    /// Writes fields, one per line.
+    fn mapping(&mut self, fields: &Map<String, Value>, indent: usize, first: FirstEntry) {
         let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
         fields.sort_by(|left, right| natural(left.0, right.0));
         for (index, (name, value)) in fields.into_iter().enumerate() {
-            if index > 0 || !started {
+            if index > 0 || first == FirstEntry::OnNewLine {
                 self.start_line(indent);
             }
             let simple = name.len() <= MAX_SIMPLE_KEY_BYTES && !name.contains(is_break);
             if simple {
-                self.text(name, indent, true);
+                self.text(name, indent, Role::Key);
             } else {
                 self.put("? ");
-                self.text(name, indent + 2, false);
+                self.text(name, indent + 2, Role::Value);
                 self.start_line(indent);
             }
             self.put(":");
             match value {
-                Value::Object(inner) if !inner.is_empty() => self.mapping(inner, indent + 2, false),
-                Value::Array(items) if !items.is_empty() => self.sequence(items, indent, false),
+                Value::Object(inner) if !inner.is_empty() => {
+                    self.mapping(inner, indent + 2, FirstEntry::OnNewLine);
+                }
+                Value::Array(items) if !items.is_empty() => {
+                    self.sequence(items, indent, FirstEntry::OnNewLine);
+                }
                 value => {
                     self.put(" ");
                     self.leaf(value, indent + 2);
@@ -66,15 +85,19 @@ impl Writer {
         }
     }
 
-    fn sequence(&mut self, items: &[Value], indent: usize, started: bool) {
+    fn sequence(&mut self, items: &[Value], indent: usize, first: FirstEntry) {
         for (index, item) in items.iter().enumerate() {
-            if index > 0 || !started {
+            if index > 0 || first == FirstEntry::OnNewLine {
                 self.start_line(indent);
             }
             self.put("- ");
             match item {
-                Value::Object(fields) if !fields.is_empty() => self.mapping(fields, indent + 2, true),
-                Value::Array(items) if !items.is_empty() => self.sequence(items, indent + 2, true),
+                Value::Object(fields) if !fields.is_empty() => {
+                    self.mapping(fields, indent + 2, FirstEntry::OnCurrentLine);
+                }
+                Value::Array(items) if !items.is_empty() => {
+                    self.sequence(items, indent + 2, FirstEntry::OnCurrentLine);
+                }
                 item => self.leaf(item, indent + 2),
             }
         }
@@ -82,7 +105,7 @@ impl Writer {
 
     fn leaf(&mut self, value: &Value, indent: usize) {
         match value {
-            Value::String(text) => self.text(text, indent, false),
+            Value::String(text) => self.text(text, indent, Role::Value),
             Value::Number(number) => {
                 let text = number_json(number);
                 let whole = text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok();
@@ -97,29 +120,36 @@ impl Writer {
         }
     }
 
-    fn text(&mut self, text: &str, indent: usize, key: bool) {
-        match style(text, key) {
-            Style::Plain => self.folded(text, indent, key, false),
+    fn text(&mut self, text: &str, indent: usize, role: Role) {
+        let style = style(text, role);
+        match style {
+            Style::Plain => self.folded(text, indent, role, style),
             Style::Single => {
                 self.put("'");
-                self.folded(text, indent, key, true);
+                self.folded(text, indent, role, style);
                 self.put("'");
             }
-            Style::Double => self.double_quoted(text, indent, key),
+            Style::Double => self.double_quoted(text, indent, role),
             Style::Literal => self.literal(text, indent),
         }
     }
 
     /// Writes plain or single-quoted text: blanks after the fold column become line breaks.
-    fn folded(&mut self, text: &str, indent: usize, key: bool, quoted: bool) {
+    fn folded(&mut self, text: &str, indent: usize, role: Role, style: Style) {
+        let quoted = style == Style::Single;
         let mut after_blank = false;
         let mut after_break = false;
-        let mut rest = text.char_indices().peekable();
-        while let Some((at, character)) = rest.next() {
-            let next = rest.peek().map(|(_, next)| *next);
+        let mut characters = text.char_indices().peekable();
+        while let Some((at, character)) = characters.next() {
+            let next = characters.peek().map(|(_, next)| *next);
             if character == ' ' {
                 let inside = !quoted || (at > 0 && next.is_some());
-                if !key && !after_blank && self.column > FOLD_COLUMN && inside && next != Some(' ') {
+                if role == Role::Value
+                    && !after_blank
+                    && self.column > FOLD_COLUMN
+                    && inside
+                    && next != Some(' ')
+                {
                     self.start_line(indent);
                 } else {
                     self.put(" ");
@@ -145,15 +175,21 @@ impl Writer {
         }
     }
 
-    fn double_quoted(&mut self, text: &str, indent: usize, key: bool) {
+    fn double_quoted(&mut self, text: &str, indent: usize, role: Role) {
         self.put("\"");
         let mut after_blank = false;
-        let mut rest = text.char_indices().peekable();
-        while let Some((at, character)) = rest.next() {
-            let next = rest.peek().map(|(_, next)| *next);
+        let mut characters = text.char_indices().peekable();
+        while let Some((at, character)) = characters.next() {
+            let next = characters.peek().map(|(_, next)| *next);
             if character == ' ' {
-                if !key && !after_blank && self.column > FOLD_COLUMN && at > 0 && next.is_some() {
+                if role == Role::Value
+                    && !after_blank
+                    && self.column > FOLD_COLUMN
+                    && at > 0
+                    && next.is_some()
+                {
                     self.start_line(indent);
+                    // Without the backslash, a reader would drop blanks at the start of a line.
                     if next == Some(' ') {
                         self.put("\\");
                     }
@@ -174,9 +210,11 @@ impl Writer {
 
     fn literal(&mut self, text: &str, indent: usize) {
         self.put("|");
+        // A leading blank or break would hide the indentation, so it is written explicitly.
         if text.starts_with([' ', '\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']) {
             self.put("2");
         }
+        // How a reader treats the breaks at the end: `-` drops them, `+` keeps them all.
         let mut back = text.chars().rev();
         match (back.next().is_some_and(is_break), back.next().is_none_or(is_break)) {
             (false, _) => self.put("-"),
@@ -246,19 +284,23 @@ enum Style {
 #[derive(Default)]
 #[allow(clippy::struct_excessive_bools, reason = "the properties are independent")]
 struct Traits {
+    /// Contains characters that have a meaning in YAML where they are.
     indicators: bool,
     breaks: bool,
+    /// Contains characters that must be escaped.
     special: bool,
     /// Starts or ends with a blank or a break.
     ragged: bool,
     trailing_blank: bool,
+    /// Contains a break followed by a blank.
     break_blank: bool,
+    /// Contains a blank followed by a break.
     blank_break: bool,
 }
 
-fn style(text: &str, key: bool) -> Style {
+fn style(text: &str, role: Role) -> Style {
     let seen = traits(text);
-    let wanted = if text.contains('\n') {
+    let preferred = if text.contains('\n') {
         Style::Literal
     } else if matches!(resolve(text), Scalar::Text | Scalar::Merge) && !is_base_60(text) {
         Style::Plain
@@ -273,13 +315,13 @@ fn style(text: &str, key: bool) -> Style {
         || seen.indicators);
     let single_fits = !(seen.break_blank || seen.blank_break || seen.special);
     let literal_fits = !(seen.trailing_blank || seen.blank_break || seen.special);
-    if key && seen.breaks {
+    if role == Role::Key && seen.breaks {
         return Style::Double;
     }
-    match wanted {
+    match preferred {
         Style::Plain if plain_fits => Style::Plain,
         Style::Plain | Style::Single if single_fits => Style::Single,
-        Style::Literal if literal_fits && !key => Style::Literal,
+        Style::Literal if literal_fits && role == Role::Value => Style::Literal,
         _ => Style::Double,
     }
 }
@@ -293,9 +335,9 @@ fn traits(text: &str) -> Traits {
         ..Traits::default()
     };
     let mut before: Option<char> = None;
-    let mut rest = text.chars().peekable();
-    while let Some(character) = rest.next() {
-        let blank_follows = rest.peek().is_none_or(|next| matches!(next, ' ' | '\t'));
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        let blank_follows = characters.peek().is_none_or(|next| matches!(next, ' ' | '\t'));
         let blank_before = before.is_none_or(|before| matches!(before, ' ' | '\t') || is_break(before));
         seen.indicators |= match (character, before) {
             (
@@ -322,7 +364,7 @@ fn is_break(character: char) -> bool {
 
 /// Whether a character needs no escape.
 ///
-/// Characters beyond the basic multilingual plane do: go-yaml escapes them.
+/// As in go-yaml, characters beyond the basic multilingual plane need one.
 fn is_printable(character: char) -> bool {
     matches!(character, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}')
         && character != '\u{feff}'
@@ -369,7 +411,8 @@ fn natural(left: &str, right: &str) -> Ordering {
         (false, true) => return Ordering::Less,
         (false, false) => {}
     }
-    // Zeros are significant inside a number, not at its beginning.
+    // Zeros are significant inside a number, not at its beginning. Inside, a digit 1 in front makes them
+    // count.
     let common = left.get(..at).unwrap_or_default().iter().rev().take_while(|digit| digit.is_ascii_digit());
     let inside = (left_char == '0' || right_char == '0') && common.into_iter().any(|digit| *digit != '0');
     let number = |text: &[char]| {
