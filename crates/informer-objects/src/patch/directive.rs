@@ -11,20 +11,20 @@ use crate::text;
 /// The error of merging a patch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// The patch is malformed.
-    Form(&'static str),
-    /// kube-apiserver rejects the patch as unprocessable without giving the reason.
+    /// The patch is malformed: 400.
+    Malformed(&'static str),
+    /// kube-apiserver rejects the patch without giving the reason: 422.
     Rejected,
-    /// Any other error.
-    Other(String),
+    /// Any other error: 500, as in kube-apiserver.
+    Internal(String),
 }
 
 impl From<Failure> for Status {
     fn from(failure: Failure) -> Status {
         match failure {
-            Failure::Form(what) => Status::bad_request(what),
+            Failure::Malformed(what) => Status::bad_request(what),
             Failure::Rejected => rejected(),
-            Failure::Other(what) => Status::internal(what),
+            Failure::Internal(what) => Status::internal(what),
         }
     }
 }
@@ -34,11 +34,12 @@ pub(super) const RETAIN_KEYS: &str = "$retainKeys";
 pub(super) const SET_ORDER: &str = "$setElementOrder";
 pub(super) const DELETE_FROM: &str = "$deleteFromPrimitiveList";
 
-pub(super) const BAD_PRIMITIVE_LIST: Failure = Failure::Form("invalid patch format of primitive list");
-pub(super) const BAD_RETAIN_KEYS: Failure = Failure::Form("invalid patch format of retainKeys");
-pub(super) const BAD_SET_ORDER: Failure = Failure::Form("invalid patch format of setElementOrder list");
+pub(super) const BAD_PRIMITIVE_LIST: Failure = Failure::Malformed("invalid patch format of primitive list");
+pub(super) const BAD_RETAIN_KEYS: Failure = Failure::Malformed("invalid patch format of retainKeys");
+pub(super) const BAD_SET_ORDER: Failure = Failure::Malformed("invalid patch format of setElementOrder list");
 
-/// Applies `$retainKeys`: removes fields that it does not list; the patch may contain no others.
+/// Applies `$retainKeys`: removes the fields of the object that the directive does not list. A field of the
+/// patch that it does not list is an error.
 pub(super) fn retain_keys(
     fields: &mut Map<String, Value>,
     patch: &mut Map<String, Value>,
@@ -68,11 +69,14 @@ pub(super) fn list_of<'a>(directive: &'a str, prefix: &str, error: Failure) -> R
 }
 
 pub(super) fn not_a_list(found: Option<&Value>) -> Failure {
-    Failure::Other(format!("expected a []interface {{}}, but received a {}", go_type(found)))
+    Failure::Internal(format!("expected a []interface {{}}, but received a {}", go_type(found)))
 }
 
 pub(super) fn not_an_object(found: &Value) -> Failure {
-    Failure::Other(format!("expected a map[string]interface {{}}, but received a {}", go_type(Some(found))))
+    Failure::Internal(format!(
+        "expected a map[string]interface {{}}, but received a {}",
+        go_type(Some(found))
+    ))
 }
 
 pub(super) fn unknown_directive(directive: &Value, fields: &Map<String, Value>) -> Failure {
@@ -82,7 +86,7 @@ pub(super) fn unknown_directive(directive: &Value, fields: &Map<String, Value>) 
         other => format!("%!s({}={})", go_type(Some(other)), text::shown(other)),
     };
     let fields = text::shown(&Value::Object(fields.clone()));
-    Failure::Other(format!("unknown patch type: {name} in map: {fields}"))
+    Failure::Internal(format!("unknown patch type: {name} in map: {fields}"))
 }
 
 pub(super) fn go_type(value: Option<&Value>) -> &'static str {
@@ -102,7 +106,7 @@ pub(super) fn kind(value: &Value) -> &'static str {
     go_type(Some(value))
 }
 
-/// Returns a value without directives; `None` if it is a directive itself.
+/// Returns a value without directives; `None` if it contains `$patch` itself.
 pub(super) fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
@@ -116,7 +120,7 @@ pub(super) fn without_directives(value: Value) -> Option<Value> {
     }
 }
 
-/// The `$patch` of an entry of a list.
+/// Returns the `$patch` of an entry of a list.
 pub(super) fn directive_of(entry: &Value) -> Option<&Value> {
     entry.get(DIRECTIVE)
 }

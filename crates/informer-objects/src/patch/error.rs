@@ -29,7 +29,7 @@ pub(super) enum PatchReadError {
     Null,
 }
 
-/// Returns 422 without details: kube-apiserver writes the reason to its log only.
+/// Returns 422 without a cause: kube-apiserver writes the cause to its log only.
 pub(super) fn rejected() -> Status {
     let message = "the server rejected our request due to an error in our request";
     Status { details: Some(Box::default()), ..Status::new(422, "Invalid", message) }

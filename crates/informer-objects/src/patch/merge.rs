@@ -1,4 +1,5 @@
-//! Merge patches (RFC 7386), as in Go's library: nulls are also removed inside the entries of new lists.
+//! Merge patches (RFC 7386), with a deviation of the Go library that kube-apiserver uses: null fields are
+//! also removed inside the entries of lists in the patch.
 
 use serde_json::{Map, Value};
 
@@ -21,10 +22,10 @@ fn merge_fields(fields: &mut Map<String, Value>, patch: Map<String, Value>) {
         match (fields.get_mut(&name), new) {
             (_, Value::Null) => drop(fields.remove(&name)),
             (Some(Value::Object(existing)), Value::Object(patch)) => merge_fields(existing, patch),
-            // A list that replaces an object is inserted unchanged.
-            (Some(existing @ Value::Object(_)), other) => *existing = other,
-            (_, other) => {
-                new = other;
+            // As in Go, a list that replaces an object is inserted unchanged, with its nulls.
+            (Some(existing @ Value::Object(_)), replacement) => *existing = replacement,
+            (_, replacement) => {
+                new = replacement;
                 prune_nulls(&mut new);
                 fields.insert(name, new);
             }

@@ -57,10 +57,10 @@ impl PatchKind {
     }
 }
 
-/// Returns the strict decoding errors of a patch itself, in Go's order: duplicate fields, and unknown fields
-/// of operations.
+/// Returns the strict decoding errors of a patch itself, not of the patched object, in Go's order: duplicate
+/// fields, and unknown fields of operations.
 ///
-/// Empty for a patch that cannot be decoded, which is rejected anyway.
+/// Empty for a patch that cannot be decoded, because such a patch is rejected anyway, and for an apply.
 pub fn problems(kind: PatchKind, patch: &[u8]) -> Vec<String> {
     match kind {
         PatchKind::Json => json::strict_decoding_errors(patch),
@@ -74,10 +74,9 @@ pub fn problems(kind: PatchKind, patch: &[u8]) -> Vec<String> {
     }
 }
 
-/// Returns 422: the patched object cannot be decoded, because of the decoder's error or strict decoding error
-/// `why`.
+/// Returns the error 422 for a patched object that cannot be decoded. `why` is the error of the decoder.
 ///
-/// The message contains the patched object for JSON and merge patches, and the patch for strategic ones.
+/// The message contains the patched object, or the patch itself if it is a strategic merge patch.
 pub fn undecodable(kind: PatchKind, patch: &[u8], patched: &str, why: &str) -> Status {
     let shown = match kind {
         PatchKind::Strategic => {

@@ -2,14 +2,15 @@
 //! the patch.
 //!
 //! Directives (`directive.rs`): `$patch` (`replace`, `delete`), `$retainKeys`, `$setElementOrder/LIST`,
-//! `$deleteFromPrimitiveList/LIST`. They never reach the object, except inside new entries of merged lists
-//! and inside lists that are replaced, where kube-apiserver leaves them too. The depth of a patch is limited
-//! by its decoder.
+//! `$deleteFromPrimitiveList/LIST`. The result contains no directives, with two exceptions: as in
+//! kube-apiserver, they stay inside new entries of merged lists, and inside lists that are replaced. The
+//! decoder limits the depth of a patch.
 //!
-//! Objects contain lists and lists contain objects, so both are merged in this file. The order in lists:
-//! entries in the patch have the order of the patch, the others the order of the server; where the two meet,
-//! entries of the patch come first unless the server had them in the opposite order. New entries therefore
-//! come first. All lookups use maps, never a search of one list for each entry of another.
+//! Objects contain lists and lists contain objects, so both are merged in this file. In a merged list, the
+//! entries of the patch have the order of the patch, and entries that only the server has keep their order.
+//! An entry of the patch comes before the next entry that only the server has, unless it came after that
+//! entry in the server's list. A new entry was not in the server's list, so it comes first. All lookups use
+//! maps, never a search of one list for each entry of another.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,8 +25,8 @@ use super::error::{PatchReadError, read_object};
 use crate::status::Status;
 use crate::text;
 
-/// Merges a patch into an object; both are of the given type.
-pub fn strategic(of: TypeId, object: &Value, patch: &[u8]) -> Result<Value, Status> {
+/// Merges a patch into an object of a built-in type.
+pub fn strategic(type_id: TypeId, object: &Value, patch: &[u8]) -> Result<Value, Status> {
     let patch = match read_object(patch) {
         Ok(patch) => patch,
         // A null patch changes nothing.
@@ -33,10 +34,10 @@ pub fn strategic(of: TypeId, object: &Value, patch: &[u8]) -> Result<Value, Stat
         Err(PatchReadError::Unreadable(what)) => return Err(Status::bad_request(what)),
     };
     let fields = object.as_object().cloned().unwrap_or_default();
-    Ok(Value::Object(merge_map(fields, patch, Shape::Object(of))?))
+    Ok(Value::Object(merge_map(fields, patch, Shape::Object(type_id))?))
 }
 
-/// Merges a patch into an object of some shape.
+/// Merges a patch into an object, whose fields `shape` describes.
 fn merge_map(
     mut fields: Map<String, Value>,
     mut patch: Map<String, Value>,
@@ -91,8 +92,9 @@ fn merge_field(
         // The value is not a list, so nothing can be deleted from it.
         (Some(existing), _) if deletes => drop(fields.insert(name, existing)),
         (_, _) if deletes => {}
-        (existing, other) => {
-            new = other;
+        (existing, replacement) => {
+            new = replacement;
+            // Values of the same type that get here are scalars, which contain no nulls.
             if existing.as_ref().is_none_or(|existing| kind(existing) != kind(&new)) {
                 discard_nulls(&mut new);
             }
@@ -126,7 +128,10 @@ fn merge_ordered_lists(
             (None, None) => continue,
             (Some(existing), None) => existing,
             (None, Some(new)) => new.into_iter().filter_map(without_directives).collect(),
-            (Some(existing), Some(new)) if field.patch.merge => merge_list(existing, new, elements, false)?,
+            (Some(existing), Some(new)) if field.patch.merge => {
+                let deletes = false;
+                merge_list(existing, new, elements, deletes)?
+            }
             (Some(_), Some(new)) => new,
         };
         let server_order = existing.unwrap_or_default();
@@ -142,9 +147,12 @@ fn merge_ordered_lists(
 fn field_of(shape: Shape, name: &str) -> Result<&'static Field, Failure> {
     let kind = match shape {
         Shape::Object(id) => {
-            let of = id.get();
-            let folded = || of.fields.iter().find(|field| field.name.eq_ignore_ascii_case(name));
-            return of.field(name).or_else(folded).ok_or_else(|| no_field(short(of.name), name));
+            let object_type = id.get();
+            // As in Go, the case of a name is ignored if no field has the exact name.
+            let ignoring_case =
+                || object_type.fields.iter().find(|field| field.name.eq_ignore_ascii_case(name));
+            let field = object_type.field(name).or_else(ignoring_case);
+            return field.ok_or_else(|| no_field(short(object_type.name), name));
         }
         Shape::Any => return Err(no_field("RawExtension", name)),
         Shape::Time => return Err(no_field("Time", name)),
@@ -159,22 +167,24 @@ fn field_of(shape: Shape, name: &str) -> Result<&'static Field, Failure> {
         Shape::Number => "float64",
         _ => "string",
     };
-    Err(Failure::Other(format!("merging an object in json but data type is not struct, instead is: {kind}")))
+    Err(Failure::Internal(format!(
+        "merging an object in json but data type is not struct, instead is: {kind}"
+    )))
 }
 
 /// Returns the merge rules of a list field, and the shape of its entries.
 fn list_field_of(shape: Shape, name: &str) -> Result<(&'static Field, Shape), Failure> {
     let field = field_of(shape, name)?;
     match field.shape {
-        Shape::List(Shape::List(..), _) => Err(Failure::Other("unexpected slice of slice".to_owned())),
+        Shape::List(Shape::List(..), _) => Err(Failure::Internal("unexpected slice of slice".to_owned())),
         Shape::List(items, _) => Ok((field, *items)),
-        _ => Err(Failure::Other("expected slice or array type, but got: struct".to_owned())),
+        _ => Err(Failure::Internal("expected slice or array type, but got: struct".to_owned())),
     }
 }
 
 fn no_field(type_name: &str, name: &str) -> Failure {
     let name = text::quoted(name);
-    Failure::Other(format!("unable to find api field in struct {type_name} for the json field {name}"))
+    Failure::Internal(format!("unable to find api field in struct {type_name} for the json field {name}"))
 }
 
 /// Returns `PodSpec` for `io.k8s.api.core.v1.PodSpec`.
@@ -209,7 +219,8 @@ struct Elements {
     shape: Shape,
 }
 
-/// Merges a list of the patch into one of the object, or deletes its values from it.
+/// Merges a list of the patch into a list of the object. If `deletes`, removes the values in the patch's list
+/// from a list of scalars instead.
 fn merge_list(
     existing: Vec<Value>,
     new: Vec<Value>,
@@ -219,7 +230,7 @@ fn merge_list(
     if existing.is_empty() && new.is_empty() {
         return Ok(existing);
     }
-    if check_same_type(&existing, &new)? == Kind::Scalars {
+    if check_same_type(&existing, &new)? == EntryKind::Scalars {
         if deletes {
             let removed: BTreeSet<String> = new.iter().map(identity).collect();
             return Ok(existing.into_iter().filter(|value| !removed.contains(&identity(value))).collect());
@@ -231,7 +242,7 @@ fn merge_list(
     }
     if elements.key.is_empty() {
         let kind = if matches!(elements.shape, Shape::Map(..)) { "map" } else { "struct" };
-        return Err(Failure::Other(format!("cannot merge lists without merge key for {kind}")));
+        return Err(Failure::Internal(format!("cannot merge lists without merge key for {kind}")));
     }
     let (existing, new) = apply_directives(existing, new, elements.key)?;
     let merged = merge_entries(existing.clone(), new.clone(), elements)?;
@@ -240,33 +251,34 @@ fn merge_list(
 
 /// The type of the entries of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum EntryKind {
     Objects,
     Scalars,
 }
 
 /// Checks that all entries have the same type and none is a list.
-fn check_same_type(existing: &[Value], new: &[Value]) -> Result<Kind, Failure> {
+fn check_same_type(existing: &[Value], new: &[Value]) -> Result<EntryKind, Failure> {
     let mut all = existing.iter().chain(new);
     let first = match all.next() {
-        None => return Err(Failure::Other("no elements in any of the given slices".to_owned())),
+        None => return Err(Failure::Internal("no elements in any of the given slices".to_owned())),
         Some(Value::Array(_)) => return Err(Failure::Rejected),
         Some(Value::Null) => {
             // kube-apiserver panics here.
             let message = "This request caused apiserver to panic. Look in the logs for details.";
-            return Err(Failure::Other(message.to_owned()));
+            return Err(Failure::Internal(message.to_owned()));
         }
         Some(first) => first,
     };
     if all.any(|value| kind(value) != kind(first)) {
         let list = |values: &[Value]| text::shown(&Value::from(values.to_vec()));
         let lists = format!("[{} {}]", list(existing), list(new));
-        return Err(Failure::Other(format!("list element types are not identical: {lists}")));
+        return Err(Failure::Internal(format!("list element types are not identical: {lists}")));
     }
-    Ok(if first.is_object() { Kind::Objects } else { Kind::Scalars })
+    Ok(if first.is_object() { EntryKind::Objects } else { EntryKind::Scalars })
 }
 
-/// Checks that a `$setElementOrder` contains the entries of the patch in the order of the patch.
+/// Checks that a `$setElementOrder` contains the entries of the patch in the order of the patch. Entries with
+/// a directive are ignored.
 fn check_order(new: &[Value], order: &[Value], elements: Elements) -> Result<(), Failure> {
     if new.is_empty() || order.is_empty() {
         return Ok(());
@@ -280,30 +292,31 @@ fn check_order(new: &[Value], order: &[Value], elements: Elements) -> Result<(),
         return Err(not_an_object(other));
     }
     let is_delete = |value: &&Value| directive_of(value).and_then(Value::as_str) == Some("delete");
-    let mut rest = new.iter().filter(|value| !is_delete(value)).peekable();
+    let mut entries_left = new.iter().filter(|value| !is_delete(value)).peekable();
     let mut order_left = order.iter().peekable();
-    while let (Some(next), Some(wanted)) = (rest.peek(), order_left.peek()) {
+    while let (Some(next), Some(wanted)) = (entries_left.peek(), order_left.peek()) {
         if directive_of(next).is_some() {
-            rest.next();
+            entries_left.next();
             continue;
         }
         if key(next)? == key(wanted)? {
-            rest.next();
+            entries_left.next();
         }
         order_left.next();
     }
-    if rest.peek().is_none() {
+    if entries_left.peek().is_none() {
         return Ok(());
     }
     let list = |values: &[Value]| text::shown(&Value::from(values.to_vec()));
-    Err(Failure::Other(format!(
+    Err(Failure::Internal(format!(
         "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
         list(new),
         list(order)
     )))
 }
 
-/// Sorts merged entries: those in `order` by it, the others in the order of the server.
+/// Sorts merged entries: entries in `order` by their position there, all others by their position in
+/// `server`. The module documentation says how the two sequences are combined.
 fn arrange(
     merged: Vec<Value>,
     order: &[Value],
@@ -315,28 +328,28 @@ fn arrange(
     };
     let order = ranks(order, &key)?;
     let server = ranks(server, &key)?;
-    let (mut named, mut others) = (Vec::new(), Vec::new());
+    let (mut ordered, mut unordered) = (Vec::new(), Vec::new());
     for value in merged {
         let key = key(&value)?;
-        let at = server.get(&key).copied();
+        let server_rank = server.get(&key).copied();
         match order.get(&key) {
-            Some(rank) => named.push((*rank, at, value)),
-            None => others.push((at, value)),
+            Some(rank) => ordered.push((*rank, server_rank, value)),
+            None => unordered.push((server_rank, value)),
         }
     }
-    named.sort_by_key(|(rank, ..)| *rank);
-    others.sort_by_key(|(at, _)| *at);
-    let mut arranged = Vec::with_capacity(named.len() + others.len());
-    let mut others = others.into_iter().peekable();
-    for (_, at, value) in named {
-        while let Some((_, other)) =
-            others.next_if(|(other, _)| at.is_some_and(|at| other.is_some_and(|other| other < at)))
-        {
-            arranged.push(other);
+    ordered.sort_by_key(|(rank, ..)| *rank);
+    unordered.sort_by_key(|(server_rank, _)| *server_rank);
+    let mut arranged = Vec::with_capacity(ordered.len() + unordered.len());
+    let mut unordered = unordered.into_iter().peekable();
+    for (_, server_rank, value) in ordered {
+        while let Some((_, earlier)) = unordered.next_if(|(rank, _)| {
+            server_rank.is_some_and(|server_rank| rank.is_some_and(|rank| rank < server_rank))
+        }) {
+            arranged.push(earlier);
         }
         arranged.push(value);
     }
-    arranged.extend(others.map(|(_, other)| other));
+    arranged.extend(unordered.map(|(_, value)| value));
     Ok(arranged)
 }
 
@@ -363,7 +376,7 @@ fn apply_directives(
             Some("replace") => replace = true,
             Some("merge") => {
                 let message = "merging lists cannot yet be specified in the patch";
-                return Err(Failure::Other(message.to_owned()));
+                return Err(Failure::Internal(message.to_owned()));
             }
             _ => {
                 let fields = entry.as_object().cloned().unwrap_or_default();
@@ -371,6 +384,7 @@ fn apply_directives(
             }
         }
     }
+    // The entries of the patch replace the list; nothing is left to merge into it.
     if replace {
         return Ok((plain, Vec::new()));
     }
@@ -378,7 +392,7 @@ fn apply_directives(
     Ok((existing.into_iter().filter(is_kept).collect(), plain))
 }
 
-/// Merges entries with the same key, and appends the others.
+/// Merges entries of `new` into those with the same key, and appends the entries whose key does not exist.
 fn merge_entries(
     mut existing: Vec<Value>,
     new: Vec<Value>,
@@ -408,7 +422,7 @@ fn merge_entries(
     Ok(existing)
 }
 
-/// Returns the first position of each value in a list.
+/// Returns the first position of each key in a list.
 fn ranks(
     list: &[Value],
     key: &impl Fn(&Value) -> Result<String, Failure>,
@@ -427,11 +441,11 @@ fn key_of(entry: &Value, key: &str) -> Result<String, Failure> {
     }
     entry.get(key).map(identity).ok_or_else(|| {
         let entry = text::shown(entry);
-        Failure::Other(format!("map: {entry} does not contain declared merge key: {key}"))
+        Failure::Internal(format!("map: {entry} does not contain declared merge key: {key}"))
     })
 }
 
-/// Returns a text that is unique for a value.
+/// Returns a text that equal values have in common and that differs for different values.
 fn identity(value: &Value) -> String {
     value.to_string()
 }

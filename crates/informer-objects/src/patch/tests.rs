@@ -49,11 +49,11 @@ fn type_of(path: &str) -> Option<TypeId> {
 fn patch(step: &Value, object: &Value) -> Result<Value, Status> {
     let path = step["request"]["path"].as_str().unwrap();
     let content_type = step["request"]["headers"]["content-type"].as_str().unwrap_or_default();
-    let of = type_of(path);
-    match (PatchKind::accepted(content_type, of.is_none())?, of) {
+    let type_id = type_of(path);
+    match (PatchKind::accepted(content_type, type_id.is_none())?, type_id) {
         (PatchKind::Json, _) => super::json(object, &sent(step)),
         (PatchKind::Merge, _) => super::merge(object, &sent(step)),
-        (PatchKind::Strategic, Some(of)) => super::strategic(of, object, &sent(step)),
+        (PatchKind::Strategic, Some(type_id)) => super::strategic(type_id, object, &sent(step)),
         (kind, _) => panic!("{kind:?}"),
     }
 }
@@ -95,7 +95,7 @@ fn is_part(part: &Value, whole: &Value) -> bool {
     }
 }
 
-/// The fields that defaulting or another part of the server changes after the patch.
+/// Steps of the recordings in which something other than the patch changes fields: step, fields and reason.
 const LATER_CHANGES: &[(&str, &[&str], &str)] = &[
     ("strategic-replace-list", &["/spec/template/spec/containers"], "defaults of a new container"),
     ("strategic-add-container", &["/spec/template/spec/containers"], "defaults of a new container"),
@@ -430,10 +430,10 @@ const STRATEGIC: &[[&str; 3]] = &[
 
 #[test]
 fn strategic_merge_patches_equal_those_of_go() {
-    let of = type_of("/apis/apps/v1/namespaces/x/deployments/y").unwrap();
+    let type_id = type_of("/apis/apps/v1/namespaces/x/deployments/y").unwrap();
     for [object, patch, expected] in STRATEGIC {
         let object = serde_json::from_str(object).unwrap();
-        let actual = match super::strategic(of, &object, patch.as_bytes()) {
+        let actual = match super::strategic(type_id, &object, patch.as_bytes()) {
             Ok(patched) => text::compact(&patched),
             Err(status) => format!("ERR {}", status.message),
         };
