@@ -1,8 +1,7 @@
 //! The differences between two objects as sets of paths.
 //!
 //! Atomic values differ as a whole, entries of lists are identified by their keys, and their order does not
-//! matter. Both objects are valid by the schema, as defined by [`super::validate`]. Nothing here knows
-//! owners.
+//! matter. Both objects match the schema, as checked by [`super::validate`]. Nothing here knows owners.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +45,7 @@ impl Walk {
     /// Compares two values, of which at least one is present.
     fn compare(&mut self, position: SchemaPosition<'_>, old: Option<&Value>, new: Option<&Value>) {
         let (old_shape, new_shape) = (position.shape(old), position.shape(new));
-        let leaf = match (old, new) {
+        let is_leaf = match (old, new) {
             (_, None) => self.visit(position, old_shape, old, new),
             (None, _) => self.visit(position, new_shape, old, new),
             // The type of an untyped value changed: the old contents are removed, the new ones added.
@@ -56,7 +55,8 @@ impl Walk {
             }
             _ => self.visit(position, new_shape, old, new),
         };
-        match (leaf, old, new) {
+        // An added or removed object or list is recorded itself, besides its contents.
+        match (is_leaf, old, new) {
             (true, ..) => {}
             (_, None, _) => self.diff.added.insert(&self.path),
             (_, _, None) => self.diff.removed.insert(&self.path),
@@ -64,7 +64,7 @@ impl Walk {
         }
     }
 
-    /// Compares values as `shape` and returns whether they were treated as one value.
+    /// Compares values as `shape`. Returns whether they were compared as a whole and not by their contents.
     fn visit(
         &mut self,
         position: SchemaPosition<'_>,
@@ -89,9 +89,10 @@ impl Walk {
                     return self.leaf(old, new);
                 }
                 let names = before.into_iter().flatten().map(|(name, _)| name);
-                let others = after.into_iter().flatten().map(|(name, _)| name);
-                let others = others.filter(|name| before.is_none_or(|fields| !fields.contains_key(*name)));
-                for name in names.chain(others) {
+                let added_names = after.into_iter().flatten().map(|(name, _)| name);
+                let added_names =
+                    added_names.filter(|name| before.is_none_or(|fields| !fields.contains_key(*name)));
+                for name in names.chain(added_names) {
                     let old = before.and_then(|fields| fields.get(name));
                     let new = after.and_then(|fields| fields.get(name));
                     self.below(Element::field(name), position.below(name), old, new);
@@ -104,6 +105,7 @@ impl Walk {
         }
     }
 
+    /// Compares values as a whole. Returns `true`, the result of [`Walk::visit`] for such values.
     fn leaf(&mut self, old: Option<&Value>, new: Option<&Value>) -> bool {
         match (old, new) {
             (None, _) => self.diff.added.insert(&self.path),

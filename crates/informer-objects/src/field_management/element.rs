@@ -1,9 +1,9 @@
-//! A step of a path into an object: a field, or an entry of a list identified by its keys, its value or its
+//! Elements of a path into an object: a field, or an entry of a list identified by its keys, its value or its
 //! index.
 //!
-//! Steps are ordered as in kube-apiserver, which differs from the order of their texts: port 80 comes before
-//! port 443. A step has two texts: its name in `fieldsV1`, and its form in error messages. Nothing here knows
-//! a schema.
+//! Elements are ordered as in kube-apiserver, which differs from the order of their texts: port 80 comes
+//! before port 443. An element has two texts: its name in `fieldsV1`, and its form in error messages. Nothing
+//! here knows a schema.
 
 use std::cmp::Ordering;
 use std::fmt::{self, Write as _};
@@ -16,7 +16,7 @@ pub(super) type Path = Vec<Element>;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Element {
     Field(String),
-    /// Sorted by name; never empty in elements created here.
+    /// Sorted by name; empty only if parsed from `k:{}`.
     Key(Vec<(String, Item)>),
     Value(Item),
     Index(i64),
@@ -118,7 +118,7 @@ pub(super) fn path_text(path: &[Element]) -> String {
 
 impl Item {
     pub(super) fn new(value: &Value) -> Self {
-        Item(whole(value))
+        Item(normalized(value))
     }
 }
 
@@ -139,7 +139,7 @@ impl Ord for Item {
 /// Whether two values are equal as far as ownership is concerned: as JSON, with `1` equal to `1.0`.
 pub(super) fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
-        (Value::Number(_), Value::Number(_)) => one == other || whole(one) == whole(other),
+        (Value::Number(_), Value::Number(_)) => one == other || normalized(one) == normalized(other),
         (Value::Array(one), Value::Array(other)) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))
         }
@@ -153,25 +153,28 @@ pub(super) fn same(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Returns the value with integral numbers as 64-bit integers, and the others as floats.
+/// Returns the value with integral numbers as 64-bit integers, and all other numbers as floats.
 #[allow(clippy::cast_possible_truncation, reason = "only integers in range are cast")]
-fn whole(value: &Value) -> Value {
-    const MAX_INTEGER: f64 = 9_223_372_036_854_775_808.0;
+fn normalized(value: &Value) -> Value {
+    /// 2^63, the first float beyond the range of `i64`.
+    const INTEGER_BOUND: f64 = 9_223_372_036_854_775_808.0;
     match value {
         Value::Number(number) if number.as_i64().is_none() => match number.as_f64() {
-            Some(float) if float.fract() == 0.0 && (-MAX_INTEGER..MAX_INTEGER).contains(&float) => {
+            Some(float) if float.fract() == 0.0 && (-INTEGER_BOUND..INTEGER_BOUND).contains(&float) => {
                 Value::from(float as i64)
             }
             Some(float) => Number::from_f64(float).map_or(Value::Null, Value::Number),
             None => value.clone(),
         },
-        Value::Array(items) => items.iter().map(whole).collect(),
-        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), whole(value))).collect(),
+        Value::Array(items) => items.iter().map(normalized).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| (name.clone(), normalized(value))).collect()
+        }
         _ => value.clone(),
     }
 }
 
-/// Orders numbers, strings, booleans, lists, objects and null, and each type by its natural order.
+/// Orders values: first by type (numbers, strings, booleans, lists, objects, null), then naturally.
 fn order(one: &Value, other: &Value) -> Ordering {
     let rank = |value: &Value| match value {
         Value::Number(_) => 0,
@@ -184,6 +187,7 @@ fn order(one: &Value, other: &Value) -> Ordering {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => match (one.as_i64(), other.as_i64()) {
             (Some(one), Some(other)) => one.cmp(&other),
+            // If they are equal as floats, the integer comes first.
             (whole_one, whole_other) => {
                 let floats = one.as_f64().unwrap_or(0.0).total_cmp(&other.as_f64().unwrap_or(0.0));
                 floats.then(whole_other.is_some().cmp(&whole_one.is_some()))
@@ -192,17 +196,18 @@ fn order(one: &Value, other: &Value) -> Ordering {
         (Value::String(one), Value::String(other)) => one.cmp(other),
         (Value::Bool(one), Value::Bool(other)) => one.cmp(other),
         (Value::Array(one), Value::Array(other)) => {
-            let different = one.iter().zip(other).map(|(one, other)| order(one, other)).find(|o| o.is_ne());
-            different.unwrap_or_else(|| one.len().cmp(&other.len()))
+            let first_difference =
+                one.iter().zip(other).map(|(one, other)| order(one, other)).find(|o| o.is_ne());
+            first_difference.unwrap_or_else(|| one.len().cmp(&other.len()))
         }
         (Value::Object(one), Value::Object(other)) => {
             let pairs = one.iter().zip(other);
-            let different = pairs
+            let first_difference = pairs
                 .map(|((name, value), (other_name, other))| {
                     name.cmp(other_name).then_with(|| order(value, other))
                 })
                 .find(|o| o.is_ne());
-            different.unwrap_or_else(|| one.len().cmp(&other.len()))
+            first_difference.unwrap_or_else(|| one.len().cmp(&other.len()))
         }
         _ => rank(one).cmp(&rank(other)),
     }

@@ -1,6 +1,7 @@
 //! The owners of an object: reading and writing of `metadata.managedFields`.
 //!
-//! An owner is a manager, identified by name, operation and subresource, and for updates also by version.
+//! An owner is identified by the name of its manager, operation and subresource, and for updates also by
+//! version.
 //! Entries are written in the order of kube-apiserver. Nothing here decides who owns a field.
 
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use super::set::Set;
 /// The maximum number of updating managers; if there are more, the oldest are merged.
 const MAX_UPDATERS: usize = 10;
 
-/// The manager into which the oldest ones are merged.
+/// The manager into which the oldest updating managers are merged.
 const ANCIENT: &str = "ancient-changes";
 
 /// All owners of an object.
@@ -75,7 +76,7 @@ impl Id {
 }
 
 impl Owners {
-    /// Reads `managedFields`; if they are absent, there are no owners.
+    /// Reads `managedFields`. Without them, there are no owners.
     pub(super) fn read(entries: Option<&Value>) -> Result<Self, String> {
         let entries = entries.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let mut owners = BTreeMap::new();
@@ -86,7 +87,7 @@ impl Owners {
         Ok(Owners(owners))
     }
 
-    /// Returns `managedFields`, if there are owners.
+    /// Returns the owners as `managedFields`; `None` if there are none.
     pub(super) fn write(&self) -> Option<Value> {
         let mut entries: Vec<(&Id, &Owned)> = self.0.iter().collect();
         entries.sort_by_key(|(id, owned)| {
@@ -125,7 +126,7 @@ impl Owners {
             if let Some(owned) = self.0.remove(&id) {
                 let all = self.0.entry(bucket).or_insert_with(|| owned.clone());
                 all.set.extend(&owned.set);
-                // The later of the two times.
+                // The later of the two times, since `updaters` is sorted by time.
                 all.time = owned.time;
             }
             count -= 1;

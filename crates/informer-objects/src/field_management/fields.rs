@@ -1,7 +1,7 @@
 //! Sets of paths in relation to a schema: the paths of a configuration, and the adaptation of a set to the
 //! current schema.
 //!
-//! Objects are valid by the schema, sets are arbitrary. Nothing here compares or changes objects.
+//! Objects match the schema; sets may not. Nothing here compares or changes objects.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +20,15 @@ pub(super) fn paths_of(position: SchemaPosition<'_>, config: &Value) -> Set {
     set
 }
 
-/// Returns the set with every field that is in the schema and has owned fields below it.
-pub(super) fn with_named(position: SchemaPosition<'_>, set: &Set) -> Set {
-    grown(Some(position), set)
+/// Returns the set, extended by every field that the schema declares and that has owned paths below it.
+pub(super) fn with_declared_fields(position: SchemaPosition<'_>, set: &Set) -> Set {
+    extended(Some(position), set)
 }
 
-/// Returns the set adapted to a schema in which a formerly granular value is atomic.
+/// Returns the set adapted to the schema: if a value has become atomic, it is owned as a whole instead of by
+/// its parts.
 pub(super) fn fitted(position: SchemaPosition<'_>, set: &Set) -> Set {
-    set.keep(|element, node| {
+    set.filter_map(|element, node| {
         let below = if node.below.is_empty() { None } else { position.step(element) };
         match below.map(|position| (position, position.shape(None))) {
             Some((_, SchemaShape::AtomicList(_) | SchemaShape::AtomicMap)) => {
@@ -49,9 +50,9 @@ fn collect(position: SchemaPosition<'_>, value: &Value, path: &mut Path, set: &m
                     by_element.entry(element).or_default().push(entry);
                 }
             }
-            for (element, found) in by_element {
+            for (element, same_key) in by_element {
                 path.push(element);
-                if let [entry] = found.as_slice() {
+                if let [entry] = same_key.as_slice() {
                     collect(items, entry, path, set);
                 }
                 set.insert(path);
@@ -63,7 +64,7 @@ fn collect(position: SchemaPosition<'_>, value: &Value, path: &mut Path, set: &m
                 path.push(Element::field(name));
                 collect(position.below(name), value, path, set);
                 let is_empty = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
-                if is_empty || !position.names(name) {
+                if is_empty || !position.declares(name) {
                     set.insert(path);
                 }
                 path.pop();
@@ -72,13 +73,13 @@ fn collect(position: SchemaPosition<'_>, value: &Value, path: &mut Path, set: &m
     }
 }
 
-fn grown(position: Option<SchemaPosition<'_>>, set: &Set) -> Set {
-    set.keep(|element, node| {
-        let named = match (position, element) {
-            (Some(position), Element::Field(name)) => !node.below.is_empty() && position.names(name),
+fn extended(position: Option<SchemaPosition<'_>>, set: &Set) -> Set {
+    set.filter_map(|element, node| {
+        let is_declared_parent = match (position, element) {
+            (Some(position), Element::Field(name)) => !node.below.is_empty() && position.declares(name),
             _ => false,
         };
-        let below = grown(position.and_then(|position| position.step(element)), &node.below);
-        Some(SetNode { owned: node.owned || named, below })
+        let below = extended(position.and_then(|position| position.step(element)), &node.below);
+        Some(SetNode { owned: node.owned || is_declared_parent, below })
     })
 }

@@ -1,7 +1,7 @@
 //! The annotation in which kubectl stores its last applied configuration for client-side apply.
 //!
-//! Only for the manager `kubectl`: it may take over unchanged fields of the annotation without a conflict,
-//! and the annotation is updated when it applies.
+//! Only server-side applies of the manager `kubectl` use the annotation: they take over its unchanged fields
+//! without a conflict, and they update it.
 
 use serde_json::Value;
 
@@ -9,23 +9,24 @@ use super::compare::Diff;
 use super::fields::paths_of;
 use super::ownership::ApplyContext;
 use super::set::Set;
-use super::validate::validate;
-use super::{MAX_DEPTH, shallow};
+use super::validate::{DuplicateEntries, validate};
+use super::{MAX_DEPTH, is_shallow};
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The maximum size of all annotations of an object, keys and values.
 const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 
-/// Returns the fields that were last applied by client-side apply and are unchanged.
-pub(super) fn set(context: ApplyContext<'_>, live: &Value) -> Option<Set> {
+/// Returns the fields that were last applied by client-side apply and have not changed since. `None` if the
+/// annotation is missing or cannot be used.
+pub(super) fn unchanged_fields(context: ApplyContext<'_>, live: &Value) -> Option<Set> {
     let text = annotations(live)?.get(ANNOTATION)?.as_str()?;
     let last: Value = serde_json::from_str(text).ok()?;
     let version = last.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
-    if version != context.manager.api_version || !shallow(&last, MAX_DEPTH) {
+    if version != context.manager.api_version || !is_shallow(&last, MAX_DEPTH) {
         return None;
     }
-    let is_valid = |value: &Value| validate(context.position, value, false).is_ok();
+    let is_valid = |value: &Value| validate(context.position, value, DuplicateEntries::Reject).is_ok();
     if !is_valid(live) || !is_valid(&last) {
         return None;
     }
@@ -34,7 +35,8 @@ pub(super) fn set(context: ApplyContext<'_>, live: &Value) -> Option<Set> {
     Some(set.difference(&diff.modified).difference(&diff.added).difference(&diff.removed))
 }
 
-/// Writes the applied configuration into the annotation, if the object has one.
+/// Writes the applied configuration into the annotation, if the object has one. If the annotations become too
+/// large, removes it instead.
 pub(super) fn renew(object: &mut Value, config: &Value) {
     let mut config = config.clone();
     if let Some(annotations) = annotations_mut(&mut config) {

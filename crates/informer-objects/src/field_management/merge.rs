@@ -1,7 +1,7 @@
 //! Merging of a configuration into the live object, and removal of owned fields.
 //!
 //! If both have a value, that of the configuration is used; entries of lists are merged by their keys. Both
-//! objects are valid by the schema. Removal may leave `null` instead of an empty value: decoding drops it.
+//! objects match the schema. Removal may leave `null` instead of an empty value; decoding drops the `null`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -47,7 +47,7 @@ pub(super) fn removed(position: SchemaPosition<'_>, value: &Value, set: &Set) ->
                 .collect();
             if remaining.is_empty() { Value::Null } else { remaining.into() }
         }
-        // A part of an atomic value is removed: the whole value is removed.
+        // An atomic value is removed as a whole, even if the set contains only a part of it.
         _ => Value::Null,
     }
 }
@@ -86,14 +86,15 @@ fn merge(position: SchemaPosition<'_>, live: Option<&Value>, config: Option<&Val
 
 /// Two lists whose entries have keys.
 ///
-/// Entries of the configuration keep their order; entries that exist only in the live list keep their
-/// positions between the others as far as possible.
+/// Entries of the configuration keep their order. Entries that exist only in the live list keep their
+/// positions between those as far as possible.
 struct Lists<'a> {
     items: SchemaPosition<'a>,
     live: Vec<(Element, &'a Value)>,
     config: Vec<(Element, &'a Value)>,
-    /// The live entries by key; null for a key that occurs several times and cannot be merged.
+    /// The live entries by key; null for a key that occurs several times, whose entries cannot be merged.
     live_by_key: BTreeMap<Element, &'a Value>,
+    /// The entries of the configuration by key, likewise.
     config_by_key: BTreeMap<Element, &'a Value>,
 }
 
@@ -133,13 +134,13 @@ impl<'a> Lists<'a> {
                 (None, None) => return out,
                 (Some((key, _)), Some((wanted, _))) if key == wanted => {
                     merged.insert(key);
-                    out.extend(self.both(key));
+                    out.extend(self.merged_entry(key));
                     at_live += 1;
                     at_config += 1;
                     shared.pop_front();
                     continue;
                 }
-                // In both lists, but the configuration has another entry first.
+                // In both lists, but the configuration has another shared entry first.
                 (Some((key, _)), Some(_))
                     if self.config_by_key.contains_key(key)
                         && shared.front().is_some_and(|next| *next != key) =>
@@ -147,6 +148,7 @@ impl<'a> Lists<'a> {
                     at_live += 1;
                     continue;
                 }
+                // Only in the live list.
                 (Some((key, entry)), _) if !self.config_by_key.contains_key(key) => {
                     out.extend(merge(self.items, Some(entry), None));
                     at_live += 1;
@@ -157,7 +159,7 @@ impl<'a> Lists<'a> {
             }
             if let Some((key, _)) = config {
                 merged.insert(key);
-                out.extend(self.both(key));
+                out.extend(self.merged_entry(key));
                 at_config += 1;
                 if shared.front().is_some_and(|next| *next == key) {
                     shared.pop_front();
@@ -166,7 +168,7 @@ impl<'a> Lists<'a> {
         }
     }
 
-    fn both(&self, key: &Element) -> Option<Value> {
+    fn merged_entry(&self, key: &Element) -> Option<Value> {
         merge(self.items, self.live_by_key.get(key).copied(), self.config_by_key.get(key).copied())
     }
 }

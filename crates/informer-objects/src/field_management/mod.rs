@@ -1,12 +1,14 @@
 //! Field management (`metadata.managedFields`) and server-side apply.
 //!
-//! Pure: the input is the object before and after a write, or before it and the applied configuration; the
-//! output is the owners after it. Objects are decoded and defaulted, but not yet changed by admission or by
-//! the server, whose fields have no owner. Nothing is stored here, and nothing here knows HTTP, paths of
-//! resources or permissions.
+//! The owners of an object are the managers in its `managedFields`, each with the set of fields that it owns.
+//!
+//! Pure functions. The input of an update is the object before and after it; the input of an apply is the
+//! live object and the applied configuration. The output contains the owners after the write. Objects are
+//! decoded and defaulted, but the server and its admission have not set fields yet: fields that they set have
+//! no owner. Nothing here knows HTTP, paths of resources or permissions.
 //!
 //! `set` and `element` are the sets of paths and their JSON; `schema_position` is the schema as field
-//! management sees it; `validate`, `compare`, `merge` and `fields` walk objects in parallel to it; `entries`
+//! management sees it; `validate`, `compare`, `merge` and `fields` walk objects along their schema; `entries`
 //! reads and writes `managedFields`; `ownership` contains the rules; `scale` and `last_applied` are the two
 //! special cases.
 
@@ -33,7 +35,7 @@ use self::element::{Element, path_text};
 use self::entries::{Owners, is_reset};
 use self::ownership::ApplyContext;
 use self::schema_position::SchemaPosition;
-use self::validate::validate;
+use self::validate::{DuplicateEntries, validate};
 use crate::schema::Node;
 use crate::status::{Status, StatusCause, StatusDetails};
 
@@ -61,8 +63,8 @@ pub struct Manager<'a> {
     pub kind: &'a str,
     /// The time of the write, for example `2024-01-01T00:00:00Z`.
     pub time: &'a str,
-    /// Dotted paths of fields that cannot be written here and are therefore not owned: `status` for the
-    /// object itself, `spec` for its status.
+    /// Dotted paths of fields that this write cannot change and that the manager therefore does not own:
+    /// `status` in a write of the object itself, `spec` in a write of its status.
     pub reset: &'a [&'a str],
 }
 
@@ -88,10 +90,11 @@ pub struct Conflict {
 
 /// Writes the owners into `new` after a create (`old` is `None`), an update or a patch.
 ///
-/// `new` contains the `managedFields` of the request. Entries there replace the owners of `old`, an empty
-/// list or `[{}]` resets them, anything else is ignored. An object without owners stays without them until
-/// something is applied to it. An object that does not match its schema loses its owners, as in
-/// kube-apiserver; nothing fails.
+/// `new` contains the `managedFields` of the request. In a write of the object itself, valid entries replace
+/// the owners of `old`, and an empty list or `[{}]` removes them; other values are ignored. In a write of a
+/// subresource, all values are ignored. An existing object without owners gets none until something is
+/// applied to it. An object that does not match its schema loses its owners, as in kube-apiserver; nothing
+/// fails.
 pub fn updated(node: Node<'_>, old: Option<&Value>, new: &mut Value, manager: &Manager<'_>) {
     let position = SchemaPosition::root(node);
     let requested = take_managed_fields(new);
@@ -104,9 +107,12 @@ pub fn updated(node: Node<'_>, old: Option<&Value>, new: &mut Value, manager: &M
     let old = match old {
         Some(_) if owners.0.is_empty() => return,
         Some(old) => without_managed_fields(old),
+        // A create is treated as an update of a blank object.
         None => without_managed_fields(&position.blank(new)),
     };
-    let is_valid = |value: &Value| shallow(value, MAX_DEPTH) && validate(position, value, true).is_ok();
+    let is_valid = |value: &Value| {
+        is_shallow(value, MAX_DEPTH) && validate(position, value, DuplicateEntries::Allow).is_ok()
+    };
     if is_valid(&old) && is_valid(new) {
         let reset = ownership::paths(manager.reset);
         ownership::update(ApplyContext { position, manager, reset: &reset }, &old, new, &mut owners);
@@ -114,10 +120,10 @@ pub fn updated(node: Node<'_>, old: Option<&Value>, new: &mut Value, manager: &M
     }
 }
 
-/// Returns the object after a server-side apply of `config` to `live` (`None` creates), with its owners and
-/// not yet defaulted.
+/// Returns the object after a server-side apply of `config` to `live`, with its owners. If `live` is `None`,
+/// the apply creates the object.
 ///
-/// An object or a list of which nothing remains may be `null`.
+/// The result is not defaulted yet. An object or a list in it of which nothing remains may be `null`.
 pub fn applied(
     node: Node<'_>,
     live: Option<&Value>,
@@ -135,16 +141,16 @@ pub fn applied(
     let typed_error = |what: &str, object: &Value, why: String| {
         ApplyError::Internal(format!("failed to create typed {what} object ({}): {why}", described(object)))
     };
-    let is_valid = |value: &Value, duplicates: bool| {
-        if !shallow(value, MAX_DEPTH) {
+    let check = |value: &Value, duplicates: DuplicateEntries| {
+        if !is_shallow(value, MAX_DEPTH) {
             return Err("exceeded max depth".to_owned());
         }
         validate(position, value, duplicates).map_err(|why| why.to_string())
     };
-    is_valid(config, false).map_err(|why| typed_error("patch", config, why))?;
+    check(config, DuplicateEntries::Reject).map_err(|why| typed_error("patch", config, why))?;
     let empty = Value::Object(Map::new());
     let before = without_managed_fields(live.unwrap_or(&empty));
-    is_valid(&before, true).map_err(|why| typed_error("live", &before, why))?;
+    check(&before, DuplicateEntries::Allow).map_err(|why| typed_error("live", &before, why))?;
 
     let reset = ownership::paths(manager.reset);
     let context = ApplyContext { position, manager, reset: &reset };
@@ -157,7 +163,7 @@ pub fn applied(
     Ok(object)
 }
 
-/// Copies the times of the owners of `old` to `new` if nothing else differs: then nothing needs to be stored.
+/// Makes `new` equal to `old` if they differ only in the times of owners, so that nothing needs to be stored.
 pub fn keep_times(old: &Value, new: &mut Value) {
     let metadata = |old: &Value, new: &Value| equal_except(old, new, "managedFields", equal_except_times);
     if equal_except(old, new, "metadata", metadata) {
@@ -167,7 +173,7 @@ pub fn keep_times(old: &Value, new: &mut Value) {
 
 /// Returns the text of a `fieldsV1` with its members in the order of kube-apiserver for built-in kinds.
 ///
-/// It differs from the order of the names as text if keys are numbers.
+/// This order differs from the order of the names as text if keys are numbers.
 pub(crate) fn fields_text(fields: &Value) -> String {
     set::Set::parse(fields).map_or_else(|_| fields.to_string(), |set| set.to_text())
 }
@@ -191,8 +197,8 @@ impl Conflict {
 
 /// Applies a configuration.
 ///
-/// Existing fields without an owner first get one, and kubectl may take over the fields of its client-side
-/// apply.
+/// If the object exists and has no owners, `before-first-apply` first becomes the owner of its fields. The
+/// manager `kubectl` has no conflict about fields of its client-side apply: it takes them over.
 fn apply(
     context: ApplyContext<'_>,
     exists: bool,
@@ -202,16 +208,16 @@ fn apply(
     force: bool,
 ) -> Result<(Value, Owners), ApplyError> {
     if exists && owners.0.is_empty() {
-        let first = Manager { name: BEFORE_FIRST_APPLY, ..*context.manager };
-        owners = ownership::everything(ApplyContext { manager: &first, ..context }, live);
+        let earlier = Manager { name: BEFORE_FIRST_APPLY, ..*context.manager };
+        owners = ownership::everything(ApplyContext { manager: &earlier, ..context }, live);
     }
     let mut after = owners.clone();
     let conflicts = match ownership::apply(context, live, config, &mut after, force) {
         Ok(object) => return Ok((object, after)),
         Err(conflicts) => conflicts,
     };
-    let conflicts: Vec<_> = match last_applied::set(context, live).filter(|_| context.manager.name == KUBECTL)
-    {
+    let client_side_applied = last_applied::unchanged_fields(context, live);
+    let conflicts: Vec<_> = match client_side_applied.filter(|_| context.manager.name == KUBECTL) {
         Some(allowed) => conflicts.into_iter().filter(|(_, path)| !allowed.has(path)).collect(),
         None => conflicts,
     };
@@ -219,7 +225,9 @@ fn apply(
         let conflicts = conflicts.into_iter().map(|(manager, path)| Conflict::new(manager, &path));
         return Err(ApplyError::Conflicts(conflicts.collect()));
     }
-    match ownership::apply(context, live, config, &mut owners, true) {
+    // All conflicts were about fields that kubectl takes over.
+    let force = true;
+    match ownership::apply(context, live, config, &mut owners, force) {
         Ok(object) => Ok((object, owners)),
         Err(_) => Err(ApplyError::Internal("an apply with force has no conflicts".to_owned())),
     }
@@ -276,7 +284,8 @@ fn conflict_message(conflicts: &[Conflict]) -> String {
     format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
 }
 
-/// Returns the owners in a request, or else the previous ones.
+/// Returns the owners in a request; none if the request resets them; the previous owners if the request has
+/// no valid ones.
 fn requested_or_previous(requested: Option<&Value>, previous: Option<&Value>) -> Owners {
     if is_reset(requested) {
         return Owners::default();
@@ -308,7 +317,8 @@ fn put_managed_fields(object: &mut Value, entries: Option<Value>) {
     }
 }
 
-/// Returns a copy without owners, which are often larger than the object.
+/// Returns a copy without owners. They are often larger than the rest of the object, so they are not copied
+/// first.
 fn without_managed_fields(object: &Value) -> Value {
     let copy =
         |fields: &Map<String, Value>, except: &str, replacement: Option<Value>| -> Map<String, Value> {
@@ -352,11 +362,11 @@ fn equal_except_times(old: &Value, new: &Value) -> bool {
 }
 
 /// Whether no value is nested deeper than `max_depth`.
-fn shallow(value: &Value, max_depth: usize) -> bool {
+fn is_shallow(value: &Value, max_depth: usize) -> bool {
     let Some(remaining) = max_depth.checked_sub(1) else { return false };
     match value {
-        Value::Array(entries) => entries.iter().all(|entry| shallow(entry, remaining)),
-        Value::Object(fields) => fields.values().all(|value| shallow(value, remaining)),
+        Value::Array(entries) => entries.iter().all(|entry| is_shallow(entry, remaining)),
+        Value::Object(fields) => fields.values().all(|value| is_shallow(value, remaining)),
         _ => true,
     }
 }

@@ -1,7 +1,7 @@
 //! The ownership rules of updates and applies.
 //!
-//! Objects are valid by the schema; how they are stored is irrelevant. All versions of a kind are assumed to
-//! have the same fields: nothing is converted.
+//! Objects match the schema (see `validate`). All versions of a kind are assumed to have the same fields:
+//! nothing is converted.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use super::Manager;
 use super::compare::Diff;
 use super::element::{Element, Path, same};
 use super::entries::{Id, Operation, Owned, Owners};
-use super::fields::{fitted, paths_of, with_named};
+use super::fields::{fitted, paths_of, with_declared_fields};
 use super::merge::{merged, removed};
 use super::schema_position::SchemaPosition;
 use super::set::Set;
@@ -35,11 +35,12 @@ const UNMANAGED_FIELDS: &[&[&str]] = &[
 pub(super) struct ApplyContext<'a> {
     pub(super) position: SchemaPosition<'a>,
     pub(super) manager: &'a Manager<'a>,
-    /// The paths that cannot be written here and are ignored.
+    /// The paths that the write cannot change; see [`Manager::reset`].
     pub(super) reset: &'a Set,
 }
 
-/// Updates the owners after an update: the manager becomes the only owner of the changed fields.
+/// Updates the owners after an update: the manager becomes the only owner of the changed and added fields,
+/// and removed fields lose their owners.
 ///
 /// Both objects are passed without `managedFields`.
 pub(super) fn update(context: ApplyContext<'_>, old: &Value, new: &Value, owners: &mut Owners) {
@@ -52,13 +53,13 @@ pub(super) fn update(context: ApplyContext<'_>, old: &Value, new: &Value, owners
         !owned.set.is_empty()
     });
 
-    let own = taken.difference(&unmanaged_fields());
+    let newly_owned = taken.difference(&unmanaged_fields());
     // The time is that of the last change or addition, so an update that only removes fields keeps it.
-    if !own.is_empty() {
+    if !newly_owned.is_empty() {
         let version = context.manager.api_version.to_owned();
         let new = Owned { version, time: None, set: Set::default() };
         let owned = owners.0.entry(Id::new(context.manager, Operation::Update)).or_insert(new);
-        owned.set.extend(&own);
+        owned.set.extend(&newly_owned);
         owned.time = Some(context.manager.time.to_owned());
     }
     owners.cap();
@@ -105,7 +106,7 @@ pub(super) fn apply(
     Ok(if changed { object } else { live.clone() })
 }
 
-/// Returns the owners after an update from an empty object to `object`.
+/// Returns the owners after an update from a blank object to `object`: the manager owns all fields.
 pub(super) fn everything(context: ApplyContext<'_>, object: &Value) -> Owners {
     let mut owners = Owners::default();
     update(context, &context.position.blank(object), object, &mut owners);
@@ -136,8 +137,8 @@ fn fit(position: SchemaPosition<'_>, owners: &mut Owners) {
     }
 }
 
-/// Removes fields changed by an apply from other owners, which is a conflict without force, and removed
-/// fields from all other owners.
+/// Removes the fields that an apply changed, added or removed from the sets of all other owners. Without
+/// `force`, each changed or added field of another owner is a conflict.
 fn take_from_others(
     id: &Id,
     diff: &Diff,
@@ -154,20 +155,20 @@ fn take_from_others(
     if force || conflicts.is_empty() { Ok(()) } else { Err(conflicts) }
 }
 
-/// Returns the merged object without the fields that the manager applied last time, no longer applies, and no
-/// other manager owns.
+/// Returns the merged object without the fields that the manager applied last time but does not apply now,
+/// unless another manager owns them.
 ///
-/// Removing a field also removes everything below it, including owned fields. Owned fields are therefore
-/// restored, and then fields that had no owner but were removed with others.
+/// Removing a field also removes everything below it. Two steps therefore keep fields: first those that a
+/// manager owns, then those that are not in `last`.
 fn pruned(position: SchemaPosition<'_>, object: &Value, owners: &Owners, last: &Set) -> Value {
-    let last = with_named(position, last);
-    let all = with_named(position, &paths_of(position, object));
-    let remaining = |value: &Value| with_named(position, &paths_of(position, value));
+    let last = with_declared_fields(position, last);
+    let all = with_declared_fields(position, &paths_of(position, object));
+    let remaining = |value: &Value| with_declared_fields(position, &paths_of(position, value));
 
     let without_last = removed(position, object, &last);
     let mut keep = remaining(&without_last);
     for owned in owners.0.values() {
-        keep.extend(&with_named(position, &owned.set));
+        keep.extend(&with_declared_fields(position, &owned.set));
     }
     let with_owned = removed(position, object, &all.difference(&keep));
     removed(position, object, &all.difference(&remaining(&with_owned)).intersection(&last))

@@ -1,8 +1,8 @@
 //! Owners of replicas, transferred between an object and its `scale`.
 //!
-//! A scale is written like any object, with owners of its own. Before the write it gets the owners of the
-//! object's replicas, and afterwards they are transferred back. As in kube-apiserver, an entry that returns
-//! as a new one has no time.
+//! A scale is written like any object, with owners of its own. Before the write, the scale gets the owners of
+//! the object's replicas; after the write, the owners of the scale become those of the replicas. An owner
+//! that the object does not have yet gets no time, as in kube-apiserver.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use super::set::Set;
 const SCALE_VERSION: &str = "autoscaling/v1";
 const SCALE_REPLICAS: &str = "spec.replicas";
 
-/// Returns the `managedFields` of the scale of an object whose replicas are at a dotted path.
+/// Returns the `managedFields` of an object's scale. `replicas` is the dotted path of the object's replicas.
 pub fn owners_of_scale(object: &Value, replicas: &str) -> Option<Value> {
     let mut owners = Owners::read(managed_fields(object)).unwrap_or_default();
     owners.0.retain(|_, owned| owns(owned, replicas));
@@ -25,7 +25,7 @@ pub fn owners_of_scale(object: &Value, replicas: &str) -> Option<Value> {
     owners.write()
 }
 
-/// Returns the `managedFields` of an object of this version after its scale was written.
+/// Returns the `managedFields` of an object, written through `api_version`, after its scale was written.
 pub fn owners_after_scale(object: &Value, scale: &Value, api_version: &str, replicas: &str) -> Option<Value> {
     let mut owners = Owners::read(managed_fields(object)).unwrap_or_default();
     let mut scale_owners = Owners::read(managed_fields(scale)).unwrap_or_default();

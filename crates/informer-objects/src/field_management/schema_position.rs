@@ -1,8 +1,7 @@
 //! A position in a schema as field management sees it: a scalar, a list or an object, granular or atomic.
 //!
 //! It resolves what [`Node`] leaves open: values whose type is derived from their contents, the metadata of
-//! custom objects, and objects whose granularity is defined by their field instead of their type. It knows no
-//! paths and changes nothing.
+//! custom objects, and objects whose granularity is defined by their field instead of their type.
 
 use informer_schema::{Field, MapType, Shape, Type};
 use serde_json::Value;
@@ -10,17 +9,21 @@ use serde_json::Value;
 use super::element::{Element, Item};
 use crate::schema::{Entries, Form, Keys, Node, StructuralType};
 
-/// Required composite fields that are omitted if empty; all others are written as null.
+/// Required lists, maps and objects that kube-apiserver omits if they are empty. It writes all others as
+/// null.
 const LEFT_OUT: &[(&str, &str)] =
     &[("ValidatingAdmissionPolicyBindingSpec", "validationActions"), ("IPAddressSpec", "parentRef")];
+
+/// The maximum depth to which a blank object contains objects.
+const MAX_BLANK_DEPTH: usize = 16;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SchemaPosition<'a> {
     node: Node<'a>,
-    /// Whether this is a whole object, with the metadata common to all objects.
-    whole: bool,
-    /// The granularity defined by the field at this position.
-    owned: Option<MapType>,
+    /// Whether this is the root of an object, which has the metadata common to all objects.
+    is_root: bool,
+    /// The granularity that the field at this position defines, if it differs from that of its type.
+    granularity: Option<MapType>,
 }
 
 /// The shape of a value at a position.
@@ -46,11 +49,11 @@ pub(super) enum Scalar {
 
 impl<'a> SchemaPosition<'a> {
     pub(super) fn root(node: Node<'a>) -> Self {
-        SchemaPosition { node, whole: true, owned: None }
+        SchemaPosition { node, is_root: true, granularity: None }
     }
 
     fn at(node: Node<'a>) -> Self {
-        SchemaPosition { node, whole: false, owned: None }
+        SchemaPosition { node, is_root: false, granularity: None }
     }
 
     /// Returns the shape; where the schema does not define it, `value` does.
@@ -66,7 +69,7 @@ impl<'a> SchemaPosition<'a> {
         match self.node.form() {
             Form::Leaf => SchemaShape::Scalar(scalar(self.node)),
             Form::Object { atomic } | Form::Map { atomic, .. } => {
-                let atomic = self.owned.map_or(atomic, |owned| owned == MapType::Atomic);
+                let atomic = self.granularity.map_or(atomic, |granularity| granularity == MapType::Atomic);
                 if atomic { SchemaShape::AtomicMap } else { SchemaShape::Map }
             }
             Form::List { entries: Entries::Atomic, items } => {
@@ -90,11 +93,11 @@ impl<'a> SchemaPosition<'a> {
             Node::BuiltIn(Shape::Object(id)) => {
                 let field = id.get().field(name)?;
                 Some(SchemaPosition {
-                    owned: field.map_type,
+                    granularity: field.map_type,
                     ..SchemaPosition::at(Node::BuiltIn(field.shape))
                 })
             }
-            Node::Custom(schema) if self.whole || schema.embedded => match name {
+            Node::Custom(schema) if self.is_root || schema.embedded => match name {
                 "metadata" => Some(SchemaPosition::at(metadata())),
                 "apiVersion" | "kind" => Some(SchemaPosition::at(Node::BuiltIn(Shape::String))),
                 _ => self.free_field(name),
@@ -104,8 +107,8 @@ impl<'a> SchemaPosition<'a> {
     }
 
     fn free_field(self, name: &str) -> Option<SchemaPosition<'a>> {
-        let open = match self.node {
-            // An object without any specified fields may have arbitrary ones.
+        let allows_any_field = match self.node {
+            // An object without any specified fields may have arbitrary fields.
             Node::Custom(schema) => {
                 schema.kind == StructuralType::Object
                     && schema.properties.is_empty()
@@ -113,22 +116,22 @@ impl<'a> SchemaPosition<'a> {
             }
             _ => false,
         };
-        self.node.field(name).or(open.then_some(Node::Unknown)).map(SchemaPosition::at)
+        self.node.field(name).or(allows_any_field.then_some(Node::Unknown)).map(SchemaPosition::at)
     }
 
-    /// Returns the position of a field, known or unknown.
+    /// Returns the position of a field, also if the schema does not allow the field.
     pub(super) fn below(self, name: &str) -> SchemaPosition<'a> {
         self.field(name).unwrap_or(SchemaPosition::at(Node::Unknown))
     }
 
-    /// Whether the schema contains the field by name; other fields are entries of a map, each with its own
-    /// owners.
-    pub(super) fn names(self, name: &str) -> bool {
+    /// Whether the schema declares a field with this name. Other fields are entries of a map; such an entry
+    /// can be owned itself.
+    pub(super) fn declares(self, name: &str) -> bool {
         match self.node {
             Node::BuiltIn(Shape::Object(id)) => id.get().field(name).is_some(),
             Node::Custom(schema) => {
                 schema.properties.contains_key(name)
-                    || (self.whole || schema.embedded) && matches!(name, "metadata" | "apiVersion" | "kind")
+                    || (self.is_root || schema.embedded) && matches!(name, "metadata" | "apiVersion" | "kind")
             }
             _ => false,
         }
@@ -143,16 +146,17 @@ impl<'a> SchemaPosition<'a> {
         }
     }
 
-    /// Returns the fields of an object before any are set: objects that are always written, zeros and nulls.
+    /// Returns the object with which a created object is compared: the required objects, zeros and nulls that
+    /// kube-apiserver writes for an empty object. Their presence does not make the creator their owner.
     ///
-    /// `new` is the later object: a null there was not set by the request, since it would not be written
-    /// otherwise.
+    /// `new` is the created object. Its nulls are part of the blank object, because kube-apiserver writes
+    /// them, not the request.
     pub(super) fn blank(self, new: &Value) -> Value {
-        blank(self.node, Some(new), 16)
+        blank(self.node, Some(new), MAX_BLANK_DEPTH)
     }
 }
 
-/// Returns the element of an entry of a list whose entries are identified.
+/// Returns the element that identifies an entry of a list: its keys, or its value if the list has no keys.
 pub(super) fn entry_of(
     keys: Option<Keys<'_>>,
     items: SchemaPosition<'_>,
@@ -175,14 +179,14 @@ pub(super) fn entry_of(
         Value::Null => return Err("associative list with keys may not have a null element".to_owned()),
         _ => return Err("associative list with keys may not have non-map elements".to_owned()),
     };
-    let mut found: Vec<(String, Item)> = Vec::new();
+    let mut key: Vec<(String, Item)> = Vec::new();
     for name in keys.iter() {
         let default = || items.node.default_of(name).filter(|default| !default.is_null());
         if let Some(value) = fields.get(name).cloned().or_else(default) {
-            found.push((name.to_owned(), Item::new(&value)));
+            key.push((name.to_owned(), Item::new(&value)));
         }
     }
-    if found.is_empty() {
+    if key.is_empty() {
         let names: Vec<String> = keys.iter().map(super::element::quoted).collect();
         return Err(format!(
             "associative list with keys has an element that omits all key fields [{}] (and doesn't have default \
@@ -190,8 +194,8 @@ pub(super) fn entry_of(
             names.join(" ")
         ));
     }
-    found.sort();
-    Ok(Element::Key(found))
+    key.sort();
+    Ok(Element::Key(key))
 }
 
 fn scalar(node: Node<'_>) -> Scalar {

@@ -22,7 +22,7 @@ pub(super) struct SetNode {
 impl Set {
     pub(super) fn insert(&mut self, path: &[Element]) {
         match path {
-            // A whole object has no owner.
+            // The root of an object has no owner.
             [] => {}
             [last] => self.0.entry(last.clone()).or_default().owned = true,
             [first, rest @ ..] => self.0.entry(first.clone()).or_default().below.insert(rest),
@@ -53,14 +53,14 @@ impl Set {
 
     pub(super) fn extend(&mut self, other: &Set) {
         for (element, node) in &other.0 {
-            let own = self.0.entry(element.clone()).or_default();
-            own.owned |= node.owned;
-            own.below.extend(&node.below);
+            let existing = self.0.entry(element.clone()).or_default();
+            existing.owned |= node.owned;
+            existing.below.extend(&node.below);
         }
     }
 
     pub(super) fn intersection(&self, other: &Set) -> Set {
-        self.keep(|element, node| {
+        self.filter_map(|element, node| {
             let other_node = other.get(element)?;
             Some(SetNode {
                 owned: node.owned && other_node.owned,
@@ -71,7 +71,7 @@ impl Set {
 
     /// Returns the set without the paths of `other`; paths below them remain.
     pub(super) fn difference(&self, other: &Set) -> Set {
-        self.keep(|element, node| match other.get(element) {
+        self.filter_map(|element, node| match other.get(element) {
             None => Some(node.clone()),
             Some(other_node) => Some(SetNode {
                 owned: node.owned && !other_node.owned,
@@ -82,7 +82,7 @@ impl Set {
 
     /// Returns the set without the paths of `other` and everything below them.
     pub(super) fn without(&self, other: &Set) -> Set {
-        self.keep(|element, node| match other.get(element) {
+        self.filter_map(|element, node| match other.get(element) {
             None => Some(node.clone()),
             Some(other_node) if other_node.owned => None,
             Some(other_node) => {
@@ -91,8 +91,8 @@ impl Set {
         })
     }
 
-    /// Returns a set of the nodes that `change` returns.
-    pub(super) fn keep(&self, change: impl Fn(&Element, &SetNode) -> Option<SetNode>) -> Set {
+    /// Returns the set of the nodes that `change` returns, without empty ones.
+    pub(super) fn filter_map(&self, change: impl Fn(&Element, &SetNode) -> Option<SetNode>) -> Set {
         let nodes = self.0.iter().filter_map(|(element, node)| {
             let node = change(element, node)?;
             (node.owned || !node.below.is_empty()).then(|| (element.clone(), node))
@@ -100,7 +100,8 @@ impl Set {
         Set(nodes.collect())
     }
 
-    /// Returns all paths: at each level first the owned ones, then those below, the order of conflicts.
+    /// Returns all paths in the order in which kube-apiserver lists conflicts: at each level first the owned
+    /// nodes, then the paths below each node.
     pub(super) fn paths(&self) -> Vec<Path> {
         let mut paths = Vec::new();
         self.collect(&mut Vec::new(), &mut paths);
@@ -126,15 +127,17 @@ impl Set {
     /// Returns `fieldsV1` as text, in the order of kube-apiserver for built-in kinds.
     pub(super) fn to_text(&self) -> String {
         let mut text = String::new();
-        self.write(&mut text, false);
+        let is_root_owned = false;
+        self.write(&mut text, is_root_owned);
         text
     }
 
     fn write(&self, text: &mut String, owned: bool) {
-        let own = (owned && !self.is_empty()).then(|| (".".to_owned(), None));
+        // An owned node with nodes below it contains a dot; without, it is just empty.
+        let dot = (owned && !self.is_empty()).then(|| (".".to_owned(), None));
         let below = self.0.iter().map(|(element, node)| (element.name(), Some(node)));
         text.push('{');
-        for (at, (name, node)) in own.into_iter().chain(below).enumerate() {
+        for (at, (name, node)) in dot.into_iter().chain(below).enumerate() {
             if at > 0 {
                 text.push(',');
             }
@@ -164,7 +167,7 @@ impl SetNode {
     }
 }
 
-/// Reads the contents of a node, and whether it is owned: it has a dot, or nothing below it.
+/// Reads the nodes below a node, and whether the node itself is owned: if it contains a dot, or no nodes.
 fn read(value: &Value) -> Result<(Set, bool), String> {
     let mut set = Set::default();
     let mut owned = false;

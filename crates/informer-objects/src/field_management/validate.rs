@@ -1,7 +1,7 @@
 //! Checks whether an object can be divided into fields by its schema: known fields, values of the right type,
 //! entries with keys.
 //!
-//! This does not validate the meaning of an object. The texts are those of kube-apiserver.
+//! This does not validate the meaning of an object. The error texts are those of kube-apiserver.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,11 +15,18 @@ use super::schema_position::{Scalar, SchemaPosition, SchemaShape, entry_of};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ValidationErrors(Vec<String>);
 
-/// Validates an object; `duplicates` allows duplicate entries in lists whose entries are identified.
+/// Whether lists whose entries have keys may contain several entries with the same key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DuplicateEntries {
+    Allow,
+    Reject,
+}
+
+/// Checks an object.
 pub(super) fn validate(
     position: SchemaPosition<'_>,
     value: &Value,
-    duplicates: bool,
+    duplicates: DuplicateEntries,
 ) -> Result<(), ValidationErrors> {
     let mut walk = Walk { duplicates, path: Vec::new(), errors: Vec::new() };
     walk.value(position, value);
@@ -39,7 +46,7 @@ impl fmt::Display for ValidationErrors {
 }
 
 struct Walk {
-    duplicates: bool,
+    duplicates: DuplicateEntries,
     path: Vec<Element>,
     errors: Vec<String>,
 }
@@ -63,7 +70,7 @@ impl Walk {
                         Ok(element) => element,
                         Err(why) => return self.error(format!("element {index}: {why}")),
                     };
-                    if !seen.insert(element.clone()) && !self.duplicates {
+                    if !seen.insert(element.clone()) && self.duplicates == DuplicateEntries::Reject {
                         self.error(format!("duplicate entries for key {element}"));
                     }
                     self.below(element, items, entry);

@@ -1,4 +1,4 @@
-//! Cases that no recording covers.
+//! Cases that the recorded responses of kube-apiserver do not cover.
 
 use serde_json::{Value, json};
 
@@ -6,11 +6,11 @@ use super::super::{ApplyError, Manager, applied, fields_text, keep_times, update
 use super::{built_in, manager, structural};
 use crate::schema::Node;
 
-fn map(data: &Value) -> Value {
+fn config_map(data: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "uid": "u"}, "data": data})
 }
 
-fn config_map() -> Node<'static> {
+fn config_map_schema() -> Node<'static> {
     built_in("v1", "ConfigMap").unwrap()
 }
 
@@ -43,9 +43,9 @@ fn apply_pod(live: Option<&Value>, spec: &Value, name: &str) -> Result<Value, Ap
 
 #[test]
 fn fields_before_the_first_apply_have_an_owner() {
-    let live = map(&json!({"a": "1", "b": "1"}));
+    let live = config_map(&json!({"a": "1", "b": "1"}));
     let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": "1", "c": "1"}});
-    let object = applied(config_map(), Some(&live), &config, &by("me"), false).unwrap();
+    let object = applied(config_map_schema(), Some(&live), &config, &by("me"), false).unwrap();
     assert_eq!(object["data"], json!({"a": "1", "b": "1", "c": "1"}));
     assert_eq!(
         owners(&object),
@@ -56,7 +56,7 @@ fn fields_before_the_first_apply_have_an_owner() {
     );
     let config =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": "2"}});
-    let error = applied(config_map(), Some(&live), &config, &by("me"), false).unwrap_err();
+    let error = applied(config_map_schema(), Some(&live), &config, &by("me"), false).unwrap_err();
     assert_eq!(
         error.to_status().message,
         r#"Apply failed with 1 conflict: conflict with "before-first-apply" using v1: .data.a"#
@@ -65,8 +65,8 @@ fn fields_before_the_first_apply_have_an_owner() {
 
 #[test]
 fn updated_object_without_owners_stays_without_owners() {
-    let mut new = map(&json!({"a": "2"}));
-    updated(config_map(), Some(&map(&json!({"a": "1"}))), &mut new, &by("me"));
+    let mut new = config_map(&json!({"a": "2"}));
+    updated(config_map_schema(), Some(&config_map(&json!({"a": "1"}))), &mut new, &by("me"));
     assert_eq!(new["metadata"].get("managedFields"), None);
 }
 
@@ -76,7 +76,7 @@ fn managed_fields_of_requests_are_used_except_in_subresources() {
         json!([{"manager": name, "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
             "fieldsV1": {"f:data": {"f:a": {}}}}])
     };
-    let mut old = map(&json!({"a": "1"}));
+    let mut old = config_map(&json!({"a": "1"}));
     old["metadata"]["managedFields"] = entry("old");
     for (requested, subresource, expected) in [
         (entry("given"), "", r#"given Update: {"f:data":{"f:a":{}}}"#),
@@ -87,9 +87,9 @@ fn managed_fields_of_requests_are_used_except_in_subresources() {
         (json!([{}]), "", ""),
         (json!([{"manager": "", "time": null}]), "", ""),
     ] {
-        let mut new = map(&json!({"a": "1"}));
+        let mut new = config_map(&json!({"a": "1"}));
         new["metadata"]["managedFields"] = requested.clone();
-        updated(config_map(), Some(&old), &mut new, &Manager { subresource, ..by("me") });
+        updated(config_map_schema(), Some(&old), &mut new, &Manager { subresource, ..by("me") });
         assert_eq!(owners(&new).join("\n"), expected, "{requested}");
     }
 }
@@ -100,9 +100,9 @@ fn oldest_updaters_are_merged() {
     for at in 0..12 {
         let data: serde_json::Map<String, Value> =
             (0..=at).map(|at| (format!("k{at:02}"), "v".into())).collect();
-        let mut new = map(&data.into());
+        let mut new = config_map(&data.into());
         let (name, time) = (format!("m{at:02}"), format!("2024-01-01T00:00:{at:02}Z"));
-        updated(config_map(), last.as_ref(), &mut new, &Manager { time: &time, ..by(&name) });
+        updated(config_map_schema(), last.as_ref(), &mut new, &Manager { time: &time, ..by(&name) });
         last = Some(new);
     }
     let owners = owners(&last.unwrap());
@@ -160,13 +160,19 @@ fn entry_with_fields_of_another_owner_is_kept() {
 
 #[test]
 fn conflicts_of_several_managers_are_listed_by_manager() {
-    let mut live = map(&json!({"a": "1"}));
-    updated(config_map(), None, &mut live, &by("curl"));
+    let mut live = config_map(&json!({"a": "1"}));
+    updated(config_map_schema(), None, &mut live, &by("curl"));
     let config = |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
-    let live = applied(config_map(), Some(&live), &config(json!({"b": "1", "c": "1"})), &by("alpha"), false)
-        .unwrap();
-    let error =
-        applied(config_map(), Some(&live), &config(json!({"a": "2", "b": "2", "c": "2"})), &by("me"), false);
+    let live =
+        applied(config_map_schema(), Some(&live), &config(json!({"b": "1", "c": "1"})), &by("alpha"), false)
+            .unwrap();
+    let error = applied(
+        config_map_schema(),
+        Some(&live),
+        &config(json!({"a": "2", "b": "2", "c": "2"})),
+        &by("me"),
+        false,
+    );
     let status = error.unwrap_err().to_status();
     assert_eq!(
         status.message,
@@ -243,32 +249,39 @@ fn kubectl_takes_over_its_client_side_apply() {
     let last =
         r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"annotations":{},"name":"a"},"data":{"a":"1"}}"#;
     let annotations = json!({"kubectl.kubernetes.io/last-applied-configuration": last});
-    let mut live = map(&json!({"a": "1", "b": "1"}));
+    let mut live = config_map(&json!({"a": "1", "b": "1"}));
     live["metadata"]["annotations"] = annotations;
-    updated(config_map(), None, &mut live, &by("kubectl-client-side-apply"));
+    updated(config_map_schema(), None, &mut live, &by("kubectl-client-side-apply"));
     let config = |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
 
     let after =
-        applied(config_map(), Some(&live), &config(json!({"a": "2"})), &by("kubectl"), false).unwrap();
+        applied(config_map_schema(), Some(&live), &config(json!({"a": "2"})), &by("kubectl"), false).unwrap();
     assert_eq!(after["data"], json!({"a": "2", "b": "1"}));
     assert_eq!(
         after["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"],
         "{\"apiVersion\":\"v1\",\"data\":{\"a\":\"2\"},\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"a\"}}\n"
     );
-    let result =
-        applied(config_map(), Some(&live), &config(json!({"a": "2", "b": "2"})), &by("kubectl"), false);
+    let result = applied(
+        config_map_schema(),
+        Some(&live),
+        &config(json!({"a": "2", "b": "2"})),
+        &by("kubectl"),
+        false,
+    );
     let message = result.unwrap_err().to_status().message;
     assert_eq!(
         message,
         r#"Apply failed with 1 conflict: conflict with "kubectl-client-side-apply" using v1: .data.b"#
     );
-    assert!(applied(config_map(), Some(&live), &config(json!({"a": "2"})), &by("other"), false).is_err());
+    assert!(
+        applied(config_map_schema(), Some(&live), &config(json!({"a": "2"})), &by("other"), false).is_err()
+    );
 }
 
 #[test]
 fn times_of_an_unchanged_object_are_kept() {
-    let mut old = map(&json!({"a": "1"}));
-    updated(config_map(), None, &mut old, &by("me"));
+    let mut old = config_map(&json!({"a": "1"}));
+    updated(config_map_schema(), None, &mut old, &by("me"));
     let mut new = old.clone();
     new["metadata"]["managedFields"][0]["time"] = "2025-01-01T00:00:00Z".into();
     let mut changed = new.clone();

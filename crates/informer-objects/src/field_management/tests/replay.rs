@@ -34,7 +34,7 @@ const FILLED_IN: &[(&str, &str)] = &[
     ("VolumeAttributesClass", "/metadata/finalizers"),
 ];
 
-/// Fields of `FILLED_IN` that were sent for an object of `kinds/`.
+/// Fields of `FILLED_IN` that the recorder sent when it created the object in this file of `kinds/`.
 const SENT: &[(&str, &[&str])] = &[
     ("core_v1_Namespace", &["/spec/finalizers"]),
     ("core_v1_Node", &["/spec/taints"]),
@@ -47,15 +47,15 @@ const NOT_RECORDED: &[&str] = &[
     // A field of a disabled feature is owned before it is dropped.
     "leases_events/lease-strategy-without-holder",
     "coordination.k8s.io_v1_Lease",
-    // A binding changed the pod before.
+    // The pod was bound to a node before, which changed it.
     "watch/pod-running",
     "watch/pod-succeeded",
     // Not an object yet: YAML is decoded elsewhere.
     "patch/apply-bad-yaml",
 ];
 
-/// Fields that cannot be written, by kind and subresource, if they differ from `status`, or from `spec` for
-/// the status.
+/// Fields that a write cannot change, by kind and subresource, where they are not the usual ones: `spec` for
+/// the status, `status` otherwise.
 const RESET: &[(&str, &str, &[&str])] = &[
     ("Deployment", "status", &["spec", "metadata.labels"]),
     ("Pod", "status", &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"]),
@@ -94,8 +94,8 @@ fn owners_of_created_objects_equal_the_recorded_ones() {
         let expected =
             expected.as_array().into_iter().flatten().filter(|entry| entry.get("subresource").is_none());
         let expected: Vec<&Value> = expected.collect();
-        // Objects of the server itself have changed since their creation, others were created in another
-        // version.
+        // Skipped: objects of the server itself, which have changed since their creation, and objects that
+        // were created in another version.
         let is_by_recorder =
             |entry: &&Value| entry["manager"] == "recorder" && entry["apiVersion"] == version;
         let named = object["metadata"]["name"].is_string();
@@ -161,19 +161,24 @@ impl Replay {
         }
         let response = &step["response"]["body"];
         let status = step["response"]["status"].as_u64().unwrap_or_default();
-        let apply =
+        let is_apply =
             step["request"]["headers"]["content-type"].as_str() == Some("application/apply-patch+yaml");
-        let object = status < 300 && response["metadata"]["name"].is_string() && response["kind"] != "Status";
+        let is_object =
+            status < 300 && response["metadata"]["name"].is_string() && response["kind"] != "Status";
         let method = step["request"]["method"].as_str().unwrap_or_default();
         if write.subresource == "scale" {
             self.scale(&write, response, method);
-        } else if apply {
+        } else if is_apply {
             self.apply(&write, response);
-        } else if object && matches!(method, "POST" | "PUT" | "PATCH") {
+        } else if is_object && matches!(method, "POST" | "PUT" | "PATCH") {
             self.update(&write, response, method == "POST" || status == 201);
         }
-        let dry = step["request"]["path"].as_str().unwrap_or_default().contains("dryRun=All");
-        if object && !dry && response["kind"] != "PartialObjectMetadata" && response["kind"] != "Scale" {
+        let is_dry_run = step["request"]["path"].as_str().unwrap_or_default().contains("dryRun=All");
+        if is_object
+            && !is_dry_run
+            && response["kind"] != "PartialObjectMetadata"
+            && response["kind"] != "Scale"
+        {
             self.record_object(&write, response);
         }
     }
