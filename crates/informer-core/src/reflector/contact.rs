@@ -9,7 +9,7 @@ use crate::time::Moment;
 #[derive(Debug, Default)]
 pub(super) struct Contact {
     /// When a part of a response was last received; `None` until the first one.
-    last_contact: Option<Moment>,
+    received_at: Option<Moment>,
     /// When the cache was last known to be up to date: an open watch received something, or a full list was
     /// complete.
     last_up_to_date: Moment,
@@ -24,7 +24,7 @@ pub(super) struct Contact {
 
 impl Contact {
     pub(super) fn last_contact(&self) -> Option<Moment> {
-        self.last_contact
+        self.received_at
     }
 
     pub(super) fn last_up_to_date(&self) -> Moment {
@@ -48,7 +48,7 @@ impl Contact {
     }
 
     pub(super) fn record_contact(&mut self, now: Moment) {
-        self.last_contact = Some(now);
+        self.received_at = Some(now);
     }
 
     /// Records that an open watch received something.
