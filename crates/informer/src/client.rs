@@ -3,8 +3,7 @@
 //!
 //! Invariant: the client returns every response of the server to its caller, including 429, 503 and 504.
 //!
-//! It does not choose a TLS implementation, which the application does with cargo features, and it does not
-//! read kubeconfigs, which `kube::Config` does.
+//! The application chooses the TLS implementation with cargo features; `kube::Config` reads kubeconfigs.
 
 use http::HeaderValue;
 use hyper_timeout::TimeoutConnector;
@@ -31,7 +30,7 @@ const KEEPALIVE_PROBES: u32 = 3;
 ///
 /// Differences from `kube::Client::try_from(config)`:
 /// - The client does not retry 429, 503 and 504, whatever `config.default_retry` says: informers back off
-///   themselves, honour `Retry-After`, and show it in their state.
+///   themselves, honour `Retry-After`, and show the delay in their state.
 /// - TCP keep-alive is enabled, so that the kernel notices a peer that vanished, and address translators
 ///   (NAT) keep the connection.
 ///
@@ -53,7 +52,8 @@ pub fn client(mut config: Config) -> Result<Client, kube::Error> {
     config.default_retry = false;
     check_tokens(&config.auth_info)?;
     if config.auth_info.exec.is_some() {
-        // kube runs the plugin, so its token cannot be checked before it becomes a header, which may panic.
+        // kube runs the plugin and converts the token to a header. The token cannot be checked before that,
+        // and the conversion of an invalid token panics.
         let result = catch_unwind(AssertUnwindSafe(|| Client::try_from(config)));
         let message = "the token of the credential plugin is not a valid header value";
         return result.unwrap_or_else(|_| Err(kube::Error::Auth(AuthError::AuthExec(message.to_owned()))));
@@ -76,11 +76,11 @@ pub fn client(mut config: Config) -> Result<Client, kube::Error> {
 /// Checks that the tokens of a configuration are valid header values.
 fn check_tokens(auth: &AuthInfo) -> Result<(), kube::Error> {
     // The token has a type of a crate that is not a dependency here; its serialized form is the plain text.
-    let inline = serde_json::to_value(auth).map_err(kube::Error::SerdeError)?;
-    let inline = inline.get("token").and_then(serde_json::Value::as_str);
+    let serialized = serde_json::to_value(auth).map_err(kube::Error::SerdeError)?;
+    let token = serialized.get("token").and_then(serde_json::Value::as_str);
     let settings = auth.auth_provider.iter().flat_map(|provider| &provider.config);
     let provider_tokens = settings.filter(|(name, _)| matches!(name.as_str(), "id-token" | "access-token"));
-    for token in inline.into_iter().chain(provider_tokens.map(|(_, token)| token.as_str())) {
+    for token in token.into_iter().chain(provider_tokens.map(|(_, token)| token.as_str())) {
         HeaderValue::try_from(format!("Bearer {token}"))
             .map_err(|error| kube::Error::Auth(AuthError::InvalidBearerToken(error)))?;
     }

@@ -5,8 +5,9 @@ use std::task::Poll;
 
 /// Counts loop iterations and reschedules the task when the budget is used up.
 ///
-/// Without it, a task that never waits would occupy its worker thread. tokio's own budget (128 operations
-/// at the time of writing) defers a task on its worker thread, which [`reschedule`] avoids.
+/// Without a budget, a task that never waits would occupy its worker thread. tokio's own budget (128
+/// operations at the time of writing) does not suffice: like `tokio::task::yield_now`, it defers the task on
+/// the same worker thread; see [`reschedule`].
 pub(crate) struct YieldBudget {
     iterations: u32,
     remaining: u32,
@@ -30,8 +31,8 @@ impl YieldBudget {
 /// Reschedules the current task, so that other tasks run first.
 ///
 /// The task wakes itself and goes to a queue from which any worker thread can take it.
-/// `tokio::task::yield_now` would defer it on its worker thread, where a handler that blocks this thread
-/// next would delay it (C8).
+/// `tokio::task::yield_now` would keep the task on its worker thread; if a handler blocked that thread next,
+/// the task would have to wait for the handler (C8).
 pub(crate) async fn reschedule() {
     let mut rescheduled = false;
     poll_fn(|context| {
@@ -50,8 +51,8 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    /// C8: a handler that blocks its thread delays no other task. The pump used `yield_now` and was stuck
-    /// on a thread that a handler blocked next.
+    /// C8: a handler that blocks its thread delays no other task. Regression: the pump used `yield_now` and
+    /// was stuck on a thread that a handler blocked next.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn c8_rescheduled_task_resumes_while_its_worker_thread_is_blocked() {
         for _ in 0..20 {

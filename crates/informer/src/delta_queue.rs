@@ -1,8 +1,9 @@
 //! The delta queue between the reflector drivers, which fill it, and the pump, which empties it.
 //!
-//! An async wrapper of one [`DeltaFifo`] per scope. [`DeltaQueue::push`] waits for capacity, which stops
-//! reading from the socket of that scope; [`DeltaQueue::pop`] waits for deltas and serves the scopes in
-//! rotation. It does not know the meaning of deltas.
+//! An async wrapper of one [`DeltaFifo`] per scope. A scope is what one reflector lists and watches: one
+//! namespace or all namespaces. [`DeltaQueue::push`] waits for capacity; meanwhile its reflector driver reads
+//! nothing from the server. [`DeltaQueue::pop`] waits for deltas and serves the scopes in rotation. The queue
+//! does not know the meaning of deltas.
 
 use crate::coop::reschedule;
 use informer_core::{Batch, Delta, DeltaFifo, QueueClosed};
@@ -68,6 +69,7 @@ impl DeltaQueue {
         let mut scopes = self.lock();
         let fifo = scopes.fifos.get_mut(scope_index).ok_or(QueueClosed)?;
         let before = deltas.len();
+        // A closed FIFO rejects the push, which ends this loop with an error.
         while fifo.is_closed() || fifo.has_capacity() {
             let Some(delta) = deltas.pop_front() else { break };
             fifo.push(delta)?;
@@ -87,9 +89,9 @@ impl DeltaQueue {
             not_empty.as_mut().enable();
             {
                 let mut scopes = self.lock();
-                if let Some(found) = scopes.pop(max_deltas) {
+                if let Some(batch) = scopes.pop(max_deltas) {
                     self.not_full.notify_waiters();
-                    return Some(found);
+                    return Some(batch);
                 }
                 if scopes.fifos.iter().all(DeltaFifo::is_closed) {
                     return None;
@@ -105,13 +107,13 @@ impl DeltaQueue {
     ///
     /// If nothing else arrives, the cost is one reschedule.
     async fn linger(&self, max_deltas: usize) {
-        let (mut before, started) = (0, Instant::now());
+        let (mut previously_queued, started) = (0, Instant::now());
         for _ in 0..MAX_LINGER_YIELDS {
-            let waiting: usize = self.lock().fifos.iter().map(DeltaFifo::len).sum();
-            if waiting == before || waiting >= max_deltas || started.elapsed() >= MAX_LINGER {
+            let queued: usize = self.lock().fifos.iter().map(DeltaFifo::len).sum();
+            if queued == previously_queued || queued >= max_deltas || started.elapsed() >= MAX_LINGER {
                 return;
             }
-            before = waiting;
+            previously_queued = queued;
             reschedule().await;
         }
     }

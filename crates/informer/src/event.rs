@@ -67,7 +67,7 @@ impl<K> Clone for Event<K> {
     }
 }
 
-/// Prints keys and versions only, because the contents of objects may be confidential.
+/// Prints the keys and versions of objects but not their contents, which may be confidential.
 impl<K> fmt::Debug for Event<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -78,7 +78,8 @@ impl<K> fmt::Debug for Event<K> {
     }
 }
 
-/// An event, or the notice that events were coalesced; received by uncoalesced handlers.
+/// An event, or the notice that the handler lagged; received by handlers added with
+/// [`HandlerBuilder::uncoalesced`](crate::handler::HandlerBuilder::uncoalesced).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Delivery<K> {
@@ -91,7 +92,7 @@ pub enum Delivery<K> {
     /// including all states of an object that was added and deleted in between.
     #[non_exhaustive]
     Lagged {
-        /// Number of events that are not delivered on their own.
+        /// Number of events that were coalesced and are not delivered individually.
         skipped: u64,
     },
 }

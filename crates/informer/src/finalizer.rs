@@ -1,9 +1,9 @@
 //! Finalizers: a deleted object stays until its controller has cleaned up.
 //!
 //! Every write is a JSON patch that tests its preconditions: the object's uid, and the finalizers on which
-//! the decision was based. So a write fails exactly if these have changed, and finalizers of other
-//! controllers are neither lost nor reordered. Servers respond to a failed test as to any other patch that
-//! cannot be applied (422); the object is then read and the decision repeated.
+//! the decision was based. So a write fails if one of them has changed, and finalizers of other controllers
+//! are neither lost nor reordered. kube-apiserver responds to a failed test as to any other patch that cannot
+//! be applied (422); this module then reads the object and decides again.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -22,8 +22,8 @@ use crate::resource::ResourceType;
 /// Maximum number of attempts of a write before the conflict is returned to the caller.
 const MAX_ATTEMPTS: usize = 4;
 
-/// A finalizer of objects of kind `K`: a name in `metadata.finalizers` that keeps a deleted object until it
-/// is removed.
+/// A finalizer of objects of kind `K`: a name in `metadata.finalizers` that keeps a deleted object until the
+/// name is removed.
 ///
 /// A name has a domain as prefix, as in `websites.example.com/cleanup`, and is used by one controller only.
 /// [`Finalizer::ensure`] returns what a reconcile has to do. The cleanup must be idempotent, and must also
@@ -61,8 +61,8 @@ pub struct Finalizer<K> {
 pub enum FinalizerAction<'a, K> {
     /// The object is not being deleted and has the finalizer: apply the desired state.
     ///
-    /// If the finalizer had to be added, this is the object as returned by the server, which the cache may
-    /// not show yet.
+    /// If the finalizer was missing, this is the newest state as returned by the server, which the cache may
+    /// not show yet; otherwise it is the object passed to [`Finalizer::ensure`].
     Apply(Object<K>),
     /// The object is being deleted and still has the finalizer: clean up, then call [`Cleanup::complete`].
     Cleanup(Cleanup<'a, K>),
@@ -73,8 +73,8 @@ pub enum FinalizerAction<'a, K> {
 
 /// An object that is being deleted and still has the finalizer.
 ///
-/// If this is dropped, the finalizer stays, and the next reconcile receives [`FinalizerAction::Cleanup`]
-/// again.
+/// If a `Cleanup` is dropped, the finalizer stays, and the next reconcile receives
+/// [`FinalizerAction::Cleanup`] again.
 #[must_use = "the object stays until complete() removes the finalizer"]
 pub struct Cleanup<'a, K> {
     finalizer: &'a Finalizer<K>,
@@ -111,10 +111,10 @@ impl<K> Finalizer<K> {
     /// Sends no request if the finalizer need not be added.
     pub async fn ensure(&self, object: &Object<K>) -> Result<FinalizerAction<'_, K>, FinalizerError> {
         let decide = |state: &State| match state.position_of(&self.name) {
-            None if !state.deleted => Some(state.add_patch(&self.name)),
+            None if !state.being_deleted => Some(state.add_patch(&self.name)),
             _ => None,
         };
-        let Some(object) = self.write(object, Phase::Add, decide).await? else {
+        let Some(object) = self.write(object, Operation::Add, decide).await? else {
             return Ok(FinalizerAction::Gone);
         };
         if object.deletion_timestamp().is_none() {
@@ -131,20 +131,24 @@ impl<K> Finalizer<K> {
     /// Removes the finalizer whether or not the object is being deleted, for controllers that do not need it
     /// any more.
     ///
-    /// Returns the object as written, or as passed if it did not have the finalizer; `None` if it does not
-    /// exist any more, also if this write caused its deletion. After a cleanup, use [`Cleanup::complete`].
+    /// Returns the object as written, or unchanged if it does not have the finalizer. Returns `None` if the
+    /// object does not exist any more, for example because the server deleted it as a result of this write.
+    /// After a cleanup, use [`Cleanup::complete`].
     pub async fn remove(&self, object: &Object<K>) -> Result<Option<Object<K>>, FinalizerError> {
         let decide =
             |state: &State| state.position_of(&self.name).map(|position| state.remove_patch(position));
-        self.write(object, Phase::Remove, decide).await
+        self.write(object, Operation::Remove, decide).await
     }
 
-    /// Sends the patch that `decide` returns for the state of an object; if that state is outdated, repeats
-    /// both with the newest state. Returns `None` if the object does not exist any more.
+    /// Sends the patch that `decide` returns for the state of an object. If that state is outdated, reads the
+    /// newest state, decides again and sends the new patch.
+    ///
+    /// Returns `None` if the object does not exist any more, and the newest known state if `decide` returns
+    /// no patch.
     async fn write(
         &self,
         object: &Object<K>,
-        phase: Phase,
+        operation: Operation,
         decide: impl Fn(&State) -> Option<Value>,
     ) -> Result<Option<Object<K>>, FinalizerError> {
         let mut newest = object.clone();
@@ -161,21 +165,23 @@ impl<K> Finalizer<K> {
             match status_code(&patch_error) {
                 404 => return Ok(None),
                 // 409: the server could not apply the patch because of concurrent writes.
+                // 422: a test failed, or the patch was rejected for another reason; see below.
                 409 | 422 => {}
-                _ => return Err(self.write_error(object, phase, patch_error)),
+                _ => return Err(self.write_error(object, operation, patch_error)),
             }
             let before = self.state(&newest)?;
             newest = match self.get(object.key()).await {
                 Ok(body) => self.read(object, body.as_bytes())?,
                 Err(error) if status_code(&error) == 404 => return Ok(None),
-                Err(error) => return Err(self.write_error(object, phase, error)),
+                Err(error) => return Err(self.write_error(object, operation, error)),
             };
             if newest.uid() != object.uid() {
+                // Another incarnation: the object was deleted and re-created.
                 return Ok(None);
             }
             if status_code(&patch_error) == 422 && self.state(&newest)? == before {
                 // The preconditions still hold, so the patch was rejected for another reason.
-                return Err(self.write_error(object, phase, patch_error));
+                return Err(self.write_error(object, operation, patch_error));
             }
         }
         Err(FinalizerError::Conflict { object: self.describe(object), finalizer: Arc::clone(&self.name) })
@@ -202,7 +208,7 @@ impl<K> Finalizer<K> {
         format!("{}/{}", self.resource.url_path(key.namespace()), key.name())
     }
 
-    /// Parses the object in a response as the cache does.
+    /// Parses the object in a response with the parser of the cache, which expects watch frames.
     fn read(&self, requested: &Object<K>, body: &[u8]) -> Result<Object<K>, FinalizerError> {
         let read_error = |message: String| FinalizerError::Read { object: self.describe(requested), message };
         let mut entry = Err("the response contains no object".to_owned());
@@ -226,16 +232,16 @@ impl<K> Finalizer<K> {
         Ok(State {
             uid: object.uid().to_owned(),
             finalizers: meta.finalizers.unwrap_or_default(),
-            deleted: object.deletion_timestamp().is_some(),
+            being_deleted: object.deletion_timestamp().is_some(),
             grace_period_seconds: meta.deletion_grace_period_seconds.unwrap_or_default(),
         })
     }
 
-    fn write_error(&self, object: &Object<K>, phase: Phase, source: kube::Error) -> FinalizerError {
+    fn write_error(&self, object: &Object<K>, operation: Operation, source: kube::Error) -> FinalizerError {
         let (object, finalizer, source) = (self.describe(object), Arc::clone(&self.name), Box::new(source));
-        match phase {
-            Phase::Add => FinalizerError::Add { object, finalizer, source },
-            Phase::Remove => FinalizerError::Remove { object, finalizer, source },
+        match operation {
+            Operation::Add => FinalizerError::Add { object, finalizer, source },
+            Operation::Remove => FinalizerError::Remove { object, finalizer, source },
         }
     }
 
@@ -300,8 +306,9 @@ impl<K> fmt::Debug for Finalizer<K> {
     }
 }
 
+/// The change that a write makes to the finalizer. It decides which error is returned.
 #[derive(Clone, Copy)]
-enum Phase {
+enum Operation {
     Add,
     Remove,
 }
@@ -311,7 +318,7 @@ enum Phase {
 struct State {
     uid: String,
     finalizers: Vec<String>,
-    deleted: bool,
+    being_deleted: bool,
     /// `metadata.deletionGracePeriodSeconds`: until it has passed, the server keeps the object even without
     /// finalizers.
     grace_period_seconds: i64,
@@ -329,17 +336,17 @@ impl State {
         self.finalizers.iter().position(|name| name == finalizer)
     }
 
-    /// Returns whether the server deletes an object that is written with this state. It then responds with
-    /// the last state and its previous version.
+    /// Returns whether the server deletes an object that is written with this state. The response to such a
+    /// write is the last state, with the resource version from before the write.
     fn is_removed_by_server(&self) -> bool {
-        self.deleted && self.finalizers.is_empty() && self.grace_period_seconds == 0
+        self.being_deleted && self.finalizers.is_empty() && self.grace_period_seconds == 0
     }
 
-    /// Returns a patch that appends the finalizer if the others are unchanged. The test is needed because
-    /// servers accept duplicate finalizers.
+    /// Returns a patch that appends the finalizer if the existing finalizers are unchanged. Without that test
+    /// the finalizer could be added twice, because kube-apiserver accepts duplicates.
     fn add_patch(&self, finalizer: &str) -> Value {
         let (expected, path, value) = if self.finalizers.is_empty() {
-            // A JSON patch test treats a missing field as null.
+            // In kube-apiserver, the test of a JSON patch treats a missing field as null.
             (Value::Null, "/metadata/finalizers", json!([finalizer]))
         } else {
             (json!(self.finalizers), "/metadata/finalizers/-", json!(finalizer))
@@ -351,8 +358,8 @@ impl State {
         ])
     }
 
-    /// Returns a patch that removes the finalizer at `position` if it is still there. Those after it may have
-    /// changed.
+    /// Returns a patch that removes the finalizer at `position` if it is still there. Other finalizers may
+    /// have changed.
     fn remove_patch(&self, position: usize) -> Value {
         let path = format!("/metadata/finalizers/{position}");
         json!([
@@ -363,7 +370,7 @@ impl State {
     }
 }
 
-/// Returns the status code of a response; 0 if there was none.
+/// Returns the status code of an unsuccessful response; 0 if there was no response.
 fn status_code(error: &kube::Error) -> u16 {
     match error {
         kube::Error::Api(status) => status.code,

@@ -24,8 +24,9 @@ use tokio::sync::watch;
 /// An informer for one kind: a cache that is kept up to date by list and watch, and delivers changes to
 /// handlers.
 ///
-/// An informer is cheap to clone; all clones are the same informer. Informers, listers, registrations and
-/// event streams keep it alive; when the last of them is dropped, the watch ends and the memory is freed.
+/// A `SharedInformer` is a handle: it is cheap to clone, and all clones are the same informer. The informer
+/// lives as long as one of its handles, listers, registrations or event streams. When the last of them is
+/// dropped, the watch ends and the memory is freed.
 pub struct SharedInformer<K> {
     engine: Arc<Engine>,
     kind: PhantomData<fn() -> K>,
@@ -39,27 +40,27 @@ impl<K: Resource<DynamicType = ()>> SharedInformer<K> {
 
     /// Creates an informer with these options.
     pub fn with_options(client: kube::Client, options: InformerOptions) -> Self {
-        Self::view(Engine::new(Some(client), &ResourceType::of::<K>(&()), options))
+        Self::from_engine(Engine::new(Some(client), &ResourceType::of::<K>(&()), options))
     }
 
-    /// Creates an informer with another source of lists and watches than an API server.
+    /// Creates an informer that lists and watches through `source` instead of an API server.
     ///
     /// The source decides which objects it returns; see [`InformerOptions::source`].
     pub fn with_source(source: impl Source, options: InformerOptions) -> Self {
-        Self::view(Engine::new(None, &ResourceType::of::<K>(&()), options.source(source)))
+        Self::from_engine(Engine::new(None, &ResourceType::of::<K>(&()), options.source(source)))
     }
 }
 
 impl SharedInformer<DynamicObject> {
     /// Creates an informer for a kind that is known only at run time.
     pub fn dynamic(client: kube::Client, resource: &ApiResource, options: InformerOptions) -> Self {
-        Self::view(Engine::new(Some(client), &ResourceType::of::<DynamicObject>(resource), options))
+        Self::from_engine(Engine::new(Some(client), &ResourceType::of::<DynamicObject>(resource), options))
     }
 }
 
 impl<K> SharedInformer<K> {
     /// Creates a handle of an engine.
-    pub(crate) fn view(engine: Arc<Engine>) -> Self {
+    pub(crate) fn from_engine(engine: Arc<Engine>) -> Self {
         Self { engine, kind: PhantomData }
     }
 
@@ -72,7 +73,7 @@ impl<K> SharedInformer<K> {
         &self.engine.description
     }
 
-    /// Starts the informer; later calls have no effect, also after a shutdown.
+    /// Starts the informer; later calls have no effect. After a shutdown it cannot be started again.
     ///
     /// # Panics
     ///
@@ -101,7 +102,8 @@ impl<K> SharedInformer<K> {
         Lister::new(Arc::clone(&self.engine))
     }
 
-    /// Returns the newest published state of the cache, which lends its objects without copying them.
+    /// Returns a snapshot of the newest published state of the cache, which lends its objects without copying
+    /// them.
     pub fn snapshot(&self) -> Snapshot<K> {
         Snapshot::new(self.engine.reader.snapshot())
     }
@@ -114,13 +116,16 @@ impl<K> SharedInformer<K> {
     /// Returns a receiver of status changes: every new state and every new resource version of the cache.
     ///
     /// `now` in a received status is the time of the last change; call [`status`](Self::status) to compute
-    /// how long a state has lasted. Do not keep a `borrow` of the receiver: the informer waits until it is
-    /// dropped.
+    /// how long a state has lasted. Do not keep a `borrow` of the receiver: the informer waits until the
+    /// borrow is dropped.
     pub fn subscribe_status(&self) -> watch::Receiver<InformerStatus> {
         self.engine.subscribe_status()
     }
 
-    /// Returns the resource version of the cache; `None` until the initial list is complete.
+    /// Returns the resource version of the cache; with several namespaces, the lowest of their
+    /// versions.
+    ///
+    /// `None` until the initial list is complete, and if the versions of several namespaces cannot be compared.
     pub fn resource_version(&self) -> Option<ResourceVersion> {
         self.engine.reader.snapshot().resource_version().cloned()
     }
@@ -132,12 +137,12 @@ impl<K> SharedInformer<K> {
 
     /// Waits until the initial list is in the cache (C7).
     ///
-    /// The informer continues whatever the result. Failures that may pass are retried until `timeout`.
+    /// The result does not affect the informer: it retries failures during and after the wait.
     ///
     /// # Errors
     ///
     /// Returns an error immediately if the informer is forbidden, not served or stopped, and after
-    /// `timeout`. The error contains the state of the informer.
+    /// `timeout` if it has not synced. The error contains the state of the informer.
     ///
     /// # Cancel safety
     ///
@@ -155,8 +160,8 @@ impl<K> SharedInformer<K> {
     ///
     /// # Errors
     ///
-    /// Returns an error immediately if the server is rewound meanwhile (C1), if the versions cannot be
-    /// compared, or if the informer has stopped, and after `timeout`.
+    /// Returns an error immediately if the server is rewound during the wait (C1), if the versions cannot be
+    /// compared, or if the informer has stopped, and after `timeout` if the version was not reached.
     ///
     /// # Cancel safety
     ///
@@ -171,9 +176,9 @@ impl<K> SharedInformer<K> {
 
     /// Waits until the cache of one namespace has reached a resource version.
     ///
-    /// If an informer watches several namespaces, each has its own position, and a quiet namespace may
-    /// reach the version late; [`wait_for_resource_version`](Self::wait_for_resource_version) waits for all
-    /// of them.
+    /// If an informer watches several namespaces, each has its own version, and a quiet namespace may reach
+    /// the version late; [`wait_for_resource_version`](Self::wait_for_resource_version) waits for all of
+    /// them.
     ///
     /// # Errors
     ///
@@ -194,10 +199,12 @@ impl<K> SharedInformer<K> {
 
     /// Stops the informer for all its users (C10).
     ///
-    /// Sends no more requests, and applies and delivers what was received until `timeout`; the rest is
-    /// dropped. When this returns without an error, all tasks have ended and no handler is called any more.
-    /// It can be called several times, also concurrently. If the kind is requested again, a factory that
-    /// was not shut down creates a new informer; detached handlers do not move to it.
+    /// The informer sends no more requests. It applies and delivers what it has already received; events not
+    /// delivered after `timeout` are dropped. When this returns without an error, all tasks have ended and no
+    /// handler is called any more. This can be called several times, also concurrently.
+    ///
+    /// If the kind is requested again, a factory that was not shut down creates a new informer; detached
+    /// handlers do not move to it.
     ///
     /// # Errors
     ///
@@ -238,7 +245,7 @@ impl<K: 'static> SharedInformer<K> {
 
 impl<K> Clone for SharedInformer<K> {
     fn clone(&self) -> Self {
-        Self::view(Arc::clone(&self.engine))
+        Self::from_engine(Arc::clone(&self.engine))
     }
 }
 

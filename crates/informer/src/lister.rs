@@ -1,7 +1,7 @@
 //! Reading the cache: the live [`Lister`] and the [`Snapshot`] of one published state.
 //!
 //! Every call reads one published state (C5). A lister always reads the newest one, so two calls may see
-//! two states; use one snapshot for several reads that must agree. Nothing here writes to the cache or
+//! different states; use one snapshot for several reads that must agree. Nothing here writes to the cache or
 //! waits for its writer.
 
 use crate::shared::Engine;
@@ -43,7 +43,7 @@ impl<K> Lister<K> {
         Self { engine, kind: PhantomData }
     }
 
-    /// Returns the newest published state, which lends its objects without copying them.
+    /// Returns a snapshot of the newest published state, which lends its objects without copying them.
     pub fn snapshot(&self) -> Snapshot<K> {
         Snapshot::new(self.engine.reader.snapshot())
     }
@@ -100,7 +100,10 @@ impl<K> Lister<K> {
         self.snapshot().is_empty()
     }
 
-    /// Returns the resource version of the cache; `None` until the initial list is complete.
+    /// Returns the resource version of the cache; with several namespaces, the lowest of their
+    /// versions.
+    ///
+    /// `None` until the initial list is complete, and if the versions of several namespaces cannot be compared.
     pub fn resource_version(&self) -> Option<ResourceVersion> {
         self.snapshot().resource_version().cloned()
     }
@@ -126,7 +129,7 @@ impl<K> fmt::Debug for Lister<K> {
 /// One published state of a cache, which never changes and lends its objects.
 ///
 /// All reads of one snapshot agree with each other and with its [resource version](Self::resource_version)
-/// (C5). Reads neither clone nor count references; clone an [`Object`] to keep it. A snapshot is cheap to
+/// (C5). Reads return references and clone nothing; clone an [`Object`] to keep it. A snapshot is cheap to
 /// clone and keeps its objects in memory, but not its informer running.
 ///
 /// ```no_run
@@ -170,7 +173,7 @@ impl<K> Snapshot<K> {
 
     /// Returns an iterator over the objects that have this value in an index, in no particular order.
     ///
-    /// A snapshot that was taken before the index was added examines all of its objects instead.
+    /// A snapshot that was taken before the informer installed the index examines all of its objects.
     pub fn by_index<'a>(
         &'a self,
         index: &'a IndexHandle,
@@ -187,8 +190,8 @@ impl<K> Snapshot<K> {
 
     /// Returns an iterator over the values that occur in an index, in order.
     ///
-    /// Values are borrowed from the index; a snapshot that was taken before the index was added computes
-    /// them.
+    /// Values are borrowed from the index; a snapshot that was taken before the informer installed the index
+    /// computes them.
     pub fn index_values<'a>(
         &'a self,
         index: &IndexHandle,
@@ -206,7 +209,10 @@ impl<K> Snapshot<K> {
         self.state.is_empty()
     }
 
-    /// Returns the resource version of this state; `None` until the initial list is complete.
+    /// Returns the resource version of this state; with several namespaces, the lowest of their
+    /// versions.
+    ///
+    /// `None` until the initial list is complete, and if the versions of several namespaces cannot be compared.
     pub fn resource_version(&self) -> Option<&ResourceVersion> {
         self.state.resource_version()
     }

@@ -17,16 +17,19 @@ use crate::resource::is_cluster_scoped;
 /// `blockOwnerDeletion`.
 ///
 /// The garbage collector deletes the child together with its owner; a foreground deletion of the owner waits
-/// for it.
+/// until the child is deleted.
 ///
-/// An existing reference to the owner is updated; other owner references stay unchanged. A child without a
-/// namespace gets the namespace of its owner.
+/// An existing reference to the owner is updated; other owner references stay unchanged. A child of a
+/// namespaced kind without a namespace gets the namespace of its owner. If the kind of the child is known only
+/// at run time, set the namespace of the child before.
 ///
 /// # Errors
 ///
-/// Returns an error, and changes nothing, if the owner has no kind, name or uid, if the child already has
-/// another controller, or if the garbage collector would treat the child as an orphan because its owner is in
-/// another namespace or the child is cluster-scoped.
+/// Returns an error, and changes nothing, in these cases:
+/// - The owner has no kind, name or uid.
+/// - The child already has another controller.
+/// - The owner is namespaced, and the child is in another namespace or cluster-scoped. The garbage collector
+///   would delete the child, because it would not find the owner.
 ///
 /// ```
 /// use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
@@ -50,19 +53,21 @@ pub fn set_controller_reference<OwnerForm, Form, C>(
 where
     C: Resource + ToObjectReference<Form> + 'static,
 {
-    let (owner, reference) = (Box::new(owner.reference()), Box::new(child.reference()));
+    let (owner, child_reference) = (Box::new(owner.reference()), Box::new(child.reference()));
     let fields = [("kind", &owner.kind), ("name", &owner.name), ("uid", &owner.uid)];
     if let Some((missing, _)) = fields.iter().find(|(_, value)| value.is_empty()).copied() {
         return Err(OwnerError::IncompleteOwner { owner, missing });
     }
-    let namespace = namespace_for::<C>(&owner, &reference)?;
-    if let Some(by) = controller_of(child).filter(|by| *by.uid != *owner.uid) {
-        return Err(OwnerError::AlreadyControlled { child: reference, owner, by: Box::new(by) });
+    let namespace = namespace_for::<C>(&owner, &child_reference)?;
+    if let Some(controller) = controller_of(child).filter(|controller| *controller.uid != *owner.uid) {
+        let (child, controller) = (child_reference, Box::new(controller));
+        return Err(OwnerError::AlreadyControlled { child, owner, controller });
     }
     let meta = child.meta_mut();
     meta.namespace = namespace;
     let references = meta.owner_references.get_or_insert_default();
-    let position = references.iter().position(|other| other.uid == owner.uid).unwrap_or_else(|| {
+    let position = references.iter().position(|existing| existing.uid == owner.uid).unwrap_or_else(|| {
+        // Appends an empty reference, which is filled in below.
         references.resize_with(references.len() + 1, Default::default);
         references.len() - 1
     });
@@ -88,26 +93,26 @@ pub fn controller_of<Form>(object: &impl ToObjectReference<Form>) -> Option<Owne
     object.owners().into_iter().find(|owner| owner.controller)
 }
 
-/// Returns whether `owner` is the controller of `object`, compared by uid, so that another incarnation does
-/// not match.
+/// Returns whether `owner` is the controller of `object`. Another incarnation of the controller, with another
+/// uid, does not match.
 pub fn is_controlled_by<Form, OwnerForm>(
     object: &impl ToObjectReference<Form>,
     owner: &impl ToObjectReference<OwnerForm>,
 ) -> bool {
-    controller_of(object).is_some_and(|controller| owner.reference().refers_to(&controller))
+    controller_of(object).is_some_and(|controller| owner.reference().is_target_of(&controller))
 }
 
-/// Returns whether `owner` is an owner of `object`, compared by uid, so that another incarnation does not
-/// match.
+/// Returns whether `owner` is an owner of `object`. Another incarnation of an owner, with another uid, does
+/// not match.
 pub fn is_owned_by<Form, OwnerForm>(
     object: &impl ToObjectReference<Form>,
     owner: &impl ToObjectReference<OwnerForm>,
 ) -> bool {
     let owner = owner.reference();
-    object.owners().iter().any(|other| owner.refers_to(other))
+    object.owners().iter().any(|reference| owner.is_target_of(reference))
 }
 
-/// Returns the namespace that a child of this owner must have.
+/// Returns the namespace that `child` must have to be owned by `owner`, or an error if it cannot be owned.
 fn namespace_for<C: Resource + 'static>(
     owner: &ObjectReference,
     child: &ObjectReference,

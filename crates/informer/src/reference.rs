@@ -23,12 +23,12 @@ pub struct ObjectReference {
     pub uid: String,
 }
 
-/// A conversion to [`ObjectReference`], implemented for cached objects, their typed values, typed objects and
-/// references.
+/// A conversion to [`ObjectReference`], implemented for cached objects (`Object<K>`), their typed values
+/// (`Typed<K>`), plain values such as `Pod`, and references.
 ///
-/// `Form` distinguishes these, so that the implementations do not overlap; the compiler infers it. For kinds
-/// that are known only at run time, the type is taken from the object: from the `types` of a
-/// [`DynamicObject`], or from the bytes of a cached object.
+/// `Form` distinguishes these cases, so that the implementations do not overlap; the compiler infers it. For
+/// kinds that are known only at run time, the type is taken from the object: from the `types` of a
+/// [`DynamicObject`], or from the encoding or the bytes of a cached object.
 ///
 /// ```
 /// use informer::owner::ToObjectReference;
@@ -65,17 +65,17 @@ pub enum CachedDynamic {}
 
 /// The form of typed values of cached objects.
 #[derive(Debug)]
-pub enum View {}
+pub enum TypedValue {}
 
 /// The form of typed values of cached objects whose kind is known only at run time.
 #[derive(Debug)]
-pub enum ViewDynamic {}
+pub enum TypedValueDynamic {}
 
-/// The form of typed objects.
+/// The form of plain values, such as `Pod`.
 #[derive(Debug)]
 pub enum Plain {}
 
-/// The form of dynamic objects.
+/// The form of plain values of type [`DynamicObject`].
 #[derive(Debug)]
 pub enum PlainDynamic {}
 
@@ -113,7 +113,7 @@ impl ToObjectReference<CachedDynamic> for Object<DynamicObject> {
     }
 }
 
-impl<K: Resource<DynamicType = ()>> ToObjectReference<View> for Typed<K> {
+impl<K: Resource<DynamicType = ()>> ToObjectReference<TypedValue> for Typed<K> {
     fn reference(&self) -> ObjectReference {
         ToObjectReference::<Plain>::reference(&**self)
     }
@@ -127,7 +127,7 @@ impl<K: Resource<DynamicType = ()>> ToObjectReference<View> for Typed<K> {
     }
 }
 
-impl ToObjectReference<ViewDynamic> for Typed<DynamicObject> {
+impl ToObjectReference<TypedValueDynamic> for Typed<DynamicObject> {
     fn reference(&self) -> ObjectReference {
         ToObjectReference::<PlainDynamic>::reference(&**self)
     }
@@ -197,9 +197,9 @@ impl std::fmt::Display for ObjectReference {
 }
 
 impl ObjectReference {
-    /// Returns whether an owner reference refers to this object. The versions of the API group are ignored;
+    /// Returns whether an owner reference refers to this object. The API group must be equal, its version not;
     /// an unknown uid never matches.
-    pub(crate) fn refers_to(&self, owner: &OwnerReference) -> bool {
+    pub(crate) fn is_target_of(&self, owner: &OwnerReference) -> bool {
         group(&self.api_version) == group(&owner.api_version)
             && *self.kind == *owner.kind
             && *self.name == *owner.name

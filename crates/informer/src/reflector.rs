@@ -24,7 +24,7 @@ pub(crate) struct ReflectorDriver {
     pub(crate) source: Arc<dyn Source>,
     /// The measured throughput of full lists, shared with the other informers of a factory.
     pub(crate) throughput: Throughput,
-    /// The measurement of the list or watch-list being received; `None` if it is compressed.
+    /// The measurement of the list or watch-list being received; `None` if there is none, or if it has gzip.
     pub(crate) sample: Option<TransferSample>,
     pub(crate) queue: Arc<DeltaQueue>,
     pub(crate) status: Arc<StatusCell>,
@@ -57,10 +57,11 @@ impl InFlight {
         }
     }
 
-    /// Sends a request to a source. If the source panics, immediately or later, only this request fails (C9).
-    fn send(id: StreamId, source: impl FnOnce() -> ResponseFuture) -> Self {
+    /// Sends a request by calling `request`, which calls the source. If the source panics, immediately or
+    /// later, only this request fails (C9).
+    fn send(id: StreamId, request: impl FnOnce() -> ResponseFuture) -> Self {
         let response =
-            catch_unwind(AssertUnwindSafe(source)).unwrap_or_else(|_| Box::pin(async { Err(panicked()) }));
+            catch_unwind(AssertUnwindSafe(request)).unwrap_or_else(|_| Box::pin(async { Err(panicked()) }));
         Self::Response(id, response)
     }
 
@@ -93,13 +94,14 @@ impl ReflectorDriver {
                 executed = self.execute_actions(&mut in_flight) => if executed.is_err() { break },
             }
             let deadline = self.machine.next_deadline().map(|moment| clock.instant(moment));
-            let before = Instant::now();
-            self.machine.prefer_lists(self.throughput.is_slow(before));
+            let wait_started = Instant::now();
+            // Over a slow connection, a list with gzip arrives earlier than a watch-list.
+            self.machine.prefer_lists(self.throughput.is_slow(wait_started));
             tokio::select! {
                 biased;
                 () = stopped(&mut stop) => break,
                 incoming = in_flight.next() => {
-                    self.measure(&incoming, before);
+                    self.measure(&incoming, wait_started);
                     self.handle(clock.now(), incoming, &mut in_flight);
                 }
                 () = sleep_until(deadline) => self.machine.handle_timeout(clock.now()),
@@ -107,8 +109,8 @@ impl ReflectorDriver {
         }
     }
 
-    /// Executes the pending actions of the state machine. Waits for capacity in the delta queue; meanwhile
-    /// nothing is read.
+    /// Pushes the deltas of the state machine to the delta queue and executes its pending actions. While this
+    /// waits for capacity in the queue, nothing is read from the source.
     async fn execute_actions(&mut self, in_flight: &mut InFlight) -> Result<(), QueueClosed> {
         self.publish();
         self.queue.push(self.scope_index, self.machine.deltas()).await?;
@@ -124,12 +126,13 @@ impl ReflectorDriver {
         Ok(())
     }
 
-    /// Measures the throughput while a full list is received.
-    fn measure(&mut self, incoming: &Incoming, before: Instant) {
+    /// Measures the throughput while a full list is received; `wait_started` is when the driver began to wait
+    /// for `incoming`.
+    fn measure(&mut self, incoming: &Incoming, wait_started: Instant) {
         match (incoming, &mut self.sample) {
             (Incoming::Chunk(_, Some(Ok(chunk))), Some(sample)) if self.machine.is_receiving_list() => {
                 let now = Instant::now();
-                sample.note(chunk.len(), now - before, now);
+                sample.note(chunk.len(), now - wait_started, now);
             }
             _ => self.sample = None,
         }

@@ -20,7 +20,7 @@ pub(crate) struct ResourceType {
 }
 
 impl ResourceType {
-    /// Returns the resource of a Rust type, which for dynamic types is given at run time.
+    /// Returns the resource of a Rust type; for dynamic types, `dynamic` names the resource.
     pub(crate) fn of<K: Resource>(dynamic: &K::DynamicType) -> Self {
         Self {
             group: K::group(dynamic).into(),
@@ -58,8 +58,8 @@ impl ResourceType {
         format!("{name}{}", if self.metadata_only { " (metadata)" } else { "" })
     }
 
-    /// Returns whether the objects are Secrets, whose contents must not be copied into dictionaries or kept
-    /// by a failed transform.
+    /// Returns whether the objects are Secrets. Their contents must not be copied into dictionaries, nor be
+    /// cached unchanged if a transform fails.
     ///
     /// Compares the kind without case and the plural, because a resource given at run time may be spelled
     /// in any way.
@@ -108,7 +108,7 @@ mod tests {
         );
     }
 
-    /// A dictionary was trained on Secrets whose kind was given as `secret`.
+    /// Regression: a dictionary was trained on Secrets whose kind was given as `secret`.
     #[test]
     fn secrets_are_recognized_in_any_spelling() {
         let secrets = ResourceType::of::<k8s_openapi::api::core::v1::Secret>(&());

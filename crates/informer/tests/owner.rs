@@ -74,7 +74,7 @@ fn object_with_another_controller_is_rejected_and_unchanged() {
     let error = set_controller_reference(&site(), &mut pod).unwrap_err();
     let text = "own Pod shop/p by ConfigMap shop/site: already controlled by Node node-1 (uid u-2)";
     assert_eq!(error.to_string(), text);
-    assert!(matches!(error, OwnerError::AlreadyControlled { by, .. } if &*by.uid == "u-2"));
+    assert!(matches!(error, OwnerError::AlreadyControlled { controller, .. } if &*controller.uid == "u-2"));
     assert_eq!(pod, before);
     // An owner with the same name but another uid is another object.
     let mut again = site();

@@ -23,7 +23,7 @@ pub enum ControllerError {
     #[error(
         "controller {controller}: {} reconciles aborted after {timeout:?}: {}{}",
         keys.len(),
-        first(keys),
+        first_keys(keys),
         if *blocked { " (some still run: does one block its thread?)" } else { "" }
     )]
     #[non_exhaustive]
@@ -34,7 +34,7 @@ pub enum ControllerError {
         keys: Vec<Key>,
         /// The shutdown timeout.
         timeout: Duration,
-        /// Whether some of them still run, because they never await.
+        /// Whether some of the aborted reconciles still run. A reconcile ends only at its next await point.
         blocked: bool,
     },
     /// The controller is running already.
@@ -56,14 +56,14 @@ impl ControllerError {
         }
     }
 
-    /// Whether a reconcile still runs and may act.
+    /// Returns whether an aborted reconcile still runs, so that it may still write.
     pub(crate) fn is_blocked(&self) -> bool {
         matches!(self, Self::ReconcilesAborted { blocked: true, .. })
     }
 }
 
 /// Formats the first five keys.
-fn first(keys: &[Key]) -> String {
+fn first_keys(keys: &[Key]) -> String {
     let first: Vec<String> = keys.iter().take(5).map(ToString::to_string).collect();
     first.join(", ") + if keys.len() > first.len() { ", …" } else { "" }
 }

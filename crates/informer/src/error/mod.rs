@@ -105,17 +105,19 @@ impl Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The input cannot be used: it does not parse, or contradicts itself.
+    /// The input cannot be used: it does not parse, contradicts itself, or was rejected by the server.
     Invalid,
-    /// The configuration of the client, a kind, an election or a manager is wrong.
+    /// The configuration of the client (including credentials and certificates), a kind, an election or a
+    /// manager is wrong.
     Config,
     /// The operation did not finish in time.
     Timeout,
-    /// The user lacks the permission.
+    /// The user is not authenticated or lacks the permission.
     Forbidden,
-    /// The server does not serve the resource.
+    /// The server does not serve the resource, or a requested object does not exist.
     NotServed,
-    /// Another writer changed the object, or the server no longer serves the requested version.
+    /// The operation contradicts the current state: another writer changed the object, the server does not
+    /// serve the requested resource version, or the controller is already running.
     Conflict,
     /// An object does not decode.
     Decode,

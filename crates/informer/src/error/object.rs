@@ -73,7 +73,7 @@ impl FinalizerError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OwnerError {
-    /// The owner lacks a field that only the server sets.
+    /// The owner has no kind, name or uid, for example because it was not read from the server.
     #[error("own objects by {owner}: it has no {missing} (use the object as read from the server)")]
     #[non_exhaustive]
     IncompleteOwner {
@@ -83,7 +83,7 @@ pub enum OwnerError {
         missing: &'static str,
     },
     /// Another object controls the child.
-    #[error("own {child} by {owner}: already controlled by {} {} (uid {})", by.kind, by.name, by.uid)]
+    #[error("own {child} by {owner}: already controlled by {} {} (uid {})", controller.kind, controller.name, controller.uid)]
     #[non_exhaustive]
     AlreadyControlled {
         /// The child.
@@ -91,7 +91,7 @@ pub enum OwnerError {
         /// The intended controller.
         owner: Box<ObjectReference>,
         /// The current controller.
-        by: Box<OwnerReference>,
+        controller: Box<OwnerReference>,
     },
     /// Owner and child are in different namespaces. The garbage collector would delete the child.
     #[error("own {child} by {owner}: an owner must be in the same namespace or cluster-scoped")]

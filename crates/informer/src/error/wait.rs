@@ -23,11 +23,11 @@ pub struct SyncError {
 pub struct InformerSync {
     /// The description of the informer.
     pub informer: Arc<str>,
-    /// Whether it has synced.
+    /// Whether the informer has synced.
     pub synced: bool,
-    /// Its state.
+    /// The state of the informer.
     pub state: InformerState,
-    /// When it was in that state, on the clock of the moments in `state`.
+    /// When the state was read, on the clock of the moments in `state`.
     pub now: Moment,
 }
 
@@ -129,11 +129,11 @@ pub enum VersionWaitReason {
     TimedOut {
         /// The timeout.
         timeout: Duration,
-        /// The version of the cache.
+        /// The version that the cache had reached; `None` if it has no version yet.
         reached: Option<ResourceVersion>,
         /// The state of the informer.
         state: InformerState,
-        /// When it was in that state, on the clock of the moments in `state`.
+        /// When the state was read, on the clock of the moments in `state`.
         now: Moment,
     },
 }

@@ -146,7 +146,7 @@ impl SharedInformerFactory {
     ///
     /// The namespaces of the factory's options do not apply to cluster-scoped kinds.
     pub fn informer<K: Resource<DynamicType = ()> + 'static>(&self) -> SharedInformer<K> {
-        SharedInformer::view(self.engine(&ResourceType::of::<K>(&()), is_cluster_scoped::<K>()))
+        SharedInformer::from_engine(self.engine(&ResourceType::of::<K>(&()), is_cluster_scoped::<K>()))
     }
 
     /// Returns a lister of the informer for a kind.
@@ -160,7 +160,7 @@ impl SharedInformerFactory {
     /// namespaces, configure cluster-scoped kinds with [`InformerOptions::all_namespaces`], because their
     /// scope is unknown here.
     pub fn dynamic_informer(&self, resource: &ApiResource) -> SharedInformer<DynamicObject> {
-        SharedInformer::view(
+        SharedInformer::from_engine(
             self.engine(&ResourceType::of::<DynamicObject>(resource), ASSUMED_CLUSTER_SCOPED),
         )
     }
@@ -179,7 +179,7 @@ impl SharedInformerFactory {
         resource: &ApiResource,
     ) -> SharedInformer<PartialObjectMeta<DynamicObject>> {
         let resource = ResourceType::of::<PartialObjectMeta<DynamicObject>>(resource);
-        SharedInformer::view(self.engine(&resource, ASSUMED_CLUSTER_SCOPED))
+        SharedInformer::from_engine(self.engine(&resource, ASSUMED_CLUSTER_SCOPED))
     }
 
     /// Starts every informer that was requested so far.
