@@ -42,8 +42,8 @@ impl<S> Context<S> {
         self.lister_of(&self.request.shared.factory.informer())
     }
 
-    /// Returns a lister for a kind that is known only at run time, with the rules of
-    /// [`lister`](Self::lister).
+    /// Returns a lister for a kind that is known only at run time. Like for [`lister`](Self::lister), the kind
+    /// must be one of the controller's sources.
     pub fn dynamic_lister(&self, resource: &ApiResource) -> Lister<DynamicObject> {
         self.lister_of(&self.request.shared.factory.dynamic_informer(resource))
     }
@@ -53,7 +53,8 @@ impl<S> Context<S> {
         informer.lister()
     }
 
-    /// Returns the number of retries of this key since its last successful reconcile.
+    /// Returns the number of retries of this key since its last reconcile that returned an
+    /// [`Outcome`](super::Outcome).
     pub fn retries(&self) -> u32 {
         self.request.retries
     }
@@ -66,12 +67,14 @@ impl<S> Context<S> {
     /// Records an object that this reconcile wrote, as returned by the server, so that the next reconcile of
     /// this key starts only once the cache shows the write.
     ///
-    /// Without this, the next reconcile may act on the state from before the write.
+    /// Without this call, the next reconcile may act on the state from before the write. The next reconcile
+    /// waits at most for
+    /// [`Controller::write_visibility_timeout`](super::Controller::write_visibility_timeout).
     ///
     /// The kind must be one of the controller's sources; otherwise no cache can show the write, and a warning
-    /// is logged. If a source does not select the object, its cache reaches the written version only with its
-    /// next bookmark, about a minute later. The wait then ends after
-    /// [`Controller::write_visibility_timeout`](super::Controller::write_visibility_timeout).
+    /// is logged. If the selectors of a source exclude the object, the cache of the source reaches the written
+    /// version only with the next bookmark, about a minute later. An object without a resource version is
+    /// ignored.
     pub fn record_write<Form>(&self, object: &impl ToObjectReference<Form>) {
         let Some(version) = object.version() else { return };
         let ObjectReference { api_version, kind, namespace, .. } = object.reference();

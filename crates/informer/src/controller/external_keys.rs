@@ -1,6 +1,8 @@
 //! Keys received from external streams that have not been reconciled successfully yet.
 //!
-//! No informer delivers these keys again, so the next run of the controller starts with them.
+//! A reconcile is successful here if it returned an [`Outcome`](super::Outcome), even
+//! [`Outcome::Terminal`](super::Outcome::Terminal). No informer delivers the other keys again, so the next
+//! run of the controller starts with them.
 
 use informer_core::Key;
 use std::collections::HashMap;
@@ -16,15 +18,17 @@ impl PendingExternalKeys {
         *self.lock().entry(key.clone()).or_default() += 1;
     }
 
-    /// Returns the number to pass to [`complete`](Self::complete) after a reconcile that starts now.
-    pub(super) fn sequence(&self, key: &Key) -> Option<u64> {
+    /// Returns how often a pending key was received; `None` if it is not pending.
+    ///
+    /// Read it when a reconcile starts and pass it to [`complete`](Self::complete) after the reconcile.
+    pub(super) fn times_received(&self, key: &Key) -> Option<u64> {
         self.lock().get(key).copied()
     }
 
-    /// Removes a key after a successful reconcile, unless it was received again since `sequence` was read.
-    pub(super) fn complete(&self, key: &Key, sequence: Option<u64>) {
+    /// Removes a key after a successful reconcile, unless it was received again since the reconcile started.
+    pub(super) fn complete(&self, key: &Key, times_received: Option<u64>) {
         let mut pending = self.lock();
-        if sequence.is_some() && pending.get(key).copied() == sequence {
+        if times_received.is_some() && pending.get(key).copied() == times_received {
             pending.remove(key);
         }
     }

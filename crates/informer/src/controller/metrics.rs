@@ -1,6 +1,6 @@
 //! Counts the reconciles of a controller, by result.
 //!
-//! It does not know how metrics are exported.
+//! This module does not know how metrics are exported.
 
 use crate::metrics::ControllerMetrics;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,8 +11,8 @@ pub(super) struct MetricsRecorder {
     active: AtomicUsize,
 }
 
-/// Counts one running reconcile until dropped.
-pub(super) struct Active<'a>(&'a AtomicUsize);
+/// Counts one running reconcile until this guard is dropped.
+pub(super) struct ActiveGuard<'a>(&'a AtomicUsize);
 
 impl MetricsRecorder {
     pub(super) fn new(concurrency: usize) -> Self {
@@ -29,9 +29,9 @@ impl MetricsRecorder {
     }
 
     /// Counts one more running reconcile until the guard is dropped.
-    pub(super) fn active(&self) -> Active<'_> {
+    pub(super) fn count_active(&self) -> ActiveGuard<'_> {
         self.active.fetch_add(1, Ordering::Relaxed);
-        Active(&self.active)
+        ActiveGuard(&self.active)
     }
 
     fn lock(&self) -> MutexGuard<'_, ControllerMetrics> {
@@ -39,7 +39,7 @@ impl MetricsRecorder {
     }
 }
 
-impl Drop for Active<'_> {
+impl Drop for ActiveGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

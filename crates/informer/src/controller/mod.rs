@@ -3,20 +3,21 @@
 //!
 //! A [`Controller`] is the builder: event sources, settings, state. With a reconcile function it becomes a
 //! [`RunnableController`]. The [`WorkQueue`] owns the order of keys and their retries; the informers own the
-//! events. A run is one future; its reconciles are tasks that end with it.
+//! events. A run is one future; its reconciles are tasks, which are aborted when
+//! the future is dropped.
 
 mod context;
 mod external_keys;
 mod metrics;
 mod outcome;
 mod pending_writes;
-mod plan;
 pub mod predicates;
 mod prometheus;
 mod reconcile;
 mod runnable;
 mod shared;
 mod source;
+mod spec;
 
 pub use context::Context;
 pub use outcome::Outcome;
@@ -34,9 +35,9 @@ use informer_core::workqueue::RateLimiter;
 use informer_core::{Key, Object};
 use kube::Resource;
 use kube::core::{ApiResource, DynamicObject};
-use plan::{BoxError, ControllerSpec, Settings};
 use shared::ReconcileRequest;
-use source::{KeyMapper, Owner, TypedSource};
+use source::{KeyMapper, OwnerKind, TypedSource};
+use spec::{BoxError, ControllerSpec, Settings};
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -44,10 +45,11 @@ use std::time::Duration;
 
 /// A builder for a controller of one kind: its event sources, its settings and its state.
 ///
-/// Every event of the kind itself, of the kinds it [owns](Controller::owns) and of the kinds it
-/// [watches](Controller::watches) queues a key. Any number of events before a reconcile starts cause one
+/// Every event of the kind itself, of the kinds that the controller [owns](Controller::owns) and of the kinds
+/// that it [watches](Controller::watches) queues keys. Any number of events before a reconcile starts cause one
 /// reconcile; a key has at most one reconcile at a time (C14); changes have priority over the initial list.
-/// [`Controller::with_predicate`] and [`Controller::optional`] apply to the source added last.
+/// [`Controller::with_predicate`] and [`Controller::optional`] apply to the source added last. `L` is the type
+/// of the objects of that source, `S` the type of the [state](Controller::state).
 ///
 /// ```no_run
 /// use informer::SharedInformerFactory;
@@ -76,10 +78,11 @@ use std::time::Duration;
 /// # Guarantees
 ///
 /// - No reconcile starts before the initial lists of all sources have been handled. A source that is
-///   forbidden or not served blocks the start, and [`RunnableController::state`] reports it, unless the
-///   source is [`optional`](Controller::optional). Once the controller runs, no source delays another.
+///   forbidden or not served blocks the start, and [`RunnableController::state`] reports it; an
+///   [`optional`](Controller::optional) source does not. Once the controller runs, no source delays another.
 /// - A reconcile that panics, fails or times out affects no other key: its own key is retried with backoff.
-/// - After [`Context::record_write`] the next reconcile of that key starts once the cache shows the write.
+/// - After [`Context::record_write`] the next reconcile of that key starts once the cache shows the write, or
+///   after the [write visibility timeout](Controller::write_visibility_timeout).
 #[must_use = "a controller does nothing until it runs"]
 pub struct Controller<L = (), S = ()> {
     spec: ControllerSpec,
@@ -121,7 +124,7 @@ impl<K: 'static> Controller<K> {
         let spec = ControllerSpec {
             factory: factory.clone(),
             name: kind.name().into(),
-            owner: Owner { group: kind.group.clone(), kind: kind.kind.clone(), cluster_scoped },
+            owner_kind: OwnerKind { group: kind.group.clone(), kind: kind.kind.clone(), cluster_scoped },
             sources: Vec::new(),
             streams: Vec::new(),
             settings: Settings::default(),
@@ -140,10 +143,10 @@ impl<L: 'static, S> Controller<L, S> {
         self
     }
 
-    /// Adds a source whose events queue the key of the object's controller: its owner reference with
-    /// `controller: true`, if that names the controller's kind.
+    /// Adds a source whose events queue the key of the owner that controls the object: the owner reference
+    /// with `controller: true`, if that reference names the controller's kind.
     ///
-    /// If only the metadata of these objects is needed, use `PartialObjectMeta<O>`.
+    /// If only the metadata of the owned objects is needed, use `PartialObjectMeta<O>`.
     pub fn owns<O: Resource<DynamicType = ()> + 'static>(self) -> Controller<O, S> {
         let informer = self.spec.factory.informer::<O>();
         self.owns_informer(informer)
@@ -152,12 +155,13 @@ impl<L: 'static, S> Controller<L, S> {
     /// Adds an informer as a source like [`owns`](Self::owns), for example one of a dynamic kind or of
     /// selected objects.
     pub fn owns_informer<O: 'static>(self, informer: SharedInformer<O>) -> Controller<O, S> {
-        let owner = self.spec.owner.clone();
-        self.add_source(informer, KeyMapper::new(move |object: &Object<O>| owner.of(object)))
+        let owner_kind = self.spec.owner_kind.clone();
+        self.add_source(informer, KeyMapper::new(move |object: &Object<O>| owner_kind.owner_key(object)))
     }
 
-    /// Adds a source whose events queue the keys returned by `map`, which for an update is called with the
-    /// old and with the new state.
+    /// Adds a source whose events queue the keys returned by `map`.
+    ///
+    /// For a changed object, `map` is called with the old and with the new state.
     pub fn watches<W: Resource<DynamicType = ()> + 'static>(
         self,
         map: impl Fn(&Object<W>) -> Vec<Key> + Send + Sync + 'static,
@@ -186,10 +190,10 @@ impl<L: 'static, S> Controller<L, S> {
 
     /// Adds a stream of keys from outside the cluster's events: a timer, a webhook, another system.
     ///
-    /// The stream is polled once the controller is running. Keys that have not been reconciled successfully
-    /// when a run ends are queued first in the next run. When the stream ends, the controller continues
-    /// without it. It is not a source that [`with_predicate`](Self::with_predicate) or
-    /// [`optional`](Self::optional) can apply to.
+    /// The stream is polled once the controller is running. Keys whose reconcile has not returned an
+    /// [`Outcome`] when a run ends are queued first in the next run. When the stream ends, the controller
+    /// continues without it. [`with_predicate`](Self::with_predicate) and [`optional`](Self::optional) do not
+    /// apply to streams.
     pub fn watches_stream(mut self, keys: impl Stream<Item = Key> + Send + 'static) -> Self {
         self.spec.streams.push(Arc::new(tokio::sync::Mutex::new(Some(keys.boxed()))));
         self
@@ -221,7 +225,7 @@ impl<L: 'static, S> Controller<L, S> {
 
     /// Sets the timeout of one reconcile. Defaults to 5 minutes.
     ///
-    /// After it the reconcile is dropped and counts as failed.
+    /// A reconcile that takes longer is dropped and counts as failed.
     pub fn reconcile_timeout(mut self, timeout: Duration) -> Self {
         self.spec.settings.reconcile_timeout = timeout;
         self
@@ -229,7 +233,7 @@ impl<L: 'static, S> Controller<L, S> {
 
     /// Sets how long running reconciles may continue after the controller was stopped. Defaults to 30 s.
     ///
-    /// After it they are aborted.
+    /// Reconciles that take longer are aborted.
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.spec.settings.shutdown_timeout = timeout;
         self
@@ -238,7 +242,7 @@ impl<L: 'static, S> Controller<L, S> {
     /// Sets how long a reconcile waits until the cache shows the writes passed to [`Context::record_write`].
     /// Defaults to 30 s.
     ///
-    /// After it the reconcile starts anyway, and a warning is logged.
+    /// After the timeout the reconcile starts anyway, and a warning is logged.
     pub fn write_visibility_timeout(mut self, timeout: Duration) -> Self {
         self.spec.settings.write_visibility_timeout = timeout;
         self
@@ -284,6 +288,10 @@ impl<L: 'static, S> Controller<L, S> {
     ///
     /// Dropping the future aborts all reconciles; [`RunnableController::run_until`] can stop without aborting
     /// them.
+    ///
+    /// # Errors
+    ///
+    /// Ends with [`ControllerError::InformerStopped`].
     pub async fn run<F, R, E>(self, reconcile: F) -> Result<(), ControllerError>
     where
         S: Send + Sync + 'static,

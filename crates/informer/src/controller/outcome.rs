@@ -7,12 +7,12 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Success; the next change of the key causes the next reconcile.
+    /// Success; the key is reconciled again when a source queues it.
     Done,
-    /// Success; the key is reconciled again after this delay, or earlier if it changes.
+    /// Success; the key is reconciled again after this delay, or earlier if a source queues it.
     RequeueAfter(Duration),
-    /// A failure, with its reason, that a retry cannot resolve: the key is reconciled again only after its
-    /// next change.
+    /// A failure that a retry cannot resolve, with its reason: the key is reconciled again only when a source
+    /// queues it.
     Terminal(Box<str>),
 }
 

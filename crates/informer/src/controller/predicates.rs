@@ -1,8 +1,8 @@
 //! Predicates for [`Controller::with_predicate`](crate::controller::Controller::with_predicate) that compare
 //! the old and the new state of an object.
 //!
-//! `Added` and `Deleted` events always pass; a resync, which changes nothing, does not pass. Predicates are
-//! plain functions and can be combined:
+//! `Added` and `Deleted` events always pass. A resync does not pass, because it changes nothing. Predicates
+//! are plain functions and can be combined:
 //!
 //! ```
 //! # use informer::Event;
@@ -37,6 +37,7 @@ pub fn labels_changed<K>(event: &Event<K>) -> bool {
         let sorted = |object: &Object<K>| -> BTreeMap<String, String> {
             object.labels().iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
         };
+        // The first comparison is cheap; it also finds labels that differ only in their order.
         old.labels() != new.labels() && sorted(old) != sorted(new)
     })
 }

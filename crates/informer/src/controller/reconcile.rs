@@ -1,10 +1,10 @@
-//! One reconcile of a key: waiting for the writes of the previous one, calling the function, handling its
-//! result.
+//! One reconcile of a key: waiting until the cache shows the writes of the previous reconcile, calling the
+//! reconcile function, handling its result.
 
 use super::outcome::Outcome;
 use super::pending_writes::Write;
-use super::plan::BoxError;
 use super::shared::{ReconcileRequest, Shared};
+use super::spec::BoxError;
 use crate::source::error_chain;
 use crate::workqueue::{WorkItem, WorkQueue};
 use futures::future::{FutureExt as _, join_all};
@@ -61,10 +61,10 @@ impl ReconcileRunner {
         let span = tracing::info_span!("reconcile", controller = %self.shared.name, key = %*item);
         let work = async {
             let started = Instant::now();
-            let sequence = self.shared.external_keys.sequence(item.key());
+            let times_received = self.shared.external_keys.times_received(item.key());
             let end = self.call(&item).await;
             if let ReconcileEnd::Outcome(_) = end {
-                self.shared.external_keys.complete(item.key(), sequence);
+                self.shared.external_keys.complete(item.key(), times_received);
             }
             self.complete(item, end, started);
         };
@@ -80,9 +80,10 @@ impl ReconcileRunner {
             fencing_token: self.fencing_token.clone(),
             stop_requested: self.stop_requested.clone(),
         };
-        // This reconcile replaces a delayed one of the same key; its outcome decides about the next.
+        // This reconcile replaces a delayed reconcile of the same key. The outcome of this reconcile decides
+        // when the next one runs.
         self.queue.cancel(item.key());
-        let _active = self.shared.metrics.active();
+        let _active = self.shared.metrics.count_active();
         let call = AssertUnwindSafe(async { (self.shared.call)(request).await }).catch_unwind();
         match tokio::time::timeout(self.shared.settings.reconcile_timeout, call).await {
             Ok(Ok(Ok(outcome))) => ReconcileEnd::Outcome(outcome),
@@ -148,7 +149,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// Regression: tasks spawned before a stop request did not check for it, so 568 of 17,833 reconciles
-    /// started after it.
+    /// started after the stop request.
     #[tokio::test]
     async fn reconcile_does_not_start_after_a_stop_request() {
         let server = informer_apiserver::ApiServer::new();

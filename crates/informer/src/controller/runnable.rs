@@ -2,10 +2,10 @@
 
 use super::metrics::MetricsRecorder;
 use super::pending_writes::PendingWrites;
-use super::plan::ControllerSpec;
 use super::reconcile::ReconcileRunner;
 use super::shared::{Call, Phase, Shared};
 use super::source::{ErasedSource, forward_keys};
+use super::spec::ControllerSpec;
 use crate::error::ControllerError;
 use crate::factory::SharedInformerFactory;
 use crate::metrics::ControllerMetrics;
@@ -27,8 +27,8 @@ use tokio::task::JoinSet;
 
 /// A controller with its reconcile function. Clones are cheap handles of the same controller.
 ///
-/// A controller runs once at a time. After it has ended, it can be run again: the new run starts with an
-/// empty queue and reconciles every cached object.
+/// A controller has at most one run at a time. After a run has ended, the controller can be run again: the
+/// new run has a new queue and reconciles every cached object.
 #[derive(Clone)]
 pub struct RunnableController {
     shared: Arc<Shared>,
@@ -132,13 +132,14 @@ impl RunnableController {
         self.shared.queue().as_ref().map(WorkQueue::metrics).unwrap_or_default()
     }
 
-    /// Returns the keys being reconciled and since how long, the longest first.
+    /// Returns the keys being reconciled and since how long, the longest first. Includes keys whose reconcile
+    /// waits until the cache shows earlier writes.
     pub fn active_reconciles(&self) -> Vec<(Key, Duration)> {
         self.shared.queue().as_ref().map(WorkQueue::processing).unwrap_or_default()
     }
 
-    /// Returns whether an informer is only an optional source of this controller, and forbidden or not
-    /// served.
+    /// Returns whether this controller runs without an informer: all sources that use it are optional, and it
+    /// is forbidden or not served.
     pub(crate) fn runs_without(&self, engine: &Arc<Engine>) -> bool {
         !self.requires(engine) && self.shared.sources_of(engine).any(ErasedSource::is_absent)
     }
@@ -151,6 +152,11 @@ impl RunnableController {
     /// Runs the controller until one of its informers is stopped. Starts the informers if necessary.
     ///
     /// Dropping the future aborts every reconcile at its next await point.
+    ///
+    /// # Errors
+    ///
+    /// Ends with [`ControllerError::InformerStopped`], or immediately with
+    /// [`ControllerError::AlreadyRunning`].
     pub async fn run(&self) -> Result<(), ControllerError> {
         self.run_until(std::future::pending()).await
     }
@@ -159,6 +165,11 @@ impl RunnableController {
     ///
     /// After that no reconcile starts, and running ones may continue for the
     /// [shutdown timeout](super::Controller::shutdown_timeout).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the controller is already running, if one of its informers has stopped, or if
+    /// reconciles were aborted after the shutdown timeout.
     pub async fn run_until(&self, stop: impl Future<Output = ()>) -> Result<(), ControllerError> {
         self.run_in(None, stop).await
     }
@@ -219,7 +230,7 @@ struct Run<'a> {
     shared: &'a Arc<Shared>,
     runner: Arc<ReconcileRunner>,
     stop_requested: watch::Sender<bool>,
-    /// In the order of the sources; `None` for those that are only read.
+    /// The registrations of the sources, in their order; `None` for a source that is only read.
     registrations: Vec<Option<Registration>>,
     /// Running reconciles, at most `concurrency`.
     reconciles: JoinSet<()>,

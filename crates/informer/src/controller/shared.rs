@@ -1,13 +1,14 @@
 //! State shared by all parts of one controller: configuration, reconcile function, metrics, phase.
 //!
-//! It contains only state and access to it; it knows neither how a run proceeds nor how a key is reconciled.
+//! This module contains only state and access to it. It knows neither how a run proceeds nor how a key is
+//! reconciled.
 
 use super::external_keys::PendingExternalKeys;
 use super::metrics::MetricsRecorder;
 use super::outcome::Outcome;
 use super::pending_writes::PendingWrites;
-use super::plan::{BoxError, Settings};
 use super::source::{ErasedSource, KeyStream};
+use super::spec::{BoxError, Settings};
 use crate::error::ControllerError;
 use crate::factory::SharedInformerFactory;
 use crate::shared::Engine;
@@ -19,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+/// The reconcile function, without the types of its state and its error.
 pub(super) type Call =
     Box<dyn Fn(ReconcileRequest) -> BoxFuture<'static, Result<Outcome, BoxError>> + Send + Sync + 'static>;
 
@@ -46,7 +48,7 @@ pub(super) struct Shared {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Phase {
     Idle,
-    /// Waiting for reconciles of an earlier run.
+    /// Waiting for reconciles of an earlier run, if there are any. The first phase of every run.
     WaitingForEarlierRun,
     /// Waiting for the sources with these indexes.
     Waiting(Vec<usize>),
@@ -54,7 +56,7 @@ pub(super) enum Phase {
     Stopping,
 }
 
-/// One call of the reconcile function.
+/// The request for one call of the reconcile function.
 pub(super) struct ReconcileRequest {
     pub(super) shared: Arc<Shared>,
     pub(super) key: Key,

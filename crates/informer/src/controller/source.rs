@@ -19,26 +19,26 @@ use informer_core::{Key, Object};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-/// Maximum number of pending events per source. Beyond it events are coalesced, and then every key of the
-/// controller's own kind is queued.
+/// Maximum number of pending events per source. If there are more, events are coalesced, and every key of
+/// the controller's own kind is queued.
 const SOURCE_CAPACITY: usize = 10_000;
 /// Number of keys forwarded from a stream before the task is rescheduled.
 const YIELD_BUDGET: u32 = 32;
 
-/// A stream of external keys; `None` once it has ended. Each run continues where the previous one stopped.
+/// A stream of external keys; `None` once it has ended. Each run continues where the previous run stopped.
 pub(super) type KeyStream = Arc<tokio::sync::Mutex<Option<BoxStream<'static, Key>>>>;
 
 /// The kind of the controller, as it appears in owner references.
 #[derive(Debug, Clone)]
-pub(super) struct Owner {
+pub(super) struct OwnerKind {
     pub(super) group: Box<str>,
     pub(super) kind: Box<str>,
     pub(super) cluster_scoped: bool,
 }
 
-impl Owner {
+impl OwnerKind {
     /// Returns the key of the object of this kind that controls `object`, if there is one.
-    pub(super) fn of<O>(&self, object: &Object<O>) -> Option<Key> {
+    pub(super) fn owner_key<O>(&self, object: &Object<O>) -> Option<Key> {
         let owner = object.owners().iter().find(|owner| {
             owner.controller && *owner.kind == *self.kind && group(owner.api_version) == &*self.group
         })?;
@@ -102,8 +102,8 @@ impl<L: 'static> TypedSource<L> {
                     Delivery::Event(event) => {
                         let check = || predicates.iter().all(|predicate| predicate(&event));
                         let passes = catch_unwind(AssertUnwindSafe(check));
-                        // If a predicate panics, the event passes, and the panic is reported as one of the
-                        // handler.
+                        // If a predicate panics, the event passes, and the panic is reported as a panic of
+                        // the handler.
                         if *passes.as_ref().unwrap_or(&true) {
                             enqueue(&queue, &event, &*map);
                         }
@@ -111,8 +111,9 @@ impl<L: 'static> TypedSource<L> {
                     }
                     Delivery::Lagged { .. } => enqueue_all(&queue, &own_engine),
                 };
-                // Predicates and mappers must see every state on which a reconcile may have acted: the cache
-                // is ahead of the handler, and the reconcile may have been caused by another source.
+                // Predicates and mappers must see every state on which a reconcile may have acted, without
+                // coalescing: the cache is ahead of the handler, and an event of another source may already
+                // have caused a reconcile that read such a state.
                 let engine = Arc::clone(informer.engine());
                 let options = ListenerOptions {
                     name,
@@ -222,7 +223,7 @@ impl ErasedSource {
         format!("{resource}{optional}: {}", status.state.display_at(status.now))
     }
 
-    /// Waits until `condition` holds; returns false if the informer stops before.
+    /// Waits until `condition` holds for the status; returns false if the informer stops first.
     async fn wait_for_status(&self, condition: impl Fn(&InformerStatus) -> bool) -> bool {
         let mut status = self.engine.subscribe_status();
         let reached =

@@ -1,8 +1,8 @@
 //! The configuration of a controller: its sources and its settings.
 //!
-//! It knows neither the types of objects nor how a controller runs.
+//! This module knows neither the types of objects nor how a controller runs.
 
-use super::source::{ErasedSource, KeyStream, Owner};
+use super::source::{ErasedSource, KeyStream, OwnerKind};
 use crate::factory::SharedInformerFactory;
 use crate::workqueue::{WorkQueue, seed};
 use informer_core::Key;
@@ -17,7 +17,7 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(super) struct ControllerSpec {
     pub(super) factory: SharedInformerFactory,
     pub(super) name: Arc<str>,
-    pub(super) owner: Owner,
+    pub(super) owner_kind: OwnerKind,
     pub(super) sources: Vec<ErasedSource>,
     pub(super) streams: Vec<KeyStream>,
     pub(super) settings: Settings,
