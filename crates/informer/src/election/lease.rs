@@ -51,21 +51,22 @@ impl LeaseClient {
         match result {
             Ok(lease) => {
                 let version = lease.metadata.resource_version.clone().unwrap_or_default();
-                let record = read(&lease.data);
+                let record = parse_record(&lease.data);
                 *self.last_seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease);
                 match record {
                     Ok(record) => LeaseResponse::Lease(record, version),
                     Err(message) => LeaseResponse::Failed(message),
                 }
             }
+            // A create with the response 404 lacks the namespace, not the Lease.
             Err(kube::Error::Api(status)) if status.code == 404 && !is_create => LeaseResponse::Missing,
             Err(kube::Error::Api(status)) if status.code == 409 => LeaseResponse::Conflict,
             Err(error) => LeaseResponse::Failed(error.to_string()),
         }
     }
 
-    /// Returns the Lease with the fields of `record`; the rest is taken from the last seen state if that has
-    /// the version to be replaced.
+    /// Returns the Lease to write: the fields of `record`, and all other fields of the last seen Lease if its
+    /// resource version is `version`.
     fn object(&self, version: Option<String>, record: &LeaseRecord) -> DynamicObject {
         let last_seen = self.last_seen.lock().unwrap_or_else(PoisonError::into_inner);
         let base = last_seen
@@ -74,7 +75,7 @@ impl LeaseClient {
         let mut object = base.cloned().unwrap_or_else(|| DynamicObject::new(&self.name, &self.resource));
         object.metadata.resource_version = version;
         object.metadata.namespace = Some(self.namespace.clone());
-        write(&mut object.data, record);
+        set_record(&mut object.data, record);
         object
     }
 }
@@ -92,7 +93,7 @@ pub(super) fn wall_clock() -> Timestamp {
 }
 
 /// Parses the spec of a Lease. Missing fields are empty or 0; invalid numbers and timestamps are an error.
-fn read(data: &Value) -> Result<LeaseRecord, String> {
+fn parse_record(data: &Value) -> Result<LeaseRecord, String> {
     let empty = json!({});
     let spec = data.get("spec").unwrap_or(&empty);
     let number = |field: &str| match spec.get(field) {
@@ -117,7 +118,8 @@ fn read(data: &Value) -> Result<LeaseRecord, String> {
     })
 }
 
-fn write(data: &mut Value, record: &LeaseRecord) {
+/// Sets the fields of `record` in the spec of a Lease; other fields stay unchanged.
+fn set_record(data: &mut Value, record: &LeaseRecord) {
     if !data.is_object() {
         *data = Value::Object(Map::new());
     }

@@ -1,4 +1,4 @@
-//! Metrics of leader elections, under client-go's names (LE-19).
+//! Metrics of leader elections, under client-go's names (LE-19 in `docs/client-go-rules.md`).
 
 use super::Leadership;
 use crate::metrics::{CollectNamed, Encoder};

@@ -1,7 +1,8 @@
 //! Leader election with a Lease: only one of several processes does the work.
 //!
 //! This is the driver of [`informer_core::election::Election`], which makes all decisions; the driver sends
-//! requests, waits for deadlines and runs the work. It is one loop in the caller's task and spawns nothing.
+//! requests, waits for deadlines and runs the work. The driver is one loop in the caller's task and spawns
+//! nothing.
 
 mod lease;
 mod metrics;
@@ -22,14 +23,14 @@ use lease::LeaseClient;
 
 /// A candidate for leadership among the processes that use the same Lease.
 ///
-/// The work runs while this process holds the lease. The work is dropped as soon as it is no longer certain
-/// that this process holds the lease: when the lease was not renewed in time, measured from when the last
-/// successful renewal was sent, or when another process holds it. When the candidate is stopped, the work is
-/// asked to end ([`Term::stop_requested`]); the lease is renewed until it has ended and then released, so
-/// that the next leader does not have to wait.
+/// The work runs while this process holds the lease. The work is dropped as soon as another process holds the
+/// lease, or may hold it because the lease was not renewed in time. That time begins when the last successful
+/// renewal was sent, not when its response arrived. When the candidate is stopped, the work is asked to end
+/// ([`Term::stop_requested`]); the lease is renewed until the work has ended, and then released, so that the
+/// next leader does not have to wait.
 ///
 /// Clocks of other machines are not trusted: a lease counts as expired one lease duration after this process
-/// last *observed* a change of it.
+/// last *observed* a change of the lease.
 ///
 /// ```no_run
 /// use informer::election::LeaderElector;
@@ -167,9 +168,12 @@ impl LeaderElector {
                         working = None;
                         tracing::warn!(lease = %self.lease, reason = %LossMessage(&reason), "no longer the leader");
                     }
+                    // The holder changed, or this process was elected after it was asked to stop. In the
+                    // second case the lease is released below.
                     _ => {}
                 }
             }
+            // The run ends and no work runs any more: ends the candidacy and releases the lease.
             if outcome.is_some() && working.is_none() {
                 driver.machine.stop();
                 driver.machine.record_work_ended();
@@ -266,6 +270,7 @@ struct Driver<'a> {
 }
 
 impl Driver<'_> {
+    /// Ends the term if it has expired, publishes the status, and returns the next event of the election.
     fn next_event(&mut self) -> Option<Event> {
         self.machine.handle_timeout(self.clock.now());
         let event = self.machine.poll_event();
@@ -288,18 +293,19 @@ impl Driver<'_> {
             }
             self.in_flight = Some(Box::pin(self.elector.lease.execute(request)));
         }
-        let next = self.machine.next_deadline().map(|next| self.clock.instant(next));
+        let next_deadline = self.machine.next_deadline().map(|deadline| self.clock.instant(deadline));
         match &mut self.in_flight {
             Some(request) => {
-                let deadline = self.machine.request_deadline().map(|deadline| self.clock.instant(deadline));
+                let request_deadline =
+                    self.machine.request_deadline().map(|deadline| self.clock.instant(deadline));
                 tokio::select! {
                     biased;
                     response = request.as_mut() => self.handle_response(response),
-                    () = sleep_until(deadline) => self.handle_response(LeaseResponse::Failed("request timed out".to_owned())),
-                    () = sleep_until(next) => {}
+                    () = sleep_until(request_deadline) => self.handle_response(LeaseResponse::Failed("request timed out".to_owned())),
+                    () = sleep_until(next_deadline) => {}
                 }
             }
-            None => sleep_until(next).await,
+            None => sleep_until(next_deadline).await,
         }
     }
 
