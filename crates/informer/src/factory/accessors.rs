@@ -9,16 +9,15 @@
 //! # }
 //! ```
 //!
-//! They return the same informers and listers as `factory.informer::<Pod>()` and
+//! Accessors return the same informers and listers as `factory.informer::<Pod>()` and
 //! `factory.lister::<Deployment>()`, and can be found by code completion. Groups are named as in client-go,
 //! kinds in snake case: `config_maps`, `network_policies`, `csi_drivers`.
 //!
 //! The available kinds depend on the version of the Kubernetes types, which the application selects as a
-//! feature of `k8s-openapi`; the documentation of a kind states its versions if only some have it. Custom
-//! resources have no accessors; use [`SharedInformerFactory::informer`] with their type.
+//! feature of `k8s-openapi`; the documentation of a kind states its versions if not all of them have it.
+//! Custom resources have no accessors; use [`SharedInformerFactory::informer`] with their type.
 //!
-//! An accessor holds only a reference to the factory. This file does not know any kind; the generated one
-//! does.
+//! An accessor holds only a reference to the factory. The kinds are in the generated file.
 
 mod generated;
 

@@ -2,8 +2,8 @@
 //!
 //! Calls with the same kind, representation (complete objects or metadata), namespaces and selectors return
 //! handles of the same engine, with one watch and one cache. The first call for a kind fixes its options.
-//! Before `start` the factory keeps its informers alive; afterwards only their handles do. The factory does
-//! not know how an informer works.
+//! Before `start` the factory keeps its informers alive; after `start` only their handles and detached
+//! handlers do. The factory does not know how an informer works.
 
 #[cfg(feature = "accessors")]
 pub mod accessors;
@@ -30,7 +30,7 @@ const ASSUMED_CLUSTER_SCOPED: bool = false;
 ///
 /// A factory is cheap to clone; all clones are the same factory. Before [`start`](Self::start) the factory
 /// keeps its informers alive. From then on an informer runs as long as one of its handles (informer,
-/// lister, registration or event stream) exists.
+/// lister, registration or event stream) or detached handlers exists.
 ///
 /// ```no_run
 /// use informer::{Event, Index, SharedInformerFactory};
@@ -75,9 +75,9 @@ impl SharedInformerFactory {
 
     /// Returns a view of this factory with other namespaces and selectors.
     ///
-    /// Parts of the selection that are not set, and all options of a kind, also those given to
-    /// [`configure`](Self::configure), are those of this factory. Informers with the same selection are
-    /// shared between both.
+    /// The view takes everything else from this factory: the parts of the selection that are not set, and all
+    /// other options of a kind, including those given to [`configure`](Self::configure). The view and this
+    /// factory share informers with the same selection.
     ///
     /// ```no_run
     /// # use informer::{Selection, SharedInformerFactory};
@@ -185,7 +185,7 @@ impl SharedInformerFactory {
     /// Starts every informer that was requested so far.
     ///
     /// Informers that are requested later start immediately, on the runtime of this call. Later calls have
-    /// no effect, also after a shutdown.
+    /// no effect. A factory that was shut down cannot be started again.
     ///
     /// # Panics
     ///
@@ -199,8 +199,8 @@ impl SharedInformerFactory {
         self.registry.engines().iter().map(|engine| engine.metrics()).collect()
     }
 
-    /// Returns whether both share the same informers.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
+    /// Returns whether this factory and `other` are clones or views of the same factory.
+    pub(crate) fn shares_informers_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.registry, &other.registry)
     }
 

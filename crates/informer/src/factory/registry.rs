@@ -1,8 +1,9 @@
 //! The registry: the informers of a factory, their options, and the references that keep them alive.
 //!
-//! Invariants: there is at most one engine per kind, representation and selection that is not stopping; the
+//! Invariants: per kind, representation and selection there is at most one engine that is not stopping; the
 //! options that a view resolved for a kind stay the same for as long as the view exists, even if the engine
-//! is dropped and created again.
+//! is dropped and created again. Single exception: the namespaces of a kind that turns out to be
+//! cluster-scoped.
 
 use crate::error::ConfigError;
 use crate::resource::ResourceType;
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::runtime::Handle;
 
-/// The identity of an informer: calls with equal identities share one.
+/// The identity of an informer: calls with equal identities share one informer.
 type Identity = (ResourceType, SelectionKey);
 
 /// A view of a factory: its default options and selection, and the options it resolved for each kind.
@@ -48,6 +49,7 @@ enum RunState {
     ShutDown,
 }
 
+/// The options of one informer, and its engine if there is one.
 struct Informer {
     options: InformerOptions,
     /// Whether the options were given to `configure`; they are then kept when the engine is dropped.
@@ -73,7 +75,7 @@ impl FactoryView {
         options
     }
 
-    /// Returns the resolved options of a kind; if there are none, resolves them to `options`.
+    /// Returns the resolved options of a kind; if there are none, resolves them to the result of `options`.
     fn resolve(&self, resource: &ResourceType, options: impl FnOnce() -> InformerOptions) -> InformerOptions {
         self.lock().entry(resource.clone()).or_insert_with(options).clone()
     }
@@ -96,6 +98,7 @@ impl Registry {
         Self { client, state: Mutex::default() }
     }
 
+    /// Fixes the options of a kind in a view. Options that are not set are taken from the view.
     pub(super) fn configure(
         &self,
         view: &FactoryView,
@@ -103,12 +106,12 @@ impl Registry {
         options: InformerOptions,
         cluster_scoped: bool,
     ) -> Result<(), ConfigError> {
-        let wanted = scoped(options.or(&view.defaults(resource)), cluster_scoped);
+        let wanted = adapt_to_scope(options.or(&view.defaults(resource)), cluster_scoped);
         let identity = (resource.clone(), wanted.selection_key());
         // Both locks are held until the end, so that a rejected call changes nothing.
         let mut state = self.lock();
         let mut resolved = view.lock();
-        let known = resolved.get(resource).map(|options| scoped(options.clone(), cluster_scoped));
+        let known = resolved.get(resource).map(|options| adapt_to_scope(options.clone(), cluster_scoped));
         // Another view may have resolved the same selection to other options.
         let shared = state.informers.get(&identity).map(|informer| &informer.options);
         if let Some(option) = known.iter().chain(shared).find_map(|known| known.difference(&wanted)) {
@@ -126,14 +129,14 @@ impl Registry {
         resource: &ResourceType,
         cluster_scoped: bool,
     ) -> Arc<Engine> {
-        let options = view.resolve(resource, || scoped(view.defaults(resource), cluster_scoped));
+        let options = view.resolve(resource, || adapt_to_scope(view.defaults(resource), cluster_scoped));
         // An earlier dynamic call may have resolved the kind without knowing that it is cluster-scoped.
         let options =
-            if cluster_scoped { view.override_resolved(resource, scoped(options, true)) } else { options };
+            if cluster_scoped { view.override_resolved(resource, options.all_namespaces()) } else { options };
         let identity = (resource.clone(), options.selection_key());
-        let (engine, run_state) = self.find(&identity, options.clone()).unwrap_or_else(|options| {
-            // Created without a lock, because it calls functions in the options. Another thread may be
-            // faster.
+        let (engine, run_state) = self.find_or_register(&identity, options.clone()).unwrap_or_else(|options| {
+            // Created without holding the lock, because the constructor calls functions in the options.
+            // Another thread may register an engine meanwhile.
             let new = Engine::new(Some(self.client.clone()), resource, InformerOptions::clone(&options));
             self.adopt(identity.clone(), *options, new)
         });
@@ -145,8 +148,9 @@ impl Registry {
         engine
     }
 
-    /// Returns the live engine with this identity, or the options for a new one.
-    fn find(
+    /// Returns the live engine with this identity, or the options for a new engine. If the identity is
+    /// unknown, registers it with `options`.
+    fn find_or_register(
         &self,
         identity: &Identity,
         options: InformerOptions,
@@ -174,8 +178,8 @@ impl Registry {
         if let Some(engine) = informer.live_engine() {
             return (engine, state.run.clone());
         }
-        // A stopped engine may still deliver pending events, and a shutdown waits for it too. Its detached
-        // handlers end with it.
+        // The replaced engine may still deliver pending events, so a shutdown of the factory waits for it
+        // too. Its detached handlers end with it.
         state.stopping.retain(|engine| engine.strong_count() > 0);
         state.stopping.push(std::mem::replace(&mut informer.engine, Arc::downgrade(&new)));
         let target: Weak<dyn DetachTarget> = Arc::downgrade(&(Arc::clone(self) as Arc<dyn DetachTarget>));
@@ -188,6 +192,7 @@ impl Registry {
         state.detached = detached;
         let run_state = state.run.clone();
         drop(guard);
+        // Dropped without the lock, because destructors of handlers may call the factory.
         drop::<Vec<_>>(ended);
         (new, run_state)
     }
@@ -225,6 +230,7 @@ impl Registry {
             state.informers.values_mut().filter_map(|informer| informer.kept_until_start.take()).collect();
         let detached = std::mem::take(&mut state.detached);
         drop(state);
+        // Dropped without the lock, because destructors of handlers may call the factory.
         drop((unstarted, detached));
         engines
     }
@@ -250,8 +256,8 @@ impl Informer {
     }
 }
 
-/// Removes the namespaces from the options of a cluster-scoped kind.
-fn scoped(options: InformerOptions, cluster_scoped: bool) -> InformerOptions {
+/// Removes the namespaces from the options if the kind is cluster-scoped.
+fn adapt_to_scope(options: InformerOptions, cluster_scoped: bool) -> InformerOptions {
     if cluster_scoped { options.all_namespaces() } else { options }
 }
 

@@ -10,38 +10,39 @@ use std::time::Duration;
 impl SharedInformerFactory {
     /// Waits until every informer has synced (C7).
     ///
-    /// The informers continue whatever the result, and none of them delays another.
+    /// The result does not affect the informers: they retry failures during and after the wait.
     ///
     /// # Errors
     ///
     /// Returns an error immediately if an informer is forbidden, not served or stopped, and after
-    /// `timeout`. The error lists the state of each informer.
+    /// `timeout` if one has not synced. The error lists the state of each informer.
     pub async fn wait_for_sync(&self, timeout: Duration) -> Result<(), SyncError> {
         // The wait must not keep informers alive.
-        let engines: Vec<SyncWaiter> = self.registry.engines().iter().map(Engine::sync_waiter).collect();
-        let waits = engines.iter().map(|engine| engine.wait_for_sync(timeout));
+        let waiters: Vec<SyncWaiter> = self.registry.engines().iter().map(Engine::sync_waiter).collect();
+        let waits = waiters.iter().map(|waiter| waiter.wait_for_sync(timeout));
         let waits: FuturesUnordered<_> =
-            waits.enumerate().map(|(index, wait)| wait.map(move |end| (index, end))).collect();
+            waits.enumerate().map(|(index, wait)| wait.map(move |result| (index, result))).collect();
         // An informer that stopped because its last handle was dropped does not fail the wait.
-        let is_needed = |index: usize| !engines[index].is_dropped();
-        let failure = waits.filter_map(|(index, end)| {
-            std::future::ready(end.err().filter(|_| is_needed(index)).map(|end| (index, end)))
+        let is_needed = |index: usize| !waiters[index].is_dropped();
+        let failures = waits.filter_map(|(index, result)| {
+            std::future::ready(result.err().filter(|_| is_needed(index)).map(|error| (index, error)))
         });
-        let Some((index, error)) = std::pin::pin!(failure).next().await else { return Ok(()) };
+        let Some((failed_index, error)) = std::pin::pin!(failures).next().await else { return Ok(()) };
+        // The state of the failed informer is the one that ended the wait; it may have changed since.
         let failed = error.informers.into_iter().next();
-        let sync = |(at, engine): (usize, &SyncWaiter)| match &failed {
-            Some(failed) if at == index => failed.clone(),
-            _ => engine.sync_state(),
+        let sync = |(index, waiter): (usize, &SyncWaiter)| match &failed {
+            Some(failed) if index == failed_index => failed.clone(),
+            _ => waiter.sync_state(),
         };
-        let existing = engines.iter().enumerate().filter(|(at, _)| is_needed(*at));
-        Err(SyncError { informers: existing.map(sync).collect(), timeout: error.timeout })
+        let needed = waiters.iter().enumerate().filter(|(index, _)| is_needed(*index));
+        Err(SyncError { informers: needed.map(sync).collect(), timeout: error.timeout })
     }
 
     /// Stops every informer (C10).
     ///
-    /// Sends no more requests, and delivers the events that are pending until `timeout`; the rest is
-    /// dropped. When this returns without an error, all tasks have ended and no handler is called any more.
-    /// An informer that is requested afterwards is stopped from the beginning.
+    /// The informers send no more requests. They deliver pending events; those not delivered after `timeout`
+    /// are dropped. When this returns without an error, all tasks have ended and no handler is called any
+    /// more. An informer that is requested after the shutdown is stopped from the beginning.
     ///
     /// # Errors
     ///

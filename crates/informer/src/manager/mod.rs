@@ -130,7 +130,7 @@ impl Manager {
     /// The factories of controllers are added by [`controller`](Self::controller). Informers of other
     /// factories that a controller uses as sources are not managed: their creator has to stop them.
     pub fn factory(mut self, factory: &SharedInformerFactory) -> Self {
-        if !self.factories.iter().any(|known| known.is_same(factory)) {
+        if !self.factories.iter().any(|known| known.shares_informers_with(factory)) {
             self.factories.push(factory.clone());
         }
         self
