@@ -49,16 +49,16 @@ impl<K> HandlerBuilder<K> {
         Self { engine, name: None, options, filter: OptionalFilter::default(), item: PhantomData }
     }
 
-    /// Delivers every state instead of coalescing, buffering at most 10,000 events.
+    /// Delivers every state as its own event while at most 10,000 events are pending.
     ///
     /// See [`uncoalesced_with_capacity`](Self::uncoalesced_with_capacity).
     pub fn uncoalesced(self) -> HandlerBuilder<K, Delivery<K>> {
         self.uncoalesced_with_capacity(DEFAULT_UNCOALESCED_CAPACITY)
     }
 
-    /// Delivers every state instead of coalescing, buffering at most `capacity` events.
+    /// Delivers every state as its own event while at most `capacity` events are pending.
     ///
-    /// Beyond the capacity, changes of the same object are coalesced. The handler then receives
+    /// If more events are pending, changes of the same object are coalesced. The handler then receives
     /// [`Delivery::Lagged`] with the number of skipped events, followed by the coalesced events; once it
     /// has caught up, it receives every state again. The initial list does not count against the capacity.
     /// A capacity of zero is raised to one.
@@ -81,9 +81,9 @@ impl<K: 'static, E: Deliverable<K>> HandlerBuilder<K, E> {
     /// Sets the period at which the handler receives every cached object again (C12).
     ///
     /// The objects are spread over the period and delivered as updates with
-    /// [`UpdateCause::Resync`](crate::UpdateCause::Resync); no request is sent. Zero disables resyncs, also
-    /// if the informer's options enable them; periods below one second are raised to it. Defaults to the
-    /// period of the informer's options.
+    /// [`UpdateCause::Resync`](crate::UpdateCause::Resync); no request is sent. Zero disables resyncs, even
+    /// if the informer's options enable them; shorter periods than one second are raised to one second.
+    /// Defaults to the period of the informer's options.
     pub fn resync_period(mut self, period: Duration) -> Self {
         self.options.resync_period = period;
         self

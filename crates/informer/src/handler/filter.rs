@@ -126,6 +126,7 @@ impl<F> Filter<F> {
             Event::Deleted { last, observed } => {
                 let delivered = self.delivered_keys.remove(last.key());
                 if self.delivered_keys.is_empty() {
+                    // Frees the memory after many matching objects were deleted.
                     self.delivered_keys.shrink_to(64);
                 }
                 delivered.then_some(Event::Deleted { last, observed })

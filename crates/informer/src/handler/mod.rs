@@ -42,7 +42,8 @@ use informer_core::Object;
 /// }
 /// ```
 pub trait Handler<K>: Send + 'static {
-    /// Called for an object that this handler does not know; `initial` if it is part of the initial list.
+    /// Called for an object that this handler does not know. `initial` is true if the object is part of the
+    /// initial list.
     fn on_add(&mut self, object: Object<K>, initial: bool) {
         let _ = (object, initial);
     }
@@ -55,15 +56,15 @@ pub trait Handler<K>: Send + 'static {
 
     /// Called for the deletion of an object that this handler knows.
     ///
-    /// If not `observed`, the watch missed the deletion, and a relist or a new object with the same name
-    /// revealed it later; `last` may then not be the final state.
+    /// If `observed` is false, the watch missed the deletion, and a relist or a new object with the same name
+    /// revealed the deletion later; `last` may then not be the final state.
     fn on_delete(&mut self, last: Object<K>, observed: bool) {
         let _ = (last, observed);
     }
 
     /// Called when the handler exceeded its capacity and `skipped` events were coalesced into later ones.
     ///
-    /// Only for handlers added with [`HandlerBuilder::uncoalesced`].
+    /// Only handlers added with [`HandlerBuilder::uncoalesced`] receive this call.
     fn on_lagged(&mut self, skipped: u64) {
         let _ = skipped;
     }

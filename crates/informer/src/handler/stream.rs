@@ -14,9 +14,9 @@ use std::time::Duration;
 
 /// A stream of the events of an informer.
 ///
-/// It keeps the informer alive; dropping it stops the delivery. It ends when the informer ends, after the
-/// events that were received until then. If it is polled slowly, the pending changes of an object are
-/// coalesced into one event, or two if the object was deleted and re-created (C8).
+/// The stream keeps the informer alive; dropping the stream stops the delivery. The stream ends when the
+/// informer ends, after the events that were received until then. If the stream is polled slowly, the pending
+/// changes of an object are coalesced into one event, or two if the object was deleted and re-created (C8).
 ///
 /// ```no_run
 /// # use informer::SharedInformer;
