@@ -29,6 +29,7 @@ impl Check {
     }
 }
 
+/// The parts of a program whose state and metrics the endpoints report.
 pub(super) struct Health {
     pub(super) factories: Vec<SharedInformerFactory>,
     pub(super) controllers: Vec<RunnableController>,
@@ -75,6 +76,7 @@ impl Health {
             for (engine, reason) in factory.not_synced() {
                 let required = self.controllers.iter().any(|controller| controller.requires(&engine));
                 let optional = self.controllers.iter().any(|controller| controller.runs_without(&engine));
+                // A controller without this source is ready, unless another one requires it.
                 if required || !optional {
                     reasons.push(format!("informer: {reason}"));
                 }
@@ -84,7 +86,7 @@ impl Health {
             if let ControllerState::Waiting { reasons: waiting_for, .. } = controller.state() {
                 let name = controller.name();
                 reasons.extend(
-                    waiting_for.iter().map(|source| format!("controller {name}: waits for {source}")),
+                    waiting_for.iter().map(|reason| format!("controller {name}: waits for {reason}")),
                 );
             }
         }

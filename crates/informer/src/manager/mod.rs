@@ -1,8 +1,8 @@
 //! [`Manager`]: starts and stops the parts of a program in order: informers, controllers, leader election and
 //! the endpoints for health and metrics.
 //!
-//! It does not know how any of them works. A permanent failure of one part stops the others in order and is
-//! returned by [`Manager::run`].
+//! The manager does not know how any of the parts works. If a controller fails permanently, the other parts
+//! are stopped in order, and [`Manager::run`] returns the error.
 
 mod health;
 mod serve;
@@ -62,9 +62,10 @@ pub enum CacheStart {
 /// # }
 /// ```
 ///
-/// The start order is: endpoints, informers, leader election, controllers (which run while this process is
-/// the leader, or always without leader election). The stop order is the reverse: the lease is released after
-/// the last reconcile, and the informers stop when no controller reads them any more.
+/// The start order is: endpoints, informers (unless [`CacheStart::OnceLeading`] delays them), leader
+/// election, controllers. With leader election, controllers run only while this process is the leader. The
+/// stop order is the reverse: the lease is released after the last reconcile, and the informers stop when no
+/// controller reads them any more.
 #[must_use = "a manager does nothing until it runs"]
 pub struct Manager {
     factories: Vec<SharedInformerFactory>,
@@ -83,7 +84,7 @@ pub struct Manager {
 struct Shared {
     stop: watch::Sender<bool>,
     run_state: Mutex<RunState>,
-    bound: watch::Sender<Bound>,
+    served_address: watch::Sender<ServedAddress>,
 }
 
 /// Whether a manager is running.
@@ -95,7 +96,7 @@ enum RunState {
 
 /// The address of the endpoints.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Bound {
+enum ServedAddress {
     /// Not known yet.
     Pending,
     At(SocketAddr),
@@ -110,7 +111,8 @@ pub struct ManagerHandle(Arc<Shared>);
 impl Manager {
     /// Creates a manager without informers, controllers and endpoints.
     pub fn new() -> Self {
-        let (stop, bound) = (watch::Sender::new(false), watch::Sender::new(Bound::Pending));
+        let stop = watch::Sender::new(false);
+        let served_address = watch::Sender::new(ServedAddress::Pending);
         Self {
             factories: Vec::new(),
             controllers: Vec::new(),
@@ -121,7 +123,7 @@ impl Manager {
             recorders: Vec::new(),
             checks: Vec::new(),
             collectors: Vec::new(),
-            shared: Arc::new(Shared { stop, bound, run_state: Mutex::new(RunState::NotStarted) }),
+            shared: Arc::new(Shared { stop, served_address, run_state: Mutex::new(RunState::NotStarted) }),
         }
     }
 
@@ -222,21 +224,22 @@ impl Manager {
         ManagerHandle(Arc::clone(&self.shared))
     }
 
-    /// Runs everything until SIGINT, SIGTERM, [`ManagerHandle::stop`] or a permanent failure.
+    /// Runs everything until SIGINT, SIGTERM, a call of [`ManagerHandle::stop`], or a permanent failure of a
+    /// controller.
     ///
     /// A second signal exits the process immediately, with the exit code of a process killed by that signal.
     /// So does any signal after all managers of the process have ended.
     pub async fn run(self) -> Result<(), ManagerError> {
         let mut signals = signals::Listener::new().map_err(ManagerError::Signals)?;
         let stop = async {
-            let signal = signals.first().await;
+            let signal = signals.first_signal().await;
             tracing::info!(signal, "stopping; another signal exits the process immediately");
         };
         self.run_until(stop).await
     }
 
-    /// Runs everything until `stop` completes, [`ManagerHandle::stop`] or a permanent failure. Does not
-    /// handle signals.
+    /// Runs everything until `stop` completes, [`ManagerHandle::stop`] is called, or a controller fails
+    /// permanently. Does not handle signals.
     pub async fn run_until(mut self, stop: impl Future<Output = ()>) -> Result<(), ManagerError> {
         let mut names: Vec<&str> = self.controllers.iter().map(RunnableController::name).collect();
         names.sort_unstable();
@@ -256,8 +259,10 @@ impl Manager {
         if let Some(endpoints) = &endpoints {
             tracing::info!(address = %endpoints.address, "serving /healthz, /readyz and /metrics");
         }
-        let bound = endpoints.as_ref().map_or(Bound::NotServed, |endpoints| Bound::At(endpoints.address));
-        self.shared.bound.send_replace(bound);
+        let served_address = endpoints
+            .as_ref()
+            .map_or(ServedAddress::NotServed, |endpoints| ServedAddress::At(endpoints.address));
+        self.shared.served_address.send_replace(served_address);
         if self.elector.is_none() || self.cache_start == CacheStart::Immediate {
             self.factories.iter().for_each(SharedInformerFactory::start);
         }
@@ -323,6 +328,7 @@ impl Manager {
                     *term_result.lock().unwrap_or_else(PoisonError::into_inner) = ended;
                     if is_stuck {
                         stuck.notify_one();
+                        // If the work completed, the elector would release the lease.
                         std::future::pending::<()>().await;
                     }
                 }
@@ -331,8 +337,8 @@ impl Manager {
                 ended = elector.run(lead, wait_until_true(ending.subscribe())) => {
                     let _outcome = ended?;
                 }
-                // A reconcile is still running and may write. The lease is left to expire: until then no
-                // other process can become the leader.
+                // A reconcile is still running and may write. The lease is not released but expires, so that
+                // no other process becomes the leader immediately.
                 () = stuck.notified() => tracing::error!("the lease is not released because a reconcile has not ended"),
             }
             term_result.into_inner().unwrap_or_else(PoisonError::into_inner)
@@ -380,7 +386,7 @@ impl Manager {
 impl Drop for Manager {
     fn drop(&mut self) {
         self.shared.set_run_state(RunState::Ended);
-        self.shared.bound.send_replace(Bound::NotServed);
+        self.shared.served_address.send_replace(ServedAddress::NotServed);
     }
 }
 
@@ -411,10 +417,10 @@ impl ManagerHandle {
     /// Waits until the endpoints are served and returns their address; `None` if they are not served, or the
     /// manager has ended.
     pub async fn address(&self) -> Option<SocketAddr> {
-        let mut bound = self.0.bound.subscribe();
-        let bound = bound.wait_for(|bound| *bound != Bound::Pending).await.map(|bound| *bound);
-        match bound {
-            Ok(Bound::At(address)) => Some(address),
+        let mut served_address = self.0.served_address.subscribe();
+        let known = served_address.wait_for(|address| *address != ServedAddress::Pending).await;
+        match known.map(|address| *address) {
+            Ok(ServedAddress::At(address)) => Some(address),
             _ => None,
         }
     }

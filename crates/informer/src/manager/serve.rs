@@ -1,7 +1,7 @@
 //! The HTTP server for `/healthz`, `/readyz` and `/metrics`.
 //!
-//! Bounds protect it against slow and numerous clients: request bodies are not read, and the number of
-//! connections, their duration and the time to send a request head are limited.
+//! Limits protect the server against slow and numerous clients: request bodies are not read, and the number
+//! of connections, their duration and the time to send a request head are limited.
 
 use super::health::Health;
 use bytes::Bytes;
@@ -21,8 +21,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
-/// Maximum number of open connections. Beyond it the oldest is closed: requests are answered immediately, so
-/// its client has not sent one yet.
+/// Maximum number of open connections. If there are more, the oldest is closed. Requests are answered
+/// immediately, so the client of an open connection has not sent its request yet.
 const MAX_CONNECTIONS: usize = 64;
 /// How long a client may take to send the head of a request.
 const HEAD_READ_TIMEOUT: Duration = Duration::from_secs(2);
@@ -82,7 +82,7 @@ async fn accept(listener: TcpListener, health: Arc<Health>, mut stopped: oneshot
     }
     drop(listener);
     let all_ended = async { while connections.join_next().await.is_some() {} };
-    // Connections without a response by then have probably not sent a request. They are closed.
+    // Connections that are still open after the timeout have probably not sent a request. They are closed.
     let _ended = tokio::time::timeout(DRAIN_TIMEOUT, all_ended).await;
 }
 

@@ -1,16 +1,16 @@
-//! SIGINT and SIGTERM: the first signal stops every manager of the process, another one exits the process.
+//! SIGINT and SIGTERM: the first signal stops every manager of the process, a second one exits the process.
 //!
 //! A dedicated thread waits for signals, so that a program whose runtime threads are all blocked can still be
-//! terminated. There is one such thread per process, started by the first manager that listens and never
-//! stopped.
+//! terminated. The first manager that listens starts the thread; it is never stopped.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
-/// The exit codes of processes killed by SIGINT and SIGTERM.
-const INTERRUPTED: i32 = 128 + 2;
-const TERMINATED: i32 = 128 + 15;
+/// The exit code of a process killed by SIGINT.
+const SIGINT_EXIT_CODE: i32 = 128 + 2;
+/// The exit code of a process killed by SIGTERM.
+const SIGTERM_EXIT_CODE: i32 = 128 + 15;
 
 static LISTENERS: Mutex<Listeners> =
     Mutex::new(Listeners { has_thread: false, last_id: 0, registered: Vec::new() });
@@ -19,7 +19,7 @@ struct Listeners {
     /// Whether the signal thread has been started.
     has_thread: bool,
     last_id: u64,
-    /// The registered listeners; the sender is `None` once it has sent a signal.
+    /// The id and the sender of each registered listener; the sender is `None` once it has sent a signal.
     registered: Vec<(u64, Option<oneshot::Sender<&'static str>>)>,
 }
 
@@ -46,7 +46,7 @@ impl Listener {
     }
 
     /// Waits for the first signal and returns its name.
-    pub(super) async fn first(&mut self) -> &'static str {
+    pub(super) async fn first_signal(&mut self) -> &'static str {
         match (&mut self.signal).await {
             Ok(signal) => signal,
             // The signal was returned by an earlier call.
@@ -106,8 +106,8 @@ impl Signals {
 
     async fn next(&mut self) -> (&'static str, i32) {
         tokio::select! {
-            _ = self.interrupt.recv() => ("SIGINT", INTERRUPTED),
-            _ = self.terminate.recv() => ("SIGTERM", TERMINATED),
+            _ = self.interrupt.recv() => ("SIGINT", SIGINT_EXIT_CODE),
+            _ = self.terminate.recv() => ("SIGTERM", SIGTERM_EXIT_CODE),
         }
     }
 }
@@ -125,6 +125,6 @@ impl Signals {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
-        ("ctrl-c", INTERRUPTED)
+        ("ctrl-c", SIGINT_EXIT_CODE)
     }
 }
