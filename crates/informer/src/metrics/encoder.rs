@@ -1,7 +1,8 @@
 //! The text format of Prometheus: [`Collect`], [`Encoder`] and [`encode`].
 //!
-//! Invariant: however many collectors contribute to a family, its `HELP` and `TYPE` lines are written once,
-//! and no series is written twice. Nothing here knows which metrics exist.
+//! A family is all series of one metric name; a series is a name with its labels. Invariant: however many
+//! collectors contribute to a family, its `HELP` and `TYPE` lines are written once, and no series is written
+//! twice. Nothing here knows which metrics exist.
 
 use informer_core::workqueue::Histogram;
 use std::collections::{BTreeMap, BTreeSet};
@@ -101,6 +102,7 @@ struct Family {
     kind: &'static str,
     help: Box<str>,
     lines: String,
+    /// The keys of the series in `lines`.
     series: BTreeSet<Box<str>>,
 }
 
@@ -129,6 +131,7 @@ impl Encoder {
     /// Adds a histogram of durations, in seconds.
     pub fn histogram(&mut self, name: &str, help: &str, labels: &[(&str, &str)], histogram: &Histogram) {
         let Some(family) = self.family(name, "histogram", help) else { return };
+        // All lines of a histogram have the labels of its `_count` series.
         let labels = family.unique_labels("_count", labels);
         let bucket =
             |bound: &str| format!("{labels}{}le=\"{bound}\"", if labels.is_empty() { "" } else { "," });
@@ -189,7 +192,7 @@ impl Family {
             |(name, value): &(&str, &str)| format!("{}=\"{}\"", valid_name(name), Escaped(value));
         let mut labels: Vec<String> = labels.iter().map(format_label).collect();
         let (base, mut copy) = (labels.len(), 1);
-        while !self.series.insert(series(suffix, &labels)) {
+        while !self.series.insert(series_key(suffix, &labels)) {
             copy += 1;
             labels.truncate(base);
             labels.push(format!("duplicate=\"{copy}\""));
@@ -199,7 +202,7 @@ impl Family {
 }
 
 /// Returns the key of a series, which does not depend on the order of the labels.
-fn series(suffix: &str, labels: &[String]) -> Box<str> {
+fn series_key(suffix: &str, labels: &[String]) -> Box<str> {
     let mut labels: Vec<&str> = labels.iter().map(String::as_str).collect();
     labels.sort_unstable();
     format!("{suffix}{{{}}}", labels.join(",")).into()

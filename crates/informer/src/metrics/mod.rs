@@ -38,7 +38,7 @@ pub struct InformerMetrics {
     pub deleted: u64,
     /// Counters of the reflector: lists, watches, relists by cause, rewinds, unreadable objects, failures.
     pub reflector: ReflectorCounters,
-    /// Number of objects that an audit found to differ.
+    /// Number of changes by which audits corrected the cache.
     pub drift: u64,
     /// Number of objects that failed to decode on access.
     pub decode_errors: u64,
@@ -68,7 +68,8 @@ pub struct HandlerMetrics {
     pub oldest_pending_age: Option<Duration>,
     /// Number of events delivered.
     pub delivered: u64,
-    /// Number of events of an uncoalesced handler that were coalesced because its outbox was full.
+    /// Number of events that were coalesced because more were pending than the capacity of an uncoalesced
+    /// handler; 0 for other handlers.
     pub coalesced: u64,
     /// Number of calls that panicked.
     pub panics: u64,

@@ -16,6 +16,8 @@ use crate::reference::ObjectReference;
 
 /// Maximum length of an object's name.
 const MAX_NAME_BYTES: usize = 253;
+/// Length of the end of an event object's name: a dot and 16 hexadecimal digits.
+const NAME_SUFFIX_BYTES: usize = 17;
 
 /// A recorded event without its time. Equal events become one object on the server, with a series if
 /// repeated.
@@ -23,7 +25,7 @@ const MAX_NAME_BYTES: usize = 253;
 pub(super) struct Event {
     pub(super) regarding: ObjectReference,
     pub(super) related: Option<ObjectReference>,
-    pub(super) severity: EventType,
+    pub(super) event_type: EventType,
     pub(super) reason: String,
     pub(super) action: String,
     pub(super) note: String,
@@ -38,19 +40,19 @@ impl Event {
 }
 
 /// The client that writes the events of one recorder.
-pub(super) struct Events {
+pub(super) struct EventClient {
     client: kube::Client,
     controller: Arc<str>,
     instance: Arc<str>,
-    /// Part of the names of event objects, so that those of two processes differ.
+    /// Part of the names of event objects, so that the names that two processes choose differ.
     seed: u64,
     /// Whether a warning has been logged that writing events is forbidden.
     forbidden_reported: bool,
 }
 
-impl Events {
+impl EventClient {
     pub(super) fn new(client: kube::Client, controller: Arc<str>, instance: Arc<str>, seed: u64) -> Self {
-        Events { client, controller, instance, seed, forbidden_reported: false }
+        EventClient { client, controller, instance, seed, forbidden_reported: false }
     }
 
     pub(super) async fn write(&mut self, write: &Write<Arc<Event>>) -> WriteResponse {
@@ -131,7 +133,7 @@ impl Events {
             "eventTime": time(occurrence.first),
             "reportingController": *self.controller,
             "reportingInstance": *self.instance,
-            "type": match event.severity {
+            "type": match event.event_type {
                 EventType::Normal => "Normal",
                 EventType::Warning => "Warning",
             },
@@ -149,8 +151,10 @@ impl Events {
         object
     }
 
-    /// Returns the name of the event object: that of the regarded object and a number, or `event` and a
-    /// number if the former is not a valid name of an event (some kinds allow other names).
+    /// Returns the name of the event object: the name of the regarded object and a number.
+    ///
+    /// If that would be too long or no valid name of an event (some kinds allow other names), the name is
+    /// `event` and a number.
     fn name(&self, occurrence: &Occurrence<Arc<Event>>) -> String {
         let number = self.seed.wrapping_add(occurrence.number);
         let name = &occurrence.event.regarding.name;
@@ -160,7 +164,7 @@ impl Events {
                 && label.bytes().next().is_some_and(is_alphanumeric)
                 && label.bytes().last().is_some_and(is_alphanumeric)
         };
-        if name.len() + 17 <= MAX_NAME_BYTES && name.split('.').all(is_label) {
+        if name.len() + NAME_SUFFIX_BYTES <= MAX_NAME_BYTES && name.split('.').all(is_label) {
             format!("{name}.{number:016x}")
         } else {
             format!("event.{number:016x}")

@@ -2,7 +2,7 @@
 //! `kubectl describe` and `kubectl events`.
 //!
 //! This is the driver of [`informer_core::recorder::Correlator`], which makes all decisions. The lock is held
-//! for one operation of the correlator; one task executes the writes that it requests.
+//! for one operation of the correlator; one task executes the writes that the correlator requests.
 
 mod events;
 mod metrics;
@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use crate::clock::{Clock, sleep_until};
 use crate::error::{ShutdownError, Unfinished};
 use crate::reference::{ObjectReference, ToObjectReference};
-use events::{Event, Events};
+use events::{Event, EventClient};
 
 /// The timeout of one write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -104,6 +104,7 @@ impl EventRecorder {
     /// Panics if called outside a tokio runtime.
     pub fn new(client: kube::Client, controller: &str) -> Self {
         let seed = crate::workqueue::seed();
+        // The suffix is an underscore and 16 hexadecimal digits.
         let instance: Arc<str> =
             format!("{}_{seed:016x}", truncate(&crate::host::host(), MAX_REASON_BYTES - 17, "")).into();
         let correlator = Mutex::new(Correlator::new(RecorderConfig::default(), seed));
@@ -114,7 +115,7 @@ impl EventRecorder {
             invalid_events: AtomicU64::new(0),
         });
         let controller: Arc<str> = controller.into();
-        let events = Events::new(client, Arc::clone(&controller), Arc::clone(&instance), seed);
+        let events = EventClient::new(client, Arc::clone(&controller), Arc::clone(&instance), seed);
         let (running_guard, running) = watch::channel(());
         let task = tokio::spawn(write_events(Arc::clone(&shared), events, running_guard));
         EventRecorder { handle: Arc::new(Handle { shared, controller, instance, task, running }) }
@@ -175,7 +176,7 @@ impl EventRecorder {
     ///
     /// # Errors
     ///
-    /// Returns an error if not everything was written within `timeout`; the rest is lost.
+    /// Returns an error if not everything was written within `timeout`; the remaining writes are lost.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), ShutdownError> {
         self.handle.shared.correlator().stop();
         self.handle.shared.work_added.notify_one();
@@ -212,7 +213,7 @@ impl EventRecorder {
         let event = Event {
             regarding: regarding.clone(),
             related,
-            severity: event_type,
+            event_type,
             reason: reason.to_owned(),
             action: action.to_owned(),
             note: truncate(note, MAX_NOTE_BYTES, "..."),
@@ -242,9 +243,9 @@ impl fmt::Debug for EventRecorder {
     }
 }
 
-/// Executes the writes that the correlator requests until it has ended. Dropping the sender signals the end
-/// of the task.
-async fn write_events(shared: Arc<Shared>, mut events: Events, _running: watch::Sender<()>) {
+/// Executes the writes that the correlator requests until it is over. Dropping `_running` signals the end of
+/// the task.
+async fn write_events(shared: Arc<Shared>, mut events: EventClient, _running: watch::Sender<()>) {
     loop {
         let (write, next) = {
             let mut correlator = shared.correlator();
