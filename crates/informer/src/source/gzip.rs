@@ -1,9 +1,9 @@
 //! Decodes gzip bodies as they arrive.
 //!
-//! Invariants: a body may have any number of members (servers flush one member per batch of a watch-list);
-//! all bytes that can be decoded are returned before more input is awaited; a piece of output has at most 64
-//! KiB, and the next one is decoded only after it was taken, so that a decompression bomb costs time but no
-//! memory; a body that ends inside a member is an error.
+//! A gzip body is a sequence of members, each with header, deflated data and trailer. Invariants: a body may
+//! have any number of members; all bytes that can be decoded are returned before more input is awaited; a
+//! piece of output has at most 64 KiB, and the next one is decoded only after the previous one was taken, so
+//! that a decompression bomb costs time but no memory; a body that ends inside a member is an error.
 //!
 //! `flate2` inflates. Its gzip adaptors are not used: the readers request input before they drain the
 //! inflater, which on a watch could delay the end of an event until the next event, and the writers do not
@@ -166,8 +166,10 @@ fn header_len(input: &[u8]) -> Result<Option<usize>, SourceError> {
     }
 }
 
-/// Returns where the header ends, possibly beyond `input`; `None` while the end of a text field is missing.
+/// Returns where the header ends, possibly beyond `input`; `None` while the length of the extra field or the
+/// end of a text field is missing.
 fn header_end(input: &[u8], flags: u8) -> Option<usize> {
+    // The fields that every header has.
     let mut end = 10;
     if flags & flag::EXTRA != 0 {
         let len = input.get(end..end + 2)?;
@@ -196,8 +198,8 @@ mod flag {
     pub(super) const RESERVED: u8 = 0b1110_0000;
 }
 
-fn corrupt(what: &'static str) -> SourceError {
-    SourceError::GzipCorrupt { what }
+fn corrupt(violation: &'static str) -> SourceError {
+    SourceError::GzipCorrupt { violation }
 }
 
 #[cfg(test)]
@@ -332,7 +334,7 @@ mod tests {
         ] {
             let (_, end) = gunzip([body.as_slice()]);
             assert!(
-                matches!(end, Err(SourceError::GzipCorrupt { what }) if what == expected),
+                matches!(end, Err(SourceError::GzipCorrupt { violation }) if violation == expected),
                 "{expected}: {end:?}"
             );
         }

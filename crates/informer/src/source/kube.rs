@@ -1,8 +1,8 @@
 //! The source that uses a `kube::Client`.
 //!
-//! Invariants: every request sets its own `Accept` and `Accept-Encoding`, so that layers inside the client
-//! neither add theirs nor compress a watch; every request has a timeout for its response headers, because a
-//! client may retry internally for many minutes; every body reaches the caller as plain bytes.
+//! Invariants: every request sets its own `Accept` and `Accept-Encoding`, so that layers inside the client do
+//! not add theirs, and no watch is requested with gzip; every request has a timeout for its response headers,
+//! because a client may retry internally for many minutes; every body reaches the caller as plain bytes.
 //!
 //! This file knows HTTP and the client crate's errors. It does not know the resource, the meaning of a
 //! status, or when to retry.
@@ -25,12 +25,12 @@ use std::io;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The default header timeout of a watch. Servers respond to a watch immediately.
+/// The default header timeout of a watch. kube-apiserver responds to a watch immediately.
 const WATCH_HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The default header timeout of a list.
 ///
-/// A server responds to a list within a minute, if only with 504. With a shorter timeout, a list that takes
-/// longer would fail every time.
+/// kube-apiserver responds to a list within a minute, if necessary with 504. With a shorter timeout, a list
+/// that takes almost a minute would fail every time.
 const LIST_HEADER_TIMEOUT: Duration = Duration::from_secs(70);
 
 /// The values of `Accept` for JSON.
@@ -103,16 +103,16 @@ struct AcceptHeaders {
 
 /// A [`Source`] that lists and watches one collection of a Kubernetes API server.
 ///
-/// It does not retry. A client built with `kube::Client::try_from` retries internally, also for watches (429,
-/// 503 and 504, up to 15 times), so its responses arrive late or not before the timeout. Prefer
-/// [`client`](crate::client()).
+/// The source does not retry, but a client built with `kube::Client::try_from` does: on 429, 503 and 504, up
+/// to 15 times, also for watches. The responses of such a client arrive late, or not before the timeout.
+/// Prefer [`client`](crate::client()).
 #[derive(Clone)]
 pub struct KubeSource {
     client: kube::Client,
     url_path: String,
     query_parameters: QueryParameters,
     response_header_timeout: Option<Duration>,
-    /// `None` if the throughput decides.
+    /// Whether lists are requested with gzip; `None` if the throughput decides.
     gzip_lists: Option<bool>,
     throughput: Throughput,
     metadata_only: bool,
@@ -149,7 +149,7 @@ impl KubeSource {
 
     /// Sets the timeout of the response headers, including the time to connect.
     ///
-    /// Defaults to 30 s for a watch, and to 70 s for a list, which is more than a server takes.
+    /// Defaults to 30 s for a watch, and to 70 s for a list: kube-apiserver responds within 60 s.
     #[must_use]
     pub fn response_header_timeout(self, timeout: Duration) -> Self {
         Self { response_header_timeout: Some(timeout), ..self }
@@ -158,7 +158,7 @@ impl KubeSource {
     /// Sets whether lists are requested with gzip: less traffic for more CPU time on both sides.
     ///
     /// By default, an informer that creates its own source uses gzip if its previous lists arrived slowly; a
-    /// source passed to an informer does not use it. Watches are never compressed.
+    /// source passed to an informer does not use gzip. Watches never use gzip.
     #[must_use]
     pub fn gzip_lists(self, gzip: bool) -> Self {
         Self { gzip_lists: Some(gzip), ..self }
@@ -186,7 +186,7 @@ impl KubeSource {
 
     /// Changes the query parameters of all requests.
     ///
-    /// They are the same for every list and watch; otherwise a watch would not continue the list before it.
+    /// The parameters are the same for every list and watch, because a watch continues the list before it.
     #[must_use]
     pub fn query_parameters(mut self, change: impl FnOnce(&mut QueryParameters)) -> Self {
         change(&mut self.query_parameters);
@@ -224,7 +224,7 @@ impl KubeSource {
         headers: AcceptHeaders,
     ) -> Result<http::Request<Body>, SourceError> {
         let invalid = |source| SourceError::InvalidRequest { path: self.url_path.clone(), source };
-        // A namespace that contains one of these would silently address another resource.
+        // A namespace that contains one of these characters would silently address another resource.
         if self.url_path.contains(['?', '#']) {
             return Err(invalid("a path must not contain '?' or '#'".into()));
         }
@@ -269,29 +269,30 @@ impl fmt::Debug for KubeSource {
     }
 }
 
-fn response(sent: http::Response<Body>) -> Result<Response, SourceError> {
-    let (parts, body) = sent.into_parts();
+/// Converts a response of the client; the body is decompressed as it arrives.
+fn response(http_response: http::Response<Body>) -> Result<Response, SourceError> {
+    let (parts, body) = http_response.into_parts();
     let plain = body
         .into_data_stream()
         .map_err(|error| SourceError::BodyInterrupted { source: error.into() })
         .try_filter(|chunk: &Bytes| std::future::ready(!chunk.is_empty()))
         .boxed();
-    let (compressed, body) = match text(&parts.headers, CONTENT_ENCODING).to_ascii_lowercase().as_str() {
+    let (compressed, body) = match header_text(&parts.headers, CONTENT_ENCODING).to_ascii_lowercase().as_str() {
         "" | "identity" => (false, plain),
         "gzip" | "x-gzip" => (true, gzip::decode(plain)),
         other => return Err(SourceError::UnsupportedEncoding { encoding: other.to_owned() }),
     };
     Ok(Response {
         status: parts.status.as_u16(),
-        content_type: Some(text(&parts.headers, CONTENT_TYPE)).filter(|text| !text.is_empty()),
-        retry_after: text(&parts.headers, RETRY_AFTER).parse().ok().map(Duration::from_secs),
+        content_type: Some(header_text(&parts.headers, CONTENT_TYPE)).filter(|text| !text.is_empty()),
+        retry_after: header_text(&parts.headers, RETRY_AFTER).parse().ok().map(Duration::from_secs),
         compressed,
         body,
     })
 }
 
 /// Returns a header as text, empty if it is missing.
-fn text(headers: &HeaderMap, name: HeaderName) -> String {
+fn header_text(headers: &HeaderMap, name: HeaderName) -> String {
     headers
         .get(name)
         .map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned())
@@ -300,7 +301,8 @@ fn text(headers: &HeaderMap, name: HeaderName) -> String {
 
 /// Classifies an error of the client in the same way as the failures of an informer's own requests.
 ///
-/// Programs that also use the client directly can handle both in the same way:
+/// Programs that also use the client directly can handle its errors and the failures of informers in the same
+/// way:
 ///
 /// ```
 /// # use informer::source::classify;
@@ -362,7 +364,8 @@ fn classify_send_error(error: kube::Error) -> SourceError {
     }
 }
 
-/// Describes errors that contain the output of a credential plugin, perhaps a token, without that output.
+/// Describes an error of a credential plugin without the plugin's standard output, which may contain a token;
+/// `None` for other errors.
 fn redact_plugin_output(error: &AuthError) -> Option<String> {
     match error {
         AuthError::AuthExecRun { out, .. } => {
@@ -379,9 +382,9 @@ fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Optio
     chain(error).find_map(|cause| cause.downcast_ref())
 }
 
-/// Whether the chain contains an I/O error of this kind.
+/// Returns whether the chain contains an I/O error of this kind.
 ///
-/// An I/O error that wraps another error does not return it as `source()`, so wrapped errors are visited here.
+/// An I/O error does not return the error that it wraps as `source()`, so wrapped errors are visited here.
 fn has_io_error(error: &(dyn StdError + 'static), kind: io::ErrorKind) -> bool {
     chain(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).any(|cause| {
         let mut next = Some(cause);
@@ -419,8 +422,8 @@ mod tests {
         assert!(text.contains("login first") && !text.contains("hush"), "{text}");
     }
 
-    /// Regression: an unknown certificate authority counted as a refused connection, because the connector wraps the
-    /// handshake error in an I/O error of another kind.
+    /// Regression: an unknown certificate authority counted as a refused connection, because the connector
+    /// wraps the handshake error in an I/O error of another kind.
     #[cfg(feature = "rustls-tls")]
     #[tokio::test]
     async fn unknown_certificate_authority_is_classified() {

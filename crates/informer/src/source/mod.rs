@@ -3,8 +3,8 @@
 //! A source turns a request (data) into response headers and a stream of decompressed body bytes. Invariant:
 //! every call ends, with headers, an error or a timeout; timeouts for the body are up to the caller.
 //!
-//! A source does not know what a body means. It never parses, logs or prints one; statuses such as 410 or 429
-//! are responses, not errors, and the reader of the body handles them.
+//! A source does not know what a body means, and never parses, logs or prints a body. Statuses such as 410 or
+//! 429 are responses, not errors; the reflector handles them.
 
 mod gzip;
 mod kube;
@@ -33,7 +33,7 @@ pub type ResponseFuture = BoxFuture<'static, Result<Response, SourceError>>;
 /// An origin of lists and watches, as byte streams.
 ///
 /// Each call is one attempt: a source must not retry, so that only the reflector applies backoff. A call
-/// without response headers should fail after about one minute; the reflector cancels it after two.
+/// without response headers should fail after about one minute; the reflector cancels it after two minutes.
 ///
 /// ```
 /// use informer::source::{ResponseFuture, Response, Source, SourceError};
@@ -72,7 +72,7 @@ pub struct Response {
     pub retry_after: Option<Duration>,
     /// Whether the body was compressed with gzip in transit.
     pub compressed: bool,
-    /// The decompressed body. Dropping it closes the connection.
+    /// The decompressed body. Dropping it before its end cancels the transfer.
     pub body: ByteStream,
 }
 
@@ -110,7 +110,7 @@ impl Response {
     }
 }
 
-// The body is omitted: it may contain secrets, and reading it would consume it.
+// The body is omitted: it may contain secrets, and printing it would consume the stream.
 impl fmt::Debug for Response {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Response")
@@ -191,10 +191,10 @@ pub enum SourceError {
     #[error("the gzip body is truncated: it ended inside a member")]
     GzipTruncated,
     /// The body is not valid gzip.
-    #[error("the gzip body is corrupt: {what}")]
+    #[error("the gzip body is corrupt: {violation}")]
     GzipCorrupt {
-        /// The violated rule of the format.
-        what: &'static str,
+        /// The violation of the format.
+        violation: &'static str,
     },
 }
 
@@ -215,7 +215,7 @@ impl SourceError {
     }
 }
 
-/// Formats an error with its causes, without repetitions.
+/// Formats an error with its causes; a cause whose text is already part of the message is left out.
 pub(crate) fn error_chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,13 +1,13 @@
 //! The throughput of a client's connections, measured while full lists are received.
 //!
-//! The measured time is the time for which readers wait for bytes, not the time for which they process them,
-//! and only while a full list is received, since a watch waits for changes. Readers that wait at the same
-//! time share the waiting time. Small bodies are ignored: they show the round-trip time instead of the
-//! throughput.
+//! A full list is a list, or the initial events of a watch-list. After it, a watch waits for changes, not for
+//! the connection, so nothing is measured. The measured time is the time for which readers wait for bytes,
+//! without the time for which they process them. Readers that wait at the same time share the waiting time.
+//! Small bodies are ignored: they show the round-trip time instead of the throughput.
 //!
-//! The result decides how the next full list is requested: over a slow connection a list with gzip arrives
-//! earlier than a watch-list, which servers send uncompressed; over a fast one gzip only costs both sides
-//! time. This file knows neither HTTP nor the contents.
+//! The result decides how the next full list is requested. Over a slow connection a list with gzip arrives
+//! earlier than a watch-list, which kube-apiserver sends without gzip. Over a fast connection gzip only costs
+//! both sides time. This file knows neither HTTP nor the contents.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,11 +25,12 @@ struct Shared {
     readers: AtomicU32,
 }
 
+/// The bytes received recently, and how long readers waited for them.
 #[derive(Debug, Default)]
 struct Rate {
     bytes: u64,
     waited: Duration,
-    last: Option<Instant>,
+    last_recorded: Option<Instant>,
 }
 
 /// Minimum number of bytes for a meaningful rate.
@@ -39,13 +40,16 @@ const MIN_SAMPLE_BYTES: u64 = 1 << 20;
 const MIN_BODY_BYTES: u64 = 256 << 10;
 /// Number of bytes above which bytes and waiting time are halved, so that recent samples dominate.
 const WINDOW_BYTES: u64 = 16 << 20;
-/// Throughput below which a connection is slow. A server compresses several times as fast, to a seventh of
-/// the size, and usually sends uncompressed data faster than this.
+/// Throughput below which a connection is slow.
+///
+/// A server compresses several times as fast as this, to a seventh of the size, so gzip saves time over a
+/// slow connection. A server usually also sends plain bodies faster than this, so that a server is not
+/// mistaken for a slow connection.
 const SLOW_BYTES_PER_SECOND: u64 = 16_000_000;
 /// Age above which a rate is ignored, since it may be that of another connection.
 ///
-/// Bodies with gzip and small bodies are not counted, so a connection that was slow is measured again after
-/// this time.
+/// While a connection is slow, its bodies have gzip and are not counted. After this time a full list is
+/// requested without gzip and measured again.
 const SAMPLE_TTL: Duration = Duration::from_mins(30);
 
 impl Throughput {
@@ -59,7 +63,7 @@ impl Throughput {
     pub(crate) fn is_slow(&self, now: Instant) -> bool {
         let rate = self.lock();
         let is_valid =
-            rate.bytes >= MIN_SAMPLE_BYTES && rate.last.is_some_and(|last| now - last <= SAMPLE_TTL);
+            rate.bytes >= MIN_SAMPLE_BYTES && rate.last_recorded.is_some_and(|last| now - last <= SAMPLE_TTL);
         is_valid
             && u128::from(rate.bytes) * 1_000_000
                 < u128::from(SLOW_BYTES_PER_SECOND) * rate.waited.as_micros()
@@ -67,12 +71,12 @@ impl Throughput {
 
     fn record(&self, bytes: u64, waited: Duration, now: Instant) {
         let mut rate = self.lock();
-        if rate.last.is_some_and(|last| now - last > SAMPLE_TTL) {
+        if rate.last_recorded.is_some_and(|last| now - last > SAMPLE_TTL) {
             *rate = Rate::default();
         }
         rate.bytes += bytes;
         rate.waited += waited;
-        rate.last = Some(now);
+        rate.last_recorded = Some(now);
         if rate.bytes > WINDOW_BYTES {
             rate.bytes /= 2;
             rate.waited /= 2;
@@ -101,7 +105,7 @@ impl TransferSample {
         if !std::mem::replace(&mut self.started, true) {
             return;
         }
-        // Concurrent readers also wait for the bytes of each other.
+        // Each of several concurrent readers also waits while the connection transfers bytes of the others.
         self.waited += waited / self.throughput.0.readers.load(Ordering::Relaxed).max(1);
         self.bytes += bytes as u64;
         if self.bytes >= MIN_BODY_BYTES {
