@@ -28,8 +28,8 @@ pub struct InformerStatus {
     pub now: Moment,
     /// Whether the cache contains the initial list. Never becomes `false` again.
     pub synced: bool,
-    /// The version that the cache represents; with several namespaces, the smallest. `None` until it is
-    /// synced.
+    /// The version that the cache represents; with several namespaces, the lowest of their versions. `None`
+    /// until the cache is synced, and if the versions cannot be compared.
     pub resource_version: Option<ResourceVersion>,
     /// When a part of a response was last received; with several namespaces, the earliest of these moments.
     pub last_contact: Option<Moment>,
@@ -52,9 +52,9 @@ impl InformerStatus {
         self.last_contact.map(|contact| self.now - contact)
     }
 
-    /// Returns by how much the cache may be out of date at `now`; `None` until it is synced.
+    /// Returns by how much the cache may be out of date at `now`; `None` until the cache is synced.
     ///
-    /// This is zero while the informer is live, otherwise the time since the cache was last up to date.
+    /// Zero while the informer is live, otherwise the time since the cache was last up to date.
     pub fn staleness(&self) -> Option<Duration> {
         match &self.state {
             InformerState::Live => Some(Duration::ZERO),
@@ -74,7 +74,8 @@ impl InformerStatus {
             self.reflector += scope.reflector;
         }
         let worst = self.scopes.iter().map(|scope| &scope.state).max_by_key(|state| severity(state));
-        // A live watch does not make the informer live before the cache contains the initial list.
+        // A live watch does not make the informer live before the cache contains the initial list; until then
+        // the previous state stays.
         if let Some(worst) = worst.filter(|state| self.synced || **state != InformerState::Live) {
             self.state = worst.clone();
         }
@@ -131,7 +132,7 @@ pub(crate) struct StatusCell(watch::Sender<InformerStatus>);
 
 impl StatusCell {
     pub(crate) fn new(scopes: &[Scope]) -> Self {
-        let one = |scope: &Scope| ScopeStatus {
+        let new_scope = |scope: &Scope| ScopeStatus {
             scope: scope.clone(),
             state: InformerState::NotStarted,
             last_contact: None,
@@ -149,7 +150,7 @@ impl StatusCell {
             reflector: ReflectorCounters::default(),
             cache: CacheCounters::default(),
             unreadable_objects: Vec::new(),
-            scopes: scopes.iter().map(one).collect(),
+            scopes: scopes.iter().map(new_scope).collect(),
         }))
     }
 
@@ -170,8 +171,8 @@ impl StatusCell {
 
     /// Records the state and counters of the reflector of one scope.
     ///
-    /// Only a change of state wakes subscribers. Counters and times change with every chunk; they are
-    /// aggregated on access.
+    /// Of these values, only a new state wakes subscribers. Counters and times change with every chunk;
+    /// [`StatusCell::get`] aggregates them.
     pub(crate) fn record_reflector(&self, scope_index: usize, reflector: &Reflector, now: Moment) {
         let state = reflector.state();
         self.0.send_if_modified(|status| {
@@ -201,7 +202,7 @@ impl StatusCell {
         self.0.send_modify(|status| status.cache.compression_panics += 1);
     }
 
-    /// Records the result of a batch, and the snapshot after it.
+    /// Records the result of a batch and the snapshot after it; a new version or a rewind wakes subscribers.
     pub(crate) fn record_batch(&self, batch: &BatchResult, after: &StoreSnapshot, now: Moment) {
         let version = after.resource_version();
         self.0.send_if_modified(|status| {

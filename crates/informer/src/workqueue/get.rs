@@ -70,6 +70,7 @@ impl<T: Eq + Hash + Clone> Future for Get<'_, T> {
             if self.poll_timer(deadline, context).is_pending() {
                 return Poll::Pending;
             }
+            // A delayed key is due: the next iteration tries to take it.
         }
     }
 }
@@ -83,8 +84,8 @@ impl<T: Eq + Hash + Clone> Get<'_, T> {
         timer.as_mut().poll(context)
     }
 
-    /// Removes the future from the waiting ones; returns the wakers of the tasks that take over queued keys
-    /// and the timer.
+    /// Removes this future from the waiting futures; returns the wakers of the tasks that take over queued
+    /// keys and the timer.
     fn unregister(&mut self, state: &mut State<T>) -> Wakes {
         let mut wakes = Wakes::default();
         if let Some(id) = self.id.take() {

@@ -16,7 +16,7 @@ use super::Shared;
 /// No other worker receives the same key while a `WorkItem` for it exists. Finish it with
 /// [`done`](Self::done) on success, [`retry`](Self::retry) to requeue it with the queue's rate limiter, or
 /// [`retry_after`](Self::retry_after) to requeue it after a fixed delay. If the key was added again in the
-/// meantime, it is queued once more in either case.
+/// meantime, it is queued once more in every case.
 ///
 /// Dropping a `WorkItem` without finishing it, for example because the worker panicked or was cancelled,
 /// counts as a failure: the key is requeued with the rate limiter, and

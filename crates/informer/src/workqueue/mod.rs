@@ -1,8 +1,9 @@
 //! The work queue: keys to be processed by workers, each key by one worker at a time (C14).
 //!
-//! This is the async interface of [`informer_core::workqueue::Queue`], which makes all decisions. It has no
-//! task: one of the tasks waiting in [`WorkQueue::get`] also runs the timer for delayed keys. The lock is
-//! held for one operation of the queue and never across an await; wakers are called after it is released.
+//! This is the async interface of [`informer_core::workqueue::Queue`], which makes all decisions. The queue
+//! has no task of its own: one of the tasks waiting in [`WorkQueue::get`] also runs the timer for delayed
+//! keys. The lock is held for one operation of the queue and never across an await; wakers are called after
+//! the lock is released.
 
 mod get;
 mod item;
@@ -34,8 +35,9 @@ use waiters::Waiters;
 /// A queue of keys to be processed, each by one worker at a time (C14). Clones are handles of the same queue.
 ///
 /// A key that is added several times before a worker takes it is processed once; a key that is added while it
-/// is being processed is processed once more. A worker finishes its [`WorkItem`] as succeeded or failed; one
-/// that is dropped counts as failed, so that no key is lost with a worker that was cancelled or panicked.
+/// is being processed is processed once more. A worker finishes its [`WorkItem`] as succeeded or failed; an
+/// item that is dropped counts as failed, so that no key is lost with a worker that was cancelled or
+/// panicked.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -276,7 +278,7 @@ impl<T: Eq + Hash + Clone> Shared<T> {
     }
 }
 
-/// The wakers to call once the lock is released; usually none or one.
+/// The wakers to call once the lock is released; usually none or one, which needs no allocation.
 #[derive(Default)]
 struct Wakes {
     first: Option<Waker>,

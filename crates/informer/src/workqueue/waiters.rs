@@ -1,9 +1,10 @@
-//! Tasks that wait for a key: which of them is woken, and which of them runs the timer.
+//! Tasks that wait for a key or for the end of a drain: which of them is woken, and which of them runs the
+//! timer.
 //!
-//! It knows wakers and ids only, not the queue. A task that was woken counts as *polling soon* until it polls
-//! or is dropped; while there are such tasks, fewer waiting tasks have to be woken. One of the waiting tasks
-//! is the timer owner: it sleeps until the next delayed key is due. It is woken for a key only if no other
-//! task waits, so that the timer rarely moves to another task.
+//! This module knows wakers and ids only, not the queue. A task that was woken counts as *polling soon* until
+//! it polls or is dropped; the more tasks poll soon, the fewer waiting tasks have to be woken. One of the
+//! tasks that wait for a key is the timer owner: it sleeps until the next delayed key is due. The timer owner
+//! is woken for a key only if no other task waits, so that the timer rarely moves to another task.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -32,7 +33,8 @@ impl Waiters {
         self.last_id
     }
 
-    /// Marks a task as polling soon and returns its id; `None` if the task waits or another one polls soon.
+    /// Marks a task as polling soon and returns its id; does nothing and returns `None` if the task waits, or
+    /// if another task polls soon.
     pub(super) fn spin_again(&mut self, id: Option<u64>) -> Option<u64> {
         let is_waiting = id.is_some_and(|id| self.position(id).is_some());
         if is_waiting || !self.polling_soon.is_empty() {
@@ -48,7 +50,7 @@ impl Waiters {
 
     /// Marks a task as no longer polling soon, because it polls now.
     pub(super) fn mark_polled(&mut self, id: u64) {
-        if let Some(position) = self.polling_soon.iter().position(|other| *other == id) {
+        if let Some(position) = self.polling_soon.iter().position(|polling| *polling == id) {
             self.polling_soon.swap_remove(position);
         }
     }
@@ -91,8 +93,8 @@ impl Waiters {
         if self.polling_soon.len() >= needed {
             return None;
         }
-        let other = self.waiting.iter().position(|(id, _)| self.timer_owner != Some(*id));
-        let (id, waker) = self.waiting.remove(other.unwrap_or(0))?;
+        let not_timer_owner = self.waiting.iter().position(|(id, _)| self.timer_owner != Some(*id));
+        let (id, waker) = self.waiting.remove(not_timer_owner.unwrap_or(0))?;
         if self.timer_owner == Some(id) {
             self.timer_owner = None;
         }
