@@ -2,7 +2,7 @@
 
 use crate::args::Apiserver;
 use crate::cli_error::{CliError, chain};
-use crate::cluster::counted;
+use crate::cluster::format_pods;
 use crate::demo;
 use crate::terminal::Terminal;
 use crate::watch::stop_signal;
@@ -14,8 +14,8 @@ pub(crate) async fn run(args: Apiserver) -> Result<(), CliError> {
     let terminal = Terminal::new();
     let server = ApiServer::builder().seed(demo::any_seed()).build();
     let stop = stop_signal(&terminal)?;
-    let how = ListenOptions::https().address(args.address).port(args.port);
-    let listening = server.listen(how).await.map_err(|error| listen_error(&error))?;
+    let options = ListenOptions::https().address(args.address).port(args.port);
+    let listening = server.listen(options).await.map_err(|error| listen_error(&error))?;
     let overwrite = if args.overwrite { Overwrite::Yes } else { Overwrite::No };
     listening.write_kubeconfig(&args.kubeconfig, overwrite).map_err(|error| listen_error(&error))?;
     let written = content(&args.kubeconfig);
@@ -25,7 +25,7 @@ pub(crate) async fn run(args: Apiserver) -> Result<(), CliError> {
     drop(demo);
     listening.shutdown().await;
     if written.is_some() && content(&args.kubeconfig) == written {
-        // It is useless without the server. Errors are ignored; --overwrite replaces a leftover.
+        // The kubeconfig is useless without the server. If it cannot be removed, --overwrite replaces it.
         drop(std::fs::remove_file(&args.kubeconfig));
     }
     terminal.info("stopped");
@@ -42,7 +42,7 @@ fn content(path: &Path) -> Option<Vec<u8>> {
 fn greet(terminal: &Terminal, listening: &RunningServer, args: &Apiserver) {
     let cluster = args
         .demo_size()
-        .map(|pods| format!(" with a demo cluster of about {}", counted(pods)))
+        .map(|pods| format!(" with a demo cluster of about {}", format_pods(pods)))
         .unwrap_or_default();
     terminal.info(&format!("serving Kubernetes{cluster} at {}; press Ctrl-C to stop", listening.url()));
     if !args.address.is_loopback() {

@@ -14,7 +14,7 @@ const STYLES: Styles = Styles::styled()
     .literal(AnsiColor::Cyan.on_default().bold())
     .placeholder(AnsiColor::Cyan.on_default());
 
-const CODES: &str = "\
+const EXIT_CODES: &str = "\
 Exit codes:
   0    success, or stopped with Ctrl-C
   1    failure: no cluster, unknown resource, not synced in time
@@ -26,7 +26,7 @@ Exit codes:
 /// Without a command, watches the pods in the current namespace of the kubeconfig or service account. If there
 /// is neither, watches the pods of a demo cluster inside this program.
 #[derive(Debug, Parser)]
-#[command(name = "informer", version, styles = STYLES, after_help = CODES, max_term_width = 100)]
+#[command(name = "informer", version, styles = STYLES, after_help = EXIT_CODES, max_term_width = 100)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -108,7 +108,7 @@ pub(crate) struct Watch {
     #[arg(long, conflicts_with_all = ["kubeconfig", "context"])]
     pub(crate) demo: bool,
     /// Approximate number of pods of the demo cluster (default 40); implies --demo
-    #[arg(long, value_name = "N", conflicts_with_all = ["kubeconfig", "context"], value_parser = pods())]
+    #[arg(long, value_name = "N", conflicts_with_all = ["kubeconfig", "context"], value_parser = pod_count())]
     pub(crate) demo_pods: Option<u64>,
 }
 
@@ -144,14 +144,14 @@ pub(crate) struct Apiserver {
     /// Where to write the kubeconfig for clients
     #[arg(long, value_name = "FILE", default_value = "informer.kubeconfig")]
     pub(crate) kubeconfig: PathBuf,
-    /// Overwrite that file if it exists
+    /// Overwrite the kubeconfig if it exists
     #[arg(long)]
     pub(crate) overwrite: bool,
     /// Run a simulated cluster on the server
     #[arg(long)]
     pub(crate) demo: bool,
     /// Approximate number of pods of the demo cluster (default 40); implies --demo
-    #[arg(long, value_name = "N", value_parser = pods())]
+    #[arg(long, value_name = "N", value_parser = pod_count())]
     pub(crate) demo_pods: Option<u64>,
 }
 
@@ -167,6 +167,7 @@ impl Command {
     pub(crate) fn default_command() -> Self {
         match Args::parse_from(["informer", "watch", "pods"]).command {
             Some(command) => command,
+            // Never happens: the arguments contain a command.
             None => Self::Completions { shell: clap_complete::Shell::Bash },
         }
     }
@@ -179,7 +180,8 @@ fn demo_size(demo: bool, pods: Option<u64>) -> Option<u64> {
     pods.or(demo.then_some(DEFAULT_DEMO_PODS))
 }
 
-fn pods() -> clap::builder::RangedU64ValueParser<u64> {
+/// Returns the parser of `--demo-pods`.
+fn pod_count() -> clap::builder::RangedU64ValueParser<u64> {
     clap::value_parser!(u64).range(1..=20_000)
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn hint(state: &InformerState) -> &'static str {
 
 const UNREACHABLE: &str = "is the server running and reachable?";
 
-/// Returns a hint for a failed request of an informer. Messages about connections contain their own.
+/// Returns a hint for a failed request of an informer. Messages about connections already contain a hint.
 pub(crate) fn response_hint(failure: &Failure) -> &'static str {
     match failure.kind() {
         _ if failure.is_permanent() => "check the selectors",
@@ -75,7 +75,7 @@ pub(crate) fn failure_hint(failure: &Failure) -> &'static str {
     }
 }
 
-/// Formats an error with its causes, without repetitions.
+/// Formats an error with its causes; a cause whose text is already part of the message is left out.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,8 +1,9 @@
 //! Selects the cluster and discovers its resources.
 //!
-//! A kubeconfig given by option or environment, or in its default place, is used or causes an error; it is never replaced
-//! silently. The demo cluster is started only if there is neither a kubeconfig nor a service account. Contents of a
-//! kubeconfig are never printed, because it contains credentials.
+//! A kubeconfig given by option or environment, or in its default place, is used or causes an error; it is
+//! never replaced silently. Single exception: a kubeconfig without clusters in the default place is ignored.
+//! The demo cluster is started only if there is neither a kubeconfig nor a service account. Only names in a
+//! kubeconfig are printed, because other values may be credentials.
 
 use crate::args::{self, DEFAULT_DEMO_PODS, Watch};
 use crate::cli_error::{CliError, chain, failure_hint};
@@ -23,7 +24,7 @@ const MAX_CONCURRENT_REQUESTS: usize = 8;
 /// Time to wait for the demo cluster to be complete before watching it anyway.
 const DEMO_READY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Path of the service account token in a pod.
-const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 /// A cluster to watch.
 pub(crate) struct Cluster {
@@ -40,15 +41,15 @@ pub(crate) struct Cluster {
 ///
 /// # Cancel safety
 ///
-/// It can be dropped at any time: blocking calls run on other threads.
+/// The future can be dropped at any time: blocking calls run on other threads.
 pub(crate) async fn reach(args: &Watch, terminal: &Terminal) -> Result<(Cluster, Vec<Served>), CliError> {
     let deadline = Instant::now() + args.timeout;
     let timeout = args.timeout;
-    let cluster = tokio::time::timeout_at(deadline, find(args, terminal)).await.map_err(|_| match args
+    let cluster = tokio::time::timeout_at(deadline, select(args, terminal)).await.map_err(|_| match args
         .demo_size()
     {
         Some(pods) => CliError::new(
-            format!("start demo cluster of {}: timed out after {timeout:?}", counted(pods)),
+            format!("start demo cluster of {}: timed out after {timeout:?}", format_pods(pods)),
             "increase --timeout",
         ),
         None => CliError::new(
@@ -66,20 +67,20 @@ pub(crate) async fn reach(args: &Watch, terminal: &Terminal) -> Result<(Cluster,
 }
 
 /// Selects the cluster of the command line or the environment.
-async fn find(args: &Watch, terminal: &Terminal) -> Result<Cluster, CliError> {
+async fn select(args: &Watch, terminal: &Terminal) -> Result<Cluster, CliError> {
     if let Some(pods) = args.demo_size() {
         return Ok(start_demo(pods, "", args.once, terminal).await);
     }
-    let Some(source) = Source::find(args)? else {
+    let Some(source) = ConfigSource::find(args)? else {
         if args.context.is_some() {
             return Err(CliError::new("--context given, but no kubeconfig found", "pass --kubeconfig FILE"));
         }
-        let why = "no kubeconfig and no service account found: ";
-        return Ok(start_demo(DEFAULT_DEMO_PODS, why, args.once, terminal).await);
+        let reason = "no kubeconfig and no service account found: ";
+        return Ok(start_demo(DEFAULT_DEMO_PODS, reason, args.once, terminal).await);
     };
     let config = source.config(args, terminal).await?;
     let name = config.cluster_url.to_string().trim_end_matches('/').to_owned();
-    let namespace = Some(namespace_of(&config.default_namespace)?);
+    let namespace = Some(check_namespace(&config.default_namespace)?);
     // This may run a credential plugin that waits for a login.
     let client = tokio::task::spawn_blocking(|| informer::client(config)).await;
     let client = client.map_err(|error| CliError::new(format!("create client for {name}: {error}"), ""))?;
@@ -90,20 +91,20 @@ async fn find(args: &Watch, terminal: &Terminal) -> Result<Cluster, CliError> {
 /// Discovers all resources of a cluster, with the preferred version of each group first.
 async fn discover(cluster: &Cluster, terminal: &Terminal) -> Result<Vec<Served>, CliError> {
     let client = &cluster.client;
-    let everything = async {
+    let responses = async {
         let (core, groups) =
             futures::try_join!(client.list_core_api_resources("v1"), client.list_api_groups())?;
         let versions: Vec<String> = groups.groups.iter().flat_map(versions).collect();
-        let answers = stream::iter(versions).map(async |version: String| {
-            let answer = client.list_api_group_resources(&version).await;
-            (version, answer)
+        let lists = stream::iter(versions).map(async |version: String| {
+            let list = client.list_api_group_resources(&version).await;
+            (version, list)
         });
-        Ok::<_, kube::Error>((core, answers.buffered(MAX_CONCURRENT_REQUESTS).collect::<Vec<_>>().await))
+        Ok::<_, kube::Error>((core, lists.buffered(MAX_CONCURRENT_REQUESTS).collect::<Vec<_>>().await))
     };
-    let (core, others) = everything.await.map_err(|error| discovery_error(&cluster.name, &error))?;
+    let (core, lists) = responses.await.map_err(|error| discovery_error(&cluster.name, &error))?;
     let mut served: Vec<Served> = resources(core).collect();
-    for (version, answer) in others {
-        match answer {
+    for (version, list) in lists {
+        match list {
             Ok(list) => served.extend(resources(list)),
             // The server of an aggregated group may be down, which does not affect other resources.
             Err(error) => terminal.warn(&format!("discover {version}: {}", chain(&error))),
@@ -113,14 +114,16 @@ async fn discover(cluster: &Cluster, terminal: &Terminal) -> Result<Vec<Served>,
 }
 
 /// Source of the client configuration.
-enum Source {
+enum ConfigSource {
     File(PathBuf),
     /// Files of `$KUBECONFIG`.
     Environment,
-    Account,
+    /// The service account of the pod in which this program runs.
+    ServiceAccount,
 }
 
-impl Source {
+impl ConfigSource {
+    /// Finds the configuration; `None` if there is none.
     fn find(args: &Watch) -> Result<Option<Self>, CliError> {
         if let Some(path) = &args.kubeconfig {
             return Ok(Some(Self::File(path.clone())));
@@ -134,14 +137,14 @@ impl Source {
         {
             return Ok(Some(Self::File(path)));
         }
-        let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() && Path::new(ACCOUNT).exists();
-        Ok(in_pod.then_some(Self::Account))
+        let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() && Path::new(SERVICE_ACCOUNT_TOKEN).exists();
+        Ok(in_pod.then_some(Self::ServiceAccount))
     }
 
     async fn config(&self, args: &Watch, terminal: &Terminal) -> Result<Config, CliError> {
         let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
         let (file, name) = match self {
-            Self::Account => {
+            Self::ServiceAccount => {
                 let incluster = Config::incluster();
                 return incluster
                     .map_err(|error| CliError::new(format!("read service account: {}", chain(&error)), ""));
@@ -171,7 +174,7 @@ fn missing_user<'a>(file: &'a Kubeconfig, context: Option<&str>) -> Option<&'a s
     file.auth_infos.iter().all(|known| known.name != user).then_some(user)
 }
 
-/// Whether a kubeconfig has clusters; some tools leave empty ones behind.
+/// Whether a kubeconfig has clusters; some tools leave an empty kubeconfig behind.
 fn has_clusters(path: &Path) -> Result<bool, CliError> {
     Ok(!read(path)?.clusters.is_empty())
 }
@@ -212,14 +215,14 @@ fn context_error(name: &str, contexts: &[String], error: &KubeconfigError) -> Cl
     }
 }
 
-/// Returns the namespace of a context; as in kubectl, it defaults to `default`.
-fn namespace_of(context: &str) -> Result<String, CliError> {
-    if context.is_empty() {
+/// Validates the namespace of a context; as in kubectl, an empty one means `default`.
+fn check_namespace(namespace: &str) -> Result<String, CliError> {
+    if namespace.is_empty() {
         return Ok("default".to_owned());
     }
-    args::namespace(context).map_err(|_| {
+    args::namespace(namespace).map_err(|_| {
         let hint = "a namespace has at most 63 lower-case letters, digits and '-'";
-        CliError::new(format!("the context has an invalid namespace \"{context}\""), hint)
+        CliError::new(format!("the context has an invalid namespace \"{namespace}\""), hint)
     })
 }
 
@@ -251,14 +254,14 @@ fn discovery_error(name: &str, error: &kube::Error) -> CliError {
 }
 
 /// Formats a number of pods: `1 pod`, `40 pods`.
-pub(crate) fn counted(pods: u64) -> String {
+pub(crate) fn format_pods(pods: u64) -> String {
     if pods == 1 { "1 pod".to_owned() } else { format!("{pods} pods") }
 }
 
-async fn start_demo(pods: u64, why: &str, once: bool, terminal: &Terminal) -> Cluster {
+async fn start_demo(pods: u64, reason: &str, once: bool, terminal: &Terminal) -> Cluster {
     terminal.info(&format!(
-        "{why}starting an embedded API server with a demo cluster of about {}",
-        counted(pods)
+        "{reason}starting an embedded API server with a demo cluster of about {}",
+        format_pods(pods)
     ));
     let server = informer_apiserver::ApiServer::builder().seed(demo::any_seed()).build();
     let running = demo::start(&server, pods);
@@ -294,8 +297,8 @@ fn resources(list: APIResourceList) -> impl Iterator<Item = Served> {
         None => (String::new(), list.group_version),
     };
     // A slash in the name marks a subresource.
-    let whole = list.resources.into_iter().filter(|resource| !resource.name.contains('/'));
-    whole.map(move |resource| Served {
+    let resources = list.resources.into_iter().filter(|resource| !resource.name.contains('/'));
+    resources.map(move |resource| Served {
         group: group.clone(),
         version: version.clone(),
         plural: resource.name,
@@ -314,10 +317,10 @@ mod tests {
     /// Regression: an empty namespace in a context selected all namespaces, and any text became a part of a URL path.
     #[test]
     fn namespace_of_context_is_validated() {
-        assert_eq!(namespace_of(""), Ok("default".to_owned()));
-        assert_eq!(namespace_of("shop"), Ok("shop".to_owned()));
+        assert_eq!(check_namespace(""), Ok("default".to_owned()));
+        assert_eq!(check_namespace("shop"), Ok("shop".to_owned()));
         for text in ["../../x", "a/b", "A", "a b", " "] {
-            assert!(namespace_of(text).is_err(), "{text}");
+            assert!(check_namespace(text).is_err(), "{text}");
         }
     }
 }

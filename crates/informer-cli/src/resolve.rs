@@ -1,8 +1,9 @@
 //! Resolves a resource name of the command line.
 //!
-//! Names are compared case-insensitively: plural, singular, short name or kind, alone or followed by a group, or by a
-//! version and a group. The core group takes precedence over the other built-in groups, and those over custom ones;
-//! between two of the same rank the name is ambiguous. It works on discovered resources and sends no request.
+//! A name is a plural, singular, short name or kind, alone or followed by a group, or by a version and a group.
+//! Names are compared case-insensitively. The core group takes precedence over the other built-in groups, and
+//! built-in groups over custom ones; a name that matches two groups of the same rank is ambiguous. This module
+//! works on discovered resources and sends no request.
 
 use crate::cli_error::CliError;
 
@@ -47,19 +48,19 @@ impl Served {
         match &*self.group {
             "" => 0,
             group if !group.contains('.') => 1,
-            // It has `events` and `pods` too.
+            // Some of these groups have `events` or `pods` too, for example `metrics.k8s.io`.
             group if group.ends_with(".k8s.io") => 2,
             _ => 3,
         }
     }
 }
 
-/// Finds the resource of a name. `served` lists the preferred version of each group first.
+/// Finds the resource that a name refers to. `served` lists the preferred version of each group first.
 pub(crate) fn resolve<'a>(served: &'a [Served], text: &str) -> Result<&'a Served, CliError> {
     let wanted = Wanted::parse(text);
-    let found: Vec<&Served> = served.iter().filter(|one| wanted.matches(one)).collect();
-    let best = found.iter().map(|one| one.rank()).min();
-    let mut best: Vec<&Served> = found.into_iter().filter(|one| Some(one.rank()) == best).collect();
+    let matching: Vec<&Served> = served.iter().filter(|one| wanted.matches(one)).collect();
+    let best_rank = matching.iter().map(|one| one.rank()).min();
+    let mut best: Vec<&Served> = matching.into_iter().filter(|one| Some(one.rank()) == best_rank).collect();
     // The first version of each resource is the preferred one.
     let mut seen: Vec<String> = Vec::new();
     best.retain(|one| {
@@ -89,22 +90,23 @@ pub(crate) fn resolve<'a>(served: &'a [Served], text: &str) -> Result<&'a Served
 struct Wanted<'a> {
     name: &'a str,
     /// Everything after the first dot: a group, or a version and a group.
-    rest: Option<&'a str>,
+    qualifier: Option<&'a str>,
 }
 
 impl<'a> Wanted<'a> {
     fn parse(text: &'a str) -> Self {
-        let (name, rest) = text.split_once('.').map_or((text, None), |(name, rest)| (name, Some(rest)));
-        Self { name, rest }
+        let (name, qualifier) =
+            text.split_once('.').map_or((text, None), |(name, qualifier)| (name, Some(qualifier)));
+        Self { name, qualifier }
     }
 
     fn matches(&self, served: &Served) -> bool {
-        let Some(rest) = self.rest else { return served.is_called(self.name) };
-        let (version, group) = rest.split_once('.').unwrap_or((rest, ""));
-        let by_group = !served.group.is_empty() && served.group.eq_ignore_ascii_case(rest);
-        let by_both =
+        let Some(qualifier) = self.qualifier else { return served.is_called(self.name) };
+        let (version, group) = qualifier.split_once('.').unwrap_or((qualifier, ""));
+        let has_group = !served.group.is_empty() && served.group.eq_ignore_ascii_case(qualifier);
+        let has_version_and_group =
             served.version.eq_ignore_ascii_case(version) && served.group.eq_ignore_ascii_case(group);
-        (by_group || by_both) && served.is_called(self.name)
+        (has_group || has_version_and_group) && served.is_called(self.name)
     }
 }
 
@@ -143,7 +145,7 @@ fn nearest(served: &[Served], name: &str) -> Vec<String> {
     if name.len() > 64 {
         return Vec::new();
     }
-    let likeness = |one: &Served| {
+    let distance = |one: &Served| {
         let names = [one.plural.to_lowercase(), one.singular.to_lowercase(), one.kind.to_lowercase()];
         let best = names.iter().map(|known| strsim::damerau_levenshtein(name, known)).min();
         best.unwrap_or(usize::MAX)
@@ -151,7 +153,7 @@ fn nearest(served: &[Served], name: &str) -> Vec<String> {
     let mut near: Vec<(usize, u8, String)> = served
         .iter()
         .filter(|one| one.can("watch"))
-        .map(|one| (likeness(one), one.rank(), one.name()))
+        .map(|one| (distance(one), one.rank(), one.name()))
         .collect();
     near.retain(|(distance, ..)| *distance <= 1 + name.len() / 4);
     near.sort();

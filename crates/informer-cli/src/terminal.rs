@@ -1,7 +1,8 @@
 //! Messages on stderr: lines, and a progress bar during the initial list.
 //!
-//! The bar is shown on terminals only and hidden while a line is printed. No data is printed here. While hidden, the bar
-//! is locked: output that may block must not be printed then, unless it goes to the same terminal.
+//! The bar is shown on terminals only and hidden while a line is printed. No data is printed here. While the
+//! bar is hidden, it is locked. Meanwhile nothing may be printed that can block, unless it goes to the same
+//! terminal.
 
 use crate::show::escape::escape;
 use anstyle::{AnsiColor, Style};
@@ -41,8 +42,8 @@ impl Terminal {
         self.bar.enable_steady_tick(Duration::from_millis(120));
     }
 
-    /// Updates the progress: objects received and, if known, in total.
-    pub(crate) fn progress(&self, done: u64, total: Option<u64>, what: &str) {
+    /// Updates the progress bar: its message, the objects received and, if known, the total number of objects.
+    pub(crate) fn progress(&self, done: u64, total: Option<u64>, message: &str) {
         if let Some(total) = total {
             self.bar.set_length(total);
             self.style("{spinner} {msg}  {wide_bar} {pos}/{len}");
@@ -50,7 +51,7 @@ impl Terminal {
             self.style(if done == 0 { "{spinner} {msg}" } else { "{spinner} {msg}  {pos} objects" });
         }
         self.bar.set_position(done);
-        self.bar.set_message(escape(what).into_owned());
+        self.bar.set_message(escape(message).into_owned());
     }
 
     /// Removes the progress bar.
@@ -64,12 +65,12 @@ impl Terminal {
         if self.is_stdout_terminal { self.bar.suspend(print) } else { print() }
     }
 
-    fn line(&self, style: Style, head: &str, line: &str) {
+    /// Prints a line; `style` applies to the label, or to the whole line if there is no label.
+    fn line(&self, style: Style, label: &str, line: &str) {
         let line = escape(line);
-        // The label is highlighted; a line without one is dimmed.
-        self.bar.suspend(|| match head {
+        self.bar.suspend(|| match label {
             "" => anstream::eprintln!("{style}{line}{style:#}"),
-            head => anstream::eprintln!("{style}{head}{style:#}{line}"),
+            label => anstream::eprintln!("{style}{label}{style:#}{line}"),
         });
     }
 
