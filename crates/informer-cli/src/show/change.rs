@@ -1,8 +1,8 @@
 //! Differences between two states of an object, field by field: as data, and as short text for a line.
 //!
-//! Lists whose items have names are compared by name, so that a moved item is not a change. Fields that every write
-//! changes (`resourceVersion`, `managedFields`) are omitted; fields with little information (times, observed
-//! generations) come last. The recursion depth is that of the objects, which the JSON parser limits.
+//! Lists whose items have names are compared by name, so that a moved item is not a change. Fields that every
+//! write changes (`resourceVersion`, `managedFields`) are omitted; fields with little information (times,
+//! observed generations) come last. The recursion is as deep as the objects, whose depth the JSON parser limits.
 
 use super::escape::escape;
 use super::redact;
@@ -10,11 +10,11 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Maximal length of a printed value, in characters.
+/// Maximum length of a printed value, in characters, without the ellipsis.
 const MAX_VALUE_CHARS: usize = 40;
 
 /// Fields that identify the items of a list, the best first.
-const NAMES: &[&str] = &["name", "type", "key", "uid", "ip", "containerPort", "port"];
+const IDENTIFYING_FIELDS: &[&str] = &["name", "type", "key", "uid", "ip", "containerPort", "port"];
 
 /// One field that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,16 +29,17 @@ pub(crate) struct Change {
     rank: u8,
 }
 
-/// Returns every difference, the most important first. Values of a `secret` are redacted; only the fact that they
+/// Returns every difference, the most important first. Values of a secret are redacted; only the fact that they
 /// differ remains.
-pub(crate) fn changes(old: &Value, new: &Value, secret: bool) -> Vec<Change> {
-    let mut walk = Walk { path: Vec::new(), secret, found: Vec::new() };
+pub(crate) fn changes(old: &Value, new: &Value, is_secret: bool) -> Vec<Change> {
+    let mut walk = Walk { path: Vec::new(), is_secret, changes: Vec::new() };
     walk.compare(Some(old), Some(new));
-    walk.found.sort_by_key(|change| change.rank);
-    walk.found
+    walk.changes.sort_by_key(|change| change.rank);
+    walk.changes
 }
 
-/// Formats the changes in one line of about `width` characters, at least one: `spec.replicas 3 → 5, +2 more`.
+/// Formats changes in one line of about `width` characters, but at least the first change:
+/// `spec.replicas 3 → 5, +2 more`.
 pub(crate) fn line(changes: &[Change], width: usize) -> String {
     let mut line = String::new();
     let mut used = 0;
@@ -61,7 +62,7 @@ pub(crate) fn line(changes: &[Change], width: usize) -> String {
 impl std::fmt::Display for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let path = escape(&self.path);
-        match self.in_words() {
+        match self.short_values() {
             (Some(old), Some(new)) if old == new => write!(f, "{path} changed"),
             (Some(old), Some(new)) => write!(f, "{path} {old} → {new}"),
             (None, Some(new)) => write!(f, "+{path} {new}"),
@@ -72,15 +73,15 @@ impl std::fmt::Display for Change {
 
 impl Change {
     /// Formats both values in few characters.
-    fn in_words(&self) -> (Option<String>, Option<String>) {
+    fn short_values(&self) -> (Option<String>, Option<String>) {
         match (&self.old, &self.new) {
             (Some(Value::Object(old)), Some(Value::Object(new)))
                 if let Some((old, new)) = swapped(old, new) =>
             {
                 (Some(old), Some(new))
             }
-            (Some(Value::Array(old)), Some(Value::Array(new))) => (Some(listed(old)), Some(listed(new))),
-            (old, new) => (old.as_ref().map(shown), new.as_ref().map(shown)),
+            (Some(Value::Array(old)), Some(Value::Array(new))) => (Some(short_list(old)), Some(short_list(new))),
+            (old, new) => (old.as_ref().map(short_value), new.as_ref().map(short_value)),
         }
     }
 }
@@ -88,15 +89,17 @@ impl Change {
 /// A simultaneous traversal of two objects.
 struct Walk<'a> {
     path: Vec<Step<'a>>,
-    secret: bool,
-    found: Vec<Change>,
+    is_secret: bool,
+    changes: Vec<Change>,
 }
 
 #[derive(Clone, Copy)]
 enum Step<'a> {
     Field(&'a str),
+    /// An item of a list, by its identifying field.
     Item(&'a str),
-    Number(usize),
+    /// An item of a list, by its position.
+    Index(usize),
 }
 
 impl<'a> Walk<'a> {
@@ -118,7 +121,7 @@ impl<'a> Walk<'a> {
                     self.record(old, new);
                 }
             }
-            // An added or removed subtree is descended into only as far as that shows the place.
+            // Near the root, an added or removed object is split into its fields; deeper, it is one change.
             (None, Some(Value::Object(new))) if self.path.len() < 2 && !new.is_empty() => {
                 self.fields(None, Some(new));
             }
@@ -141,7 +144,8 @@ impl<'a> Walk<'a> {
 
     /// Compares the items of two lists; returns false if the items cannot be identified.
     fn items(&mut self, old: &'a [Value], new: &'a [Value]) -> bool {
-        if let Some((old, new)) = NAMES.iter().find_map(|name| Some((by(name, old)?, by(name, new)?))) {
+        let by_name = |field: &&str| Some((items_by_field(field, old)?, items_by_field(field, new)?));
+        if let Some((old, new)) = IDENTIFYING_FIELDS.iter().find_map(by_name) {
             for (name, value) in &old {
                 self.step(Step::Item(name), Some(value), new.get(name).copied());
             }
@@ -153,8 +157,8 @@ impl<'a> Walk<'a> {
         if old.len() != new.len() || !old.iter().chain(new).all(Value::is_object) {
             return false;
         }
-        for (at, (old, new)) in old.iter().zip(new).enumerate() {
-            self.step(Step::Number(at), Some(old), Some(new));
+        for (index, (old, new)) in old.iter().zip(new).enumerate() {
+            self.step(Step::Index(index), Some(old), Some(new));
         }
         true
     }
@@ -168,13 +172,13 @@ impl<'a> Walk<'a> {
     fn record(&mut self, old: Option<&Value>, new: Option<&Value>) {
         let safe = |value: &Value| {
             let mut value = value.clone();
-            if self.secret {
+            if self.is_secret {
                 redact::redact_below(&mut self.names(), &mut value);
             }
             value
         };
         let (old, new) = (old.map(safe), new.map(safe));
-        self.found.push(Change { path: self.written(), old, new, rank: self.rank() });
+        self.changes.push(Change { path: self.path_text(), old, new, rank: self.rank() });
     }
 
     fn names(&self) -> Vec<&'a str> {
@@ -182,7 +186,7 @@ impl<'a> Walk<'a> {
             .iter()
             .map(|step| match step {
                 Step::Field(name) | Step::Item(name) => name,
-                Step::Number(_) => "",
+                Step::Index(_) => "",
             })
             .collect()
     }
@@ -196,16 +200,16 @@ impl<'a> Walk<'a> {
         matches!(self.path[..], [Step::Field("metadata"), Step::Field("resourceVersion" | "managedFields")])
     }
 
-    /// Ranks the desired state before the observed one, that before conditions, and derived fields and timestamps
-    /// last.
+    /// Returns the importance of the field: 0 for desired state, phases and container states, 1 for other
+    /// observed state, 2 for conditions, 3 for derived fields and times.
     fn rank(&self) -> u8 {
         let names = self.names();
         let last = names.last().copied().unwrap_or_default();
         match names[..] {
             ["metadata", "deletionTimestamp"] | ["status", "phase" | "reason"] => 0,
             _ if is_quiet(last) || names.contains(&"lastState") => 3,
-            // It repeats the rest of the object.
-            ["metadata", "annotations", redact::APPLIED] => 3,
+            // This annotation repeats the rest of the object.
+            ["metadata", "annotations", redact::LAST_APPLIED] => 3,
             // The state of a container matters most to readers.
             ["status", .., "state"] => 0,
             ["status", "conditions", ..] => 2,
@@ -214,18 +218,18 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn written(&self) -> String {
+    fn path_text(&self) -> String {
         let mut path = String::new();
-        for (at, step) in self.path.iter().enumerate() {
+        for (position, step) in self.path.iter().enumerate() {
             // Writing to a String cannot fail.
             let _ = match step {
                 // A condition is represented by its status.
-                Step::Field("status") if at + 1 == self.path.len() && self.is_in_condition() => Ok(()),
+                Step::Field("status") if position + 1 == self.path.len() && self.is_in_condition() => Ok(()),
                 Step::Field(name) if name.contains(['.', '/', '[']) => write!(path, "[{name}]"),
                 Step::Field(name) if path.is_empty() => path.write_str(name),
                 Step::Field(name) => write!(path, ".{name}"),
                 Step::Item(name) => write!(path, "[{name}]"),
-                Step::Number(at) => write!(path, "[{at}]"),
+                Step::Index(index) => write!(path, "[{index}]"),
             };
         }
         path
@@ -235,7 +239,7 @@ impl<'a> Walk<'a> {
 /// Whether a field has little information wherever it occurs.
 fn is_quiet(name: &str) -> bool {
     let time = name.ends_with("Time") || name.ends_with("Timestamp") || name.ends_with("At");
-    let follows = [
+    let derived = [
         "generation",
         "observedGeneration",
         "message",
@@ -249,10 +253,10 @@ fn is_quiet(name: &str) -> bool {
         "lastState",
         "started",
     ];
-    time || follows.contains(&name)
+    time || derived.contains(&name)
 }
 
-/// For two objects with one different field each, returns the transition: `waiting → running`.
+/// For two objects with a single field each, of different names, returns the transition: `waiting` to `running`.
 fn swapped(old: &Map<String, Value>, new: &Map<String, Value>) -> Option<(String, String)> {
     fn only(fields: &Map<String, Value>) -> Option<(&String, &Value)> {
         let mut fields = fields.iter();
@@ -271,24 +275,24 @@ fn with_reason(name: &str, value: &Value) -> String {
 }
 
 /// Maps the items of a list by one of their fields; `None` unless every item has a unique value.
-fn by<'a>(field: &str, items: &'a [Value]) -> Option<BTreeMap<&'a str, &'a Value>> {
-    let mut found = BTreeMap::new();
+fn items_by_field<'a>(field: &str, items: &'a [Value]) -> Option<BTreeMap<&'a str, &'a Value>> {
+    let mut named = BTreeMap::new();
     for item in items {
         let name = item.get(field)?.as_str()?;
-        if found.insert(name, item).is_some() {
+        if named.insert(name, item).is_some() {
             return None;
         }
     }
-    Some(found)
+    Some(named)
 }
 
 /// Formats a value in few characters.
-fn shown(value: &Value) -> String {
+fn short_value(value: &Value) -> String {
     match value {
         Value::String(text) if text.is_empty() => "\"\"".to_owned(),
         Value::String(text) => shorten(&escape(text)),
         Value::Array(items) if items.is_empty() => "[]".to_owned(),
-        Value::Array(items) => match NAMES.iter().find_map(|name| by(name, items)) {
+        Value::Array(items) => match IDENTIFYING_FIELDS.iter().find_map(|field| items_by_field(field, items)) {
             Some(named) => {
                 shorten(&escape(&format!("[{}]", named.into_keys().collect::<Vec<_>>().join(", "))))
             }
@@ -299,7 +303,7 @@ fn shown(value: &Value) -> String {
         Value::Object(fields)
             if fields.contains_key("type") && fields.get("status").is_some_and(Value::is_string) =>
         {
-            fields.get("status").map(shown).unwrap_or_default()
+            fields.get("status").map(short_value).unwrap_or_default()
         }
         Value::Object(fields) => {
             let names: Vec<&str> = fields.keys().take(6).map(String::as_str).collect();
@@ -309,15 +313,16 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Formats a list item by item.
-fn listed(items: &[Value]) -> String {
-    let text: Vec<String> = items.iter().take(8).map(shown).collect();
+/// Formats a list item by item, in few characters.
+fn short_list(items: &[Value]) -> String {
+    let text: Vec<String> = items.iter().take(8).map(short_value).collect();
     shorten(&format!("[{}]", text.join(", ")))
 }
 
 fn shorten(text: &str) -> String {
     match text.char_indices().nth(MAX_VALUE_CHARS) {
-        Some((at, _)) if text.chars().count() > MAX_VALUE_CHARS + 1 => format!("{}…", &text[..at]),
+        // A single character more is not replaced by the ellipsis, which is as long.
+        Some((end, _)) if text.chars().count() > MAX_VALUE_CHARS + 1 => format!("{}…", &text[..end]),
         _ => text.to_owned(),
     }
 }
@@ -402,8 +407,8 @@ mod tests {
     #[test]
     fn last_applied_annotation_comes_last() {
         let with =
-            |text: &str| json!({"metadata": {"annotations": {redact::APPLIED: text}}, "spec": {"a": text}});
-        let applied = redact::APPLIED;
+            |text: &str| json!({"metadata": {"annotations": {redact::LAST_APPLIED: text}}, "spec": {"a": text}});
+        let applied = redact::LAST_APPLIED;
         check(with("1"), with("2"), &format!("spec.a 1 → 2, metadata.annotations[{applied}] 1 → 2"));
     }
 

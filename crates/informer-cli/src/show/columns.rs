@@ -6,23 +6,24 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-/// Title of a column, and the text around its cell where several kinds share one column.
+/// A column of one kind. If several kinds are watched, their cells are joined in the column `STATE`, each with a
+/// prefix and a suffix instead of the title.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Column {
     pub(crate) title: &'static str,
     /// Minimal width, so that rare values do not shift the following columns.
     pub(crate) width: usize,
-    before: &'static str,
-    after: &'static str,
+    prefix: &'static str,
+    suffix: &'static str,
     cell: Cell,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cell {
     /// The text or number at a path.
-    At(&'static str),
-    /// Two numbers: `2/3`.
-    Of(&'static str, &'static str),
+    Field(&'static str),
+    /// The numbers at two paths: `2/3`.
+    Ratio(&'static str, &'static str),
     PodStatus,
     PodReady,
     PodRestarts,
@@ -33,17 +34,17 @@ enum Cell {
     Age,
 }
 
-const fn column(title: &'static str, before: &'static str, after: &'static str, cell: Cell) -> Column {
+const fn column(title: &'static str, prefix: &'static str, suffix: &'static str, cell: Cell) -> Column {
     let width = match cell {
         Cell::PodStatus => "ContainerCreating".len(),
         Cell::NodeStatus => "Ready,SchedulingDisabled".len(),
         _ => 0,
     };
-    Column { title, width, before, after, cell }
+    Column { title, width, prefix, suffix, cell }
 }
 
 const AGE: Column = column("AGE", "", " old", Cell::Age);
-const READY: Column = column("READY", "", " ready", Cell::Of("/status/readyReplicas", "/spec/replicas"));
+const READY: Column = column("READY", "", " ready", Cell::Ratio("/status/readyReplicas", "/spec/replicas"));
 
 const KINDS: &[(&str, &[Column])] = &[
     (
@@ -52,41 +53,41 @@ const KINDS: &[(&str, &[Column])] = &[
             column("STATUS", "", "", Cell::PodStatus),
             column("READY", "", " ready", Cell::PodReady),
             column("RESTARTS", "", " restarts", Cell::PodRestarts),
-            column("NODE", "on ", "", Cell::At("/spec/nodeName")),
+            column("NODE", "on ", "", Cell::Field("/spec/nodeName")),
         ],
     ),
     ("/Node", &[column("STATUS", "", "", Cell::NodeStatus)]),
-    ("/Namespace", &[column("STATUS", "", "", Cell::At("/status/phase")), AGE]),
+    ("/Namespace", &[column("STATUS", "", "", Cell::Field("/status/phase")), AGE]),
     ("/ConfigMap", &[column("KEYS", "", " keys", Cell::Keys), AGE]),
-    ("/Secret", &[column("KEYS", "", " keys", Cell::Keys), column("TYPE", "", "", Cell::At("/type"))]),
+    ("/Secret", &[column("KEYS", "", " keys", Cell::Keys), column("TYPE", "", "", Cell::Field("/type"))]),
     (
         "/Service",
         &[
-            column("TYPE", "", "", Cell::At("/spec/type")),
-            column("CLUSTER-IP", "", "", Cell::At("/spec/clusterIP")),
+            column("TYPE", "", "", Cell::Field("/spec/type")),
+            column("CLUSTER-IP", "", "", Cell::Field("/spec/clusterIP")),
             column("PORTS", "", "", Cell::Ports),
         ],
     ),
     (
         "/Event",
         &[
-            column("REASON", "", "", Cell::At("/reason")),
-            column("OBJECT", "about ", "", Cell::At("/involvedObject/name")),
-            column("MESSAGE", "", "", Cell::At("/message")),
+            column("REASON", "", "", Cell::Field("/reason")),
+            column("OBJECT", "about ", "", Cell::Field("/involvedObject/name")),
+            column("MESSAGE", "", "", Cell::Field("/message")),
         ],
     ),
-    ("/PersistentVolumeClaim", &[column("STATUS", "", "", Cell::At("/status/phase")), AGE]),
-    ("/PersistentVolume", &[column("STATUS", "", "", Cell::At("/status/phase")), AGE]),
+    ("/PersistentVolumeClaim", &[column("STATUS", "", "", Cell::Field("/status/phase")), AGE]),
+    ("/PersistentVolume", &[column("STATUS", "", "", Cell::Field("/status/phase")), AGE]),
     (
         "apps/Deployment",
-        &[READY, column("UPDATED", "", " updated", Cell::At("/status/updatedReplicas")), AGE],
+        &[READY, column("UPDATED", "", " updated", Cell::Field("/status/updatedReplicas")), AGE],
     ),
     ("apps/ReplicaSet", &[READY, AGE]),
     ("apps/StatefulSet", &[READY, AGE]),
     (
         "apps/DaemonSet",
         &[
-            column("READY", "", " ready", Cell::Of("/status/numberReady", "/status/desiredNumberScheduled")),
+            column("READY", "", " ready", Cell::Ratio("/status/numberReady", "/status/desiredNumberScheduled")),
             AGE,
         ],
     ),
@@ -94,15 +95,15 @@ const KINDS: &[(&str, &[Column])] = &[
         "batch/Job",
         &[
             column("STATUS", "", "", Cell::JobStatus),
-            column("DONE", "", " done", Cell::Of("/status/succeeded", "/spec/completions")),
+            column("DONE", "", " done", Cell::Ratio("/status/succeeded", "/spec/completions")),
         ],
     ),
-    ("batch/CronJob", &[column("SCHEDULE", "", "", Cell::At("/spec/schedule")), AGE]),
+    ("batch/CronJob", &[column("SCHEDULE", "", "", Cell::Field("/spec/schedule")), AGE]),
     (
         "coordination.k8s.io/Lease",
         &[
-            column("HOLDER", "held by ", "", Cell::At("/spec/holderIdentity")),
-            column("RENEWED", "renewed ", "", Cell::At("/spec/renewTime")),
+            column("HOLDER", "held by ", "", Cell::Field("/spec/holderIdentity")),
+            column("RENEWED", "renewed ", "", Cell::Field("/spec/renewTime")),
         ],
     ),
 ];
@@ -115,7 +116,7 @@ pub(crate) fn columns(group: &str, kind: &str) -> &'static [Column] {
 
 /// Returns the cells of an object in the columns of its kind.
 pub(crate) fn cells(columns: &[Column], object: &Value, now: Timestamp) -> Vec<String> {
-    columns.iter().map(|column| column.cell.of(object, now).unwrap_or_else(|| "-".to_owned())).collect()
+    columns.iter().map(|column| column.cell.value(object, now).unwrap_or_else(|| "-".to_owned())).collect()
 }
 
 /// Joins cells to a text without column titles: `Running, 1/1 ready, on node-2`.
@@ -125,8 +126,8 @@ pub(crate) fn joined(columns: &[Column], cells: &[String]) -> String {
         .zip(cells)
         .filter(|(column, cell)| *cell != "-" && !(*cell == "0" && column.title == "RESTARTS"))
         .map(|(column, cell)| {
-            let one = if cell == "1" { column.after.strip_suffix('s') } else { None };
-            format!("{}{cell}{}", column.before, one.unwrap_or(column.after))
+            let singular = if cell == "1" { column.suffix.strip_suffix('s') } else { None };
+            format!("{}{cell}{}", column.prefix, singular.unwrap_or(column.suffix))
         })
         .collect();
     words.join(", ")
@@ -148,12 +149,12 @@ pub(crate) fn age(span: SignedDuration) -> String {
 }
 
 impl Cell {
-    fn of(self, object: &Value, now: Timestamp) -> Option<String> {
+    fn value(self, object: &Value, now: Timestamp) -> Option<String> {
         match self {
-            Self::At(path) => text(object.pointer(path)?),
-            Self::Of(have, want) => {
+            Self::Field(path) => text(object.pointer(path)?),
+            Self::Ratio(actual, desired) => {
                 let number = |path| object.pointer(path).and_then(Value::as_u64);
-                Some(format!("{}/{}", number(have).unwrap_or(0), number(want).unwrap_or(1)))
+                Some(format!("{}/{}", number(actual).unwrap_or(0), number(desired).unwrap_or(1)))
             }
             Self::PodStatus => Some(pod_status(object)),
             Self::PodReady => {
@@ -189,21 +190,22 @@ impl Cell {
     }
 }
 
-/// Returns the phase or, with more information, that the pod is being deleted or why a container waits or terminated.
+/// Returns `Terminating` for a pod that is being deleted. Otherwise returns the first of these that exists: the
+/// reason in the pod's status, the reason why a container waits or terminated, the phase.
 fn pod_status(pod: &Value) -> String {
     if pod.pointer("/metadata/deletionTimestamp").is_some_and(Value::is_string) {
         return "Terminating".to_owned();
     }
-    let of_container = |status: &Value| {
-        let why = |state: &str| text(status.pointer(&format!("/state/{state}/reason"))?);
-        why("waiting").or_else(|| why("terminated").filter(|why| why != "Completed"))
+    let container_reason = |status: &Value| {
+        let reason = |state: &str| text(status.pointer(&format!("/state/{state}/reason"))?);
+        reason("waiting").or_else(|| reason("terminated").filter(|reason| reason != "Completed"))
     };
     let statuses = ["/status/initContainerStatuses", "/status/containerStatuses"];
-    let container = statuses.iter().flat_map(|path| items(pod, path)).find_map(of_container);
-    let of_pod = |path| pod.pointer(path).and_then(text);
-    of_pod("/status/reason")
+    let container = statuses.iter().flat_map(|path| items(pod, path)).find_map(container_reason);
+    let pod_text = |path| pod.pointer(path).and_then(text);
+    pod_text("/status/reason")
         .or(container)
-        .or_else(|| of_pod("/status/phase"))
+        .or_else(|| pod_text("/status/phase"))
         .unwrap_or_else(|| "Pending".to_owned())
 }
 

@@ -1,7 +1,6 @@
 //! Escapes text from a cluster for the terminal: names and values must not control the reader's terminal.
 //!
-//! The result contains no control character and no character that changes the direction of text. It is independent of
-//! the output format.
+//! The result contains no control character and no character that changes the direction of text.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -18,7 +17,8 @@ pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// Escapes text that is already JSON, where such characters occur in strings only and have JSON escapes.
+/// Escapes dangerous characters in JSON text without changing its value: they occur only inside strings, where
+/// JSON escapes are allowed.
 pub(crate) fn escape_json(json: &str) -> Cow<'_, str> {
     push_escaped(json, |out, letter| {
         for unit in letter.encode_utf16(&mut [0; 2]) {

@@ -1,7 +1,7 @@
 //! Formats events: one line each in columns, or as JSON, YAML or names.
 //!
 //! In every format, no control character and no value of a secret is printed. Only what a format needs is decoded.
-//! Independent of where events come from; the output is a writer.
+//! This module does not know where events come from or where the output goes.
 
 pub(crate) mod change;
 pub(crate) mod columns;
@@ -64,7 +64,7 @@ impl Verb {
 
 /// A kind as named in the output.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct ShownKind {
     pub(crate) group: String,
     pub(crate) kind: String,
     /// Name on the command line: `pods`, `deployments.apps`.
@@ -78,7 +78,7 @@ pub(crate) struct Shown {
 pub(crate) struct PrintedEvent<'a> {
     pub(crate) time: Timestamp,
     pub(crate) verb: Verb,
-    pub(crate) shown: &'a Shown,
+    pub(crate) shown: &'a ShownKind,
     pub(crate) namespace: Option<&'a str>,
     pub(crate) name: &'a str,
     /// The object as JSON.
@@ -107,7 +107,7 @@ const MIN_CHANGES_WIDTH: usize = 40;
 impl<W: Write> Printer<W> {
     pub(crate) fn new(
         format: Format,
-        kinds: &[Shown],
+        kinds: &[ShownKind],
         zone: TimeZone,
         width: fn() -> Option<usize>,
         out: W,
@@ -164,9 +164,9 @@ impl<W: Write> Printer<W> {
 
     fn row(&self, event: &PrintedEvent<'_>) -> Vec<Cell> {
         let object = event.value();
-        let verb = event.verb.style();
+        let verb_style = event.verb.style();
         let time = event.time.to_zoned(self.zone.clone()).strftime("%H:%M:%S").to_string();
-        let mut row = vec![Cell::styled(&time, Style::new().dimmed()), Cell::styled(event.verb.word(), verb)];
+        let mut row = vec![Cell::styled(&time, Style::new().dimmed()), Cell::styled(event.verb.word(), verb_style)];
         let columns = self.single_kind.unwrap_or_else(|| {
             row.push(Cell::new(&event.shown.resource));
             columns::columns(&event.shown.group, &event.shown.kind)
@@ -186,19 +186,19 @@ impl<W: Write> Printer<W> {
         }
         let remaining = (self.width)()
             .map_or(DEFAULT_CHANGES_WIDTH, |width| self.table.remaining_width(width).max(MIN_CHANGES_WIDTH));
-        row.push(Cell::new(&event.changed(&object, remaining)));
+        row.push(Cell::new(&event.changes_line(&object, remaining)));
         row
     }
 
     fn yaml(&self, event: &PrintedEvent<'_>) -> String {
         let object = event.value();
         let time = event.time.to_zoned(self.zone.clone()).strftime("%H:%M:%S").to_string();
-        let place = event.namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
+        let namespace_prefix = event.namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
         let mut head =
-            format!("# {time} {} {} {place}{}", event.verb.word(), event.shown.resource, event.name);
-        let changed = event.changed(&object, DEFAULT_CHANGES_WIDTH);
-        if !changed.is_empty() {
-            head = format!("{head}: {changed}");
+            format!("# {time} {} {} {namespace_prefix}{}", event.verb.word(), event.shown.resource, event.name);
+        let changes = event.changes_line(&object, DEFAULT_CHANGES_WIDTH);
+        if !changes.is_empty() {
+            head = format!("{head}: {changes}");
         }
         let body = to_yaml(&event.redacted(object));
         format!("---\n{}\n{body}", escape::escape(&head))
@@ -224,7 +224,7 @@ impl PrintedEvent<'_> {
         change::changes(&old, object, redact::is_secret(&self.shown.kind))
     }
 
-    fn changed(&self, object: &Value, width: usize) -> String {
+    fn changes_line(&self, object: &Value, width: usize) -> String {
         change::line(&self.changes(object), width)
     }
 }
@@ -269,7 +269,7 @@ fn text<'a>(object: &'a Value, path: &str) -> &'a str {
     object.pointer(path).and_then(Value::as_str).unwrap_or("-")
 }
 
-/// Colors of important words.
+/// Returns the color of an important word.
 fn tone(cell: &str) -> Style {
     match cell {
         "Running" | "Ready" | "Active" | "Bound" => AnsiColor::Green.on_default(),

@@ -1,7 +1,7 @@
 //! Redaction of Secrets: keys are shown, values never.
 //!
-//! It knows the one kind that contains secrets and where it does; a custom kind of the same name is redacted too, to
-//! be safe.
+//! This module knows in which fields a Secret contains secret values. A custom kind of the same name is redacted
+//! too, to be safe.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 pub(crate) const REDACTED: &str = "<hidden>";
 
 /// Annotation in which `kubectl apply` stores a copy of its input.
-pub(crate) const APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Whether objects of this kind contain values to redact.
 pub(crate) fn is_secret(kind: &str) -> bool {
@@ -18,7 +18,7 @@ pub(crate) fn is_secret(kind: &str) -> bool {
 
 /// Whether the value at this path of a secret is redacted.
 pub(crate) fn is_redacted(path: &[&str]) -> bool {
-    matches!(path, ["data" | "stringData", ..] | ["metadata", "annotations", APPLIED, ..])
+    matches!(path, ["data" | "stringData", ..] | ["metadata", "annotations", LAST_APPLIED, ..])
 }
 
 /// Redacts the values in the part of a secret at this path.
@@ -45,7 +45,7 @@ pub(crate) fn redact(secret: &mut Value) {
             Some(other) => *other = Value::from(REDACTED),
         }
     }
-    if let Some(applied) = secret.pointer_mut("/metadata/annotations").and_then(|all| all.get_mut(APPLIED)) {
+    if let Some(applied) = secret.pointer_mut("/metadata/annotations").and_then(|all| all.get_mut(LAST_APPLIED)) {
         *applied = Value::from(REDACTED);
     }
 }
@@ -65,7 +65,7 @@ mod tests {
     fn keys_are_kept_and_values_redacted() {
         let mut secret = json!({
             "kind": "Secret",
-            "metadata": {"name": "db", "annotations": {APPLIED: "{\"data\":{\"password\":\"aHVudGVyMg==\"}}", "team": "a"}},
+            "metadata": {"name": "db", "annotations": {LAST_APPLIED: "{\"data\":{\"password\":\"aHVudGVyMg==\"}}", "team": "a"}},
             "data": {"password": "aHVudGVyMg==", "user": "cm9vdA=="},
             "stringData": "hunter2",
             "type": "Opaque",
@@ -75,7 +75,7 @@ mod tests {
             secret,
             json!({
                 "kind": "Secret",
-                "metadata": {"name": "db", "annotations": {APPLIED: REDACTED, "team": "a"}},
+                "metadata": {"name": "db", "annotations": {LAST_APPLIED: REDACTED, "team": "a"}},
                 "data": {"password": REDACTED, "user": REDACTED},
                 "stringData": REDACTED,
                 "type": "Opaque",

@@ -1,7 +1,7 @@
 //! Aligned columns for a growing number of lines.
 //!
-//! Rows are buffered until a flush, so that the first screen fits its widest cell; after that, columns only grow. The
-//! last column is never padded. Cells must be safe to print.
+//! Rows are buffered until a flush, so that the first columns are as wide as their widest cell in all buffered
+//! rows; after the flush, columns only grow. The last column is never padded. Cells are escaped.
 
 use super::escape::escape;
 use anstyle::Style;
@@ -86,12 +86,12 @@ impl Table {
 
     fn line(&self, out: &mut String, row: &[Cell]) {
         let last = row.iter().rposition(|cell| !cell.text.is_empty()).unwrap_or(0);
-        for (at, cell) in row.iter().enumerate().take(last + 1) {
+        for (index, cell) in row.iter().enumerate().take(last + 1) {
             let Cell { text, style } = cell;
             // Writing to a String cannot fail.
             let _ = write!(out, "{style}{text}{style:#}");
-            if at < last {
-                let width = self.widths.get(at).copied().unwrap_or(0);
+            if index < last {
+                let width = self.widths.get(index).copied().unwrap_or(0);
                 let padding = width.saturating_sub(measure_text_width(text));
                 let _ = write!(out, "{:padding$}{GAP}", "");
             }

@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn pods() -> Shown {
-    Shown { group: String::new(), kind: "Pod".into(), resource: "pods".into(), singular: "pod".into() }
+fn pods() -> ShownKind {
+    ShownKind { group: String::new(), kind: "Pod".into(), resource: "pods".into(), singular: "pod".into() }
 }
 
-fn secrets() -> Shown {
-    Shown {
+fn secrets() -> ShownKind {
+    ShownKind {
         group: String::new(),
         kind: "Secret".into(),
         resource: "secrets".into(),
@@ -16,7 +16,7 @@ fn secrets() -> Shown {
 }
 
 /// Prints events of one object: their types and states.
-fn printed(format: Format, kinds: &[Shown], events: &[(Verb, Value)]) -> String {
+fn printed(format: Format, kinds: &[ShownKind], events: &[(Verb, Value)]) -> String {
     let mut printer = Printer::new(format, kinds, TimeZone::UTC, || None, Vec::new());
     let mut old: Option<Vec<u8>> = None;
     for (verb, object) in events {

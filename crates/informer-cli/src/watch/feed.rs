@@ -1,7 +1,7 @@
 //! Handlers that print events: one for each resource, all printing through one lock.
 //!
-//! The holder of that lock may block on stdout, so only threads that may block take it, and nothing that the shutdown
-//! needs is guarded by it.
+//! The holder of that lock may block on stdout. So only threads that may block take the lock, and it guards
+//! nothing that the shutdown needs.
 //!
 //! The first output error ends the command; a closed pipe is not reported as an error.
 
@@ -10,7 +10,7 @@ use super::counts::EventCounts;
 use crate::args::Watch;
 use crate::cli_error::CliError;
 use crate::resolve::Served;
-use crate::show::{Format, PrintedEvent, Printer, Shown, Verb};
+use crate::show::{Format, PrintedEvent, Printer, ShownKind, Verb};
 use crate::terminal::Terminal;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use informer::handler::Delivery;
@@ -45,7 +45,7 @@ impl Feed {
         informers: &[SharedInformer<DynamicObject>],
         terminal: &Terminal,
     ) -> Self {
-        let kinds: Vec<Shown> = resources.iter().map(shown).collect();
+        let kinds: Vec<ShownKind> = resources.iter().map(shown_kind).collect();
         // Only tables are colored; JSON and YAML are data.
         let out: Box<dyn Write + Send> = match args.output {
             Format::Table | Format::Wide => Box::new(anstream::stdout()),
@@ -61,8 +61,8 @@ impl Feed {
         Self { output, registrations }
     }
 
-    /// Waits until the initial lists are printed; each is flushed as soon as its resource has synced.
-    pub(crate) async fn synced(&self) {
+    /// Waits until the initial lists are printed; each list is flushed as soon as its resource has synced.
+    pub(crate) async fn wait_for_initial_lists(&self) {
         let mut waiting: FuturesUnordered<_> =
             self.registrations.iter().map(Registration::wait_for_sync).collect();
         while waiting.next().await.is_some() {
@@ -78,7 +78,7 @@ impl Feed {
     }
 
     /// Waits for an output error.
-    pub(crate) async fn broken(&self) {
+    pub(crate) async fn wait_for_output_error(&self) {
         let mut error = self.output.error.subscribe();
         if error.wait_for(Option::is_some).await.is_err() {
             std::future::pending::<()>().await;
@@ -121,7 +121,7 @@ impl Output {
 
 fn register(
     informer: &SharedInformer<DynamicObject>,
-    shown: Shown,
+    shown: ShownKind,
     args: &Watch,
     output: &Arc<Output>,
 ) -> Registration {
@@ -143,7 +143,7 @@ fn register(
             };
             let object = event.object();
             // An object that cannot be decoded is printed without its contents.
-            let [now, before] = [Some(object), old.as_ref()]
+            let [new_json, old_json] = [Some(object), old.as_ref()]
                 .map(|object| object.map(|object| object.to_json().unwrap_or_default()));
             let printed = PrintedEvent {
                 time: Timestamp::now(),
@@ -151,8 +151,8 @@ fn register(
                 shown: &shown,
                 namespace: object.namespace(),
                 name: object.name(),
-                object: now.as_deref().unwrap_or_default(),
-                old: before.as_deref(),
+                object: new_json.as_deref().unwrap_or_default(),
+                old: old_json.as_deref(),
             };
             output.counts.count(verb);
             output.write(|printer| printer.print(&printed));
@@ -167,8 +167,8 @@ fn register(
     })
 }
 
-fn shown(served: &Served) -> Shown {
-    Shown {
+fn shown_kind(served: &Served) -> ShownKind {
+    ShownKind {
         group: served.group.clone(),
         kind: served.kind.clone(),
         resource: served.name(),
@@ -176,7 +176,7 @@ fn shown(served: &Served) -> Shown {
     }
 }
 
-/// Returns the width of the terminal on stdout, if it is one.
+/// Returns the width of the terminal, if stdout is one.
 fn width() -> Option<usize> {
     console::Term::stdout().size_checked().map(|(_, columns)| columns.into())
 }

@@ -1,4 +1,4 @@
-//! Reports failures of an informer and its recovery: one line for each reason, however often it retries.
+//! Reports failures of an informer and its recovery: one line for each reason, however often the informer retries.
 //!
 //! Time is a parameter. A connection that is restored quickly is not reported.
 
@@ -11,13 +11,14 @@ const STALE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Upper bound on reported reasons until recovery.
 const MAX_REASONS: usize = 5;
 
-/// What has been reported about one informer.
+/// The failures that have been reported about one informer.
 #[derive(Debug, Default)]
 pub(crate) struct HealthReporter {
+    /// The kind of the last reported failure, and when the failures began.
     reported: Option<(Kind, Duration)>,
-    /// Reasons reported since it was last healthy.
+    /// Reasons reported since the informer was last healthy.
     reasons: Vec<String>,
-    /// Time since which it has not been healthy.
+    /// Time since which the informer has not been healthy.
     since: Option<Duration>,
 }
 
@@ -37,8 +38,8 @@ pub(crate) enum HealthChange {
 }
 
 impl HealthReporter {
-    /// Processes a state. `now` counts from an arbitrary start; `synced` is false while there is no cache that could be
-    /// stale.
+    /// Processes a state. `now` counts from an arbitrary start; `synced` is false while there is no cache that
+    /// could be stale.
     pub(crate) fn observe(
         &mut self,
         now: Duration,
@@ -63,7 +64,7 @@ impl HealthReporter {
         let started = self.reported.map_or(since, |(_, started)| started);
         self.reported = Some((kind, started));
         self.reasons.push(reason.to_owned());
-        let what = match kind {
+        let message = match kind {
             Kind::Forbidden => format!("forbidden: {reason}"),
             Kind::NotServed => format!("not served: {reason}"),
             Kind::Failing if has_response(state) => format!("request failed: {reason}"),
@@ -71,10 +72,11 @@ impl HealthReporter {
             Kind::Stale => "connection lost; printed objects may be stale".to_owned(),
         };
         let hint = hint(state);
-        Some(HealthChange::Started(if hint.is_empty() { what } else { format!("{what} ({hint})") }))
+        Some(HealthChange::Started(if hint.is_empty() { message } else { format!("{message} ({hint})") }))
     }
 
-    /// Whether a reason should be reported. After a few reasons, which may differ with every attempt, no more are.
+    /// Whether a reason should be reported. A reason may differ with every attempt, so that only the first
+    /// [`MAX_REASONS`] are reported.
     fn is_new(&self, reason: &str) -> bool {
         self.reasons.len() < MAX_REASONS && !self.reasons.iter().any(|reported| reported == reason)
     }

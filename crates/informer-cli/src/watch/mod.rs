@@ -23,7 +23,8 @@ use sync::Watched;
 /// Time limit for printing received events at the end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Runs until it is stopped or, with `--once`, until the existing objects are printed.
+/// Runs the command until a signal, an output error or a permanently rejected request; with `--once`, until the
+/// existing objects are printed.
 pub(crate) async fn run(args: Watch) -> Result<(), CliError> {
     let started = Instant::now();
     let terminal = Terminal::new();
@@ -50,7 +51,7 @@ pub(crate) async fn run(args: Watch) -> Result<(), CliError> {
                 &Watched { resources: &resources, informers: &informers },
                 &feed,
                 &terminal,
-                left(args.timeout, started.elapsed()),
+                remaining(args.timeout, started.elapsed()),
             )
             .await
         } else {
@@ -60,7 +61,7 @@ pub(crate) async fn run(args: Watch) -> Result<(), CliError> {
     };
     let outcome = tokio::select! {
         outcome = work => outcome,
-        () = feed.broken() => Ok(()),
+        () = feed.wait_for_output_error() => Ok(()),
         () = stop => {
             terminal.end();
             feed.close(&factory).await;
@@ -74,8 +75,8 @@ pub(crate) async fn run(args: Watch) -> Result<(), CliError> {
 }
 
 /// Returns the remaining time, rounded up to tenths of a second and never zero.
-fn left(time: Duration, gone: Duration) -> Duration {
-    let tenths = time.saturating_sub(gone).as_millis().div_ceil(100).max(1);
+fn remaining(timeout: Duration, elapsed: Duration) -> Duration {
+    let tenths = timeout.saturating_sub(elapsed).as_millis().div_ceil(100).max(1);
     Duration::from_millis(100) * u32::try_from(tenths).unwrap_or(u32::MAX)
 }
 
@@ -91,14 +92,14 @@ pub(crate) fn stop_signal(terminal: &Terminal) -> Result<impl Future<Output = ()
         let mut stop_requested = Some(stop_requested);
         loop {
             tokio::select! { _ = interrupt.recv() => {} _ = terminate.recv() => {} }
-            let Some(first) = stop_requested.take() else {
-                // A thread blocked on a stopped terminal may hold the progress bar.
-                let (terminal, clear) = (terminal.clone(), Duration::from_millis(200));
-                drop(tokio::time::timeout(clear, tokio::task::spawn_blocking(move || terminal.end())).await);
+            let Some(sender) = stop_requested.take() else {
+                // Bounded, because a thread that is blocked on the terminal may hold the lock of the progress bar.
+                let (terminal, clear_timeout) = (terminal.clone(), Duration::from_millis(200));
+                drop(tokio::time::timeout(clear_timeout, tokio::task::spawn_blocking(move || terminal.end())).await);
                 std::process::exit(130);
             };
             // Without a receiver the program is ending already.
-            let _ = first.send(());
+            let _ = sender.send(());
         }
     });
     Ok(async move { drop(stop.await) })
@@ -112,19 +113,19 @@ pub(crate) fn span(span: Duration) -> String {
     crate::show::columns::age(jiff::SignedDuration::try_from(span).unwrap_or(jiff::SignedDuration::MAX))
 }
 
-/// Resolves the names, without duplicates.
+/// Resolves the names of resources, without duplicates.
 fn resources(served: &[Served], names: &[String]) -> Result<Vec<Served>, CliError> {
-    let mut found: Vec<Served> = Vec::new();
+    let mut resolved: Vec<Served> = Vec::new();
     for name in names.iter().filter(|name| !name.is_empty()) {
-        let one = resolve(served, name)?;
-        if !found.contains(one) {
-            found.push(one.clone());
+        let resource = resolve(served, name)?;
+        if !resolved.contains(resource) {
+            resolved.push(resource.clone());
         }
     }
-    if found.is_empty() {
+    if resolved.is_empty() {
         return Err(CliError::usage("no resource given", "example: informer watch pods"));
     }
-    Ok(found)
+    Ok(resolved)
 }
 
 fn options(args: &Watch, cluster: &Cluster) -> InformerOptions {
@@ -168,13 +169,13 @@ fn informers(
 
 fn greeting(args: &Watch, cluster: &Cluster, resources: &[Served]) -> String {
     let names: Vec<String> = resources.iter().map(Served::name).collect();
-    let place = match namespace(args, cluster) {
+    let scope = match namespace(args, cluster) {
         _ if resources.iter().all(|one| !one.namespaced) => String::new(),
         Some(namespace) => format!(" in namespace {namespace}"),
         None => " in all namespaces".to_owned(),
     };
     let (verb, end) = if args.once { ("listing", "") } else { ("watching", "; press Ctrl-C to stop") };
-    format!("{verb} {}{place} of {}{end}", names.join(", "), cluster.name)
+    format!("{verb} {}{scope} of {}{end}", names.join(", "), cluster.name)
 }
 
 fn summary(resources: &[Served], counts: &EventCounts, relists: u64, took: Duration) -> String {

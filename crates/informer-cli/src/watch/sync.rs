@@ -39,7 +39,7 @@ pub(crate) async fn once(
     };
     terminal.end();
     let Err(error) = synced else {
-        feed.synced().await;
+        feed.wait_for_initial_lists().await;
         terminal.info(&synced_line(watched, started.elapsed()));
         return Ok(());
     };
@@ -47,15 +47,15 @@ pub(crate) async fn once(
         let state = if one.synced { "synced".to_owned() } else { one.state.display_at(one.now).to_string() };
         terminal.info(&format!("{}: {state}", one.informer));
     }
-    let first = error.failed().next().map_or("", |one| hint(&one.state));
-    Err(CliError::new(error.to_string(), first))
+    let first_hint = error.failed().next().map_or("", |one| hint(&one.state));
+    Err(CliError::new(error.to_string(), first_hint))
 }
 
 /// Reports the health of the informers; returns only if a request is rejected permanently.
 pub(crate) async fn forever(watched: &Watched<'_>, feed: &Feed, terminal: &Terminal) -> CliError {
     let started = Instant::now();
     let initial_lists = async {
-        feed.synced().await;
+        feed.wait_for_initial_lists().await;
         std::future::pending().await
     };
     let health = async {
@@ -86,7 +86,7 @@ pub(crate) async fn forever(watched: &Watched<'_>, feed: &Feed, terminal: &Termi
                     terminal.end();
                     terminal.info(&synced_line(watched, started.elapsed()));
                 } else {
-                    show(watched, terminal);
+                    update_progress(watched, terminal);
                 }
             }
         }
@@ -97,7 +97,7 @@ pub(crate) async fn forever(watched: &Watched<'_>, feed: &Feed, terminal: &Termi
     }
 }
 
-/// Updates the progress bar; returns only if a request is rejected permanently.
+/// Updates the progress bar until all informers have synced; returns only if a request is rejected permanently.
 async fn show_progress(watched: &Watched<'_>, terminal: &Terminal) -> CliError {
     let mut ticks = tokio::time::interval(POLL_PERIOD);
     while !watched.informers.iter().all(|informer| informer.status().synced) {
@@ -105,7 +105,7 @@ async fn show_progress(watched: &Watched<'_>, terminal: &Terminal) -> CliError {
         if let Some(error) = permanent_error(watched) {
             return error;
         }
-        show(watched, terminal);
+        update_progress(watched, terminal);
     }
     std::future::pending().await
 }
@@ -121,17 +121,17 @@ fn permanent_error(watched: &Watched<'_>) -> Option<CliError> {
 }
 
 /// Updates the progress bar with the sum of all informers.
-fn show(watched: &Watched<'_>, terminal: &Terminal) {
+fn update_progress(watched: &Watched<'_>, terminal: &Terminal) {
     let (mut done, mut total, mut waiting) = (0, Some(0), Vec::new());
     for informer in watched.informers {
         let status = informer.status();
-        let (so_far, of) = match status.state {
-            InformerState::Listing { received: done, total } => (done, total),
+        let (received, expected) = match status.state {
+            InformerState::Listing { received, total } => (received, total),
             _ => (informer.lister().len() as u64, None),
         };
-        done += so_far;
-        let of = if status.synced { Some(so_far) } else { of };
-        total = total.zip(of).map(|(sum, of)| sum + of.max(so_far));
+        done += received;
+        let expected = if status.synced { Some(received) } else { expected };
+        total = total.zip(expected).map(|(sum, expected)| sum + expected.max(received));
         if !status.synced {
             waiting.push(informer.description().to_owned());
         }
