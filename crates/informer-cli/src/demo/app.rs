@@ -13,21 +13,21 @@ const MAX_REPLICAS: u64 = 1000;
 #[derive(Debug)]
 pub(super) struct App {
     pub(super) program: Program,
-    pub(super) at: ObjectId,
+    pub(super) object_id: ObjectId,
     pub(super) uid: String,
     pub(super) generation: i64,
     pub(super) replicas: usize,
-    /// Initial number of replicas; incidents keep the deployment close to it.
+    /// Initial number of replicas; incidents keep the deployment close to this number.
     pub(super) planned: usize,
     /// Patch number of the current version.
     pub(super) patch: u32,
     pub(super) image: String,
-    /// Previous image.
-    pub(super) previous: String,
+    pub(super) previous_image: String,
     pub(super) revision: u32,
     pub(super) sets: Vec<Set>,
+    /// The last written status: number of pods, desired replicas, generation.
     pub(super) written_status: Option<(Count, usize, i64)>,
-    /// Whether a reconcile is scheduled already.
+    /// Whether a sync is scheduled already.
     pub(super) sync_scheduled: bool,
     pub(super) ownership: Ownership,
     /// Whether an update to an unpullable image is in progress.
@@ -38,14 +38,16 @@ pub(super) struct App {
 #[derive(Debug)]
 pub(super) struct Set {
     pub(super) id: u32,
-    pub(super) at: ObjectId,
+    pub(super) object_id: ObjectId,
     pub(super) hash: String,
     pub(super) image: String,
+    /// Whether the image can be pulled.
     pub(super) healthy: bool,
-    /// Empty until the server has created it.
+    /// Empty until the server has created the replica set.
     pub(super) uid: String,
     pub(super) generation: i64,
     pub(super) wanted: usize,
+    /// The last written status: number of pods, generation.
     pub(super) written_status: Option<(Count, i64)>,
     pub(super) pods: BTreeSet<u64>,
 }
@@ -55,9 +57,9 @@ pub(super) struct Set {
 pub(super) enum Ownership {
     /// The demo.
     Demo,
-    /// A user changed it: incidents leave it alone.
+    /// A user changed the deployment: incidents leave it alone.
     User,
-    /// A user deleted it; its dependents are deleted too.
+    /// A user deleted the deployment; its dependents are deleted too.
     Deleted,
 }
 
@@ -66,7 +68,7 @@ impl App {
         self.ownership == Ownership::Deleted
     }
 
-    /// Whether incidents may change it.
+    /// Whether incidents may change the deployment.
     pub(super) fn is_free(&self) -> bool {
         self.ownership == Ownership::Demo
     }
@@ -81,13 +83,13 @@ impl App {
         }
         let image = object.pointer("/spec/template/spec/containers/0/image").and_then(Value::as_str);
         if let Some(image) = image.filter(|image| *image != self.image) {
-            self.previous = std::mem::replace(&mut self.image, image.to_owned());
+            self.previous_image = std::mem::replace(&mut self.image, image.to_owned());
             (self.stuck, self.ownership) = (false, Ownership::User);
         }
     }
 }
 
-/// Number of additional pods during a rolling update.
+/// Number of additional pods during a rolling update, for a `maxSurge` of 25 %.
 pub(super) fn surge(replicas: usize) -> usize {
     replicas.div_ceil(4).max(1)
 }

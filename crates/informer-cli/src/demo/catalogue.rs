@@ -1,4 +1,5 @@
-//! The programs of the demo cluster, and the sizes of everything for a number of pods.
+//! The programs of the demo cluster, and how many deployments, replicas and nodes there are for a number of
+//! pods.
 
 /// A program.
 #[derive(Debug, Clone, Copy)]
@@ -13,7 +14,7 @@ pub(super) struct Program {
     pub(super) weight: usize,
     pub(super) cpu: &'static str,
     pub(super) memory: &'static str,
-    /// Whether it has a Secret.
+    /// Whether the program has a Secret.
     pub(super) secret: bool,
 }
 
@@ -84,16 +85,16 @@ pub(super) struct Planned {
 /// Plans the deployments for about this many pods.
 pub(super) fn plan(pods: usize) -> Vec<Planned> {
     // Few pods result in small deployments, many in larger and more deployments.
-    let each = match pods {
+    let pods_per_deployment = match pods {
         0..100 => 4,
         100..1000 => 10,
         _ => 25,
     };
-    let count = (pods / each).clamp(1, 1000);
-    let weights: usize = (0..count).map(|at| at_round(at).0.weight).sum();
+    let count = (pods / pods_per_deployment).clamp(1, 1000);
+    let weights: usize = (0..count).map(|index| program_and_round(index).0.weight).sum();
     (0..count)
-        .map(|at| {
-            let (program, round) = at_round(at);
+        .map(|index| {
+            let (program, round) = program_and_round(index);
             let name =
                 if round == 0 { program.name.to_owned() } else { format!("{}-{}", program.name, round + 1) };
             Planned { program, name, replicas: (pods * program.weight / weights.max(1)).max(1) }
@@ -106,9 +107,10 @@ pub(super) fn nodes(pods: usize) -> usize {
     (pods / 12).clamp(3, 300)
 }
 
-fn at_round(at: usize) -> (Program, usize) {
+/// Returns the program of a deployment. The table is used several times; the round counts these times from 0.
+fn program_and_round(index: usize) -> (Program, usize) {
     // The table is not empty, so the remainder is a valid index.
-    (PROGRAMS[at % PROGRAMS.len()], at / PROGRAMS.len())
+    (PROGRAMS[index % PROGRAMS.len()], index / PROGRAMS.len())
 }
 
 #[cfg(test)]

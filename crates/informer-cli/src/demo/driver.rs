@@ -46,7 +46,7 @@ pub(crate) fn start(server: &ApiServer, pods: u64) -> Running {
         demo.start_incidents();
         ready_sender.send_replace(true);
         loop {
-            let wait = demo.next().duration_since(Timestamp::now());
+            let wait = demo.next_action_time().duration_since(Timestamp::now());
             let wait = Duration::try_from(wait).unwrap_or_default();
             // A minimum delay leaves time for other tasks.
             tokio::time::sleep(wait.max(Duration::from_millis(5))).await;
@@ -73,6 +73,7 @@ impl ServerDriver {
         for (number, write) in writes.iter().enumerate() {
             let result = self.apply(write).await;
             demo.handle_result(write, &result);
+            // Lets other tasks run.
             if number % 50 == 49 {
                 tokio::task::yield_now().await;
             }
@@ -82,77 +83,86 @@ impl ServerDriver {
 
     /// Executes one operation.
     pub(super) async fn apply(&self, write: &Write) -> WriteResult {
-        let at = &write.at;
+        let object_id = &write.object_id;
         let result = match &write.operation {
             Operation::Create(object) => match self.server.create(object) {
                 Err(status) if status.reason == "AlreadyExists" => {
-                    return self.get(at).map_or(WriteResult::Rejected, WriteResult::Done);
+                    return self.get(object_id).map_or(WriteResult::Rejected, WriteResult::Done);
                 }
                 result => result,
             },
-            Operation::Merge(patch) => return self.change(at, patch, ApiServer::update),
+            Operation::Merge(patch) => return self.merge_and_update(object_id, patch, ApiServer::update),
             Operation::MergeStatus(status) => {
-                return self.change(at, &json!({"status": status}), ApiServer::update_status);
+                return self.merge_and_update(
+                    object_id,
+                    &json!({"status": status}),
+                    ApiServer::update_status,
+                );
             }
-            Operation::Bind(node) => return self.bind(at, node).await,
-            Operation::Delete => return self.delete(at).await,
+            Operation::Bind(node) => return self.bind(object_id, node).await,
+            Operation::Delete => return self.delete(object_id).await,
             Operation::DeleteNow => {
                 return match self.server.delete(
-                    at.kind.api_version(),
-                    at.kind.plural(),
-                    namespace(at),
-                    &at.name,
+                    object_id.kind.api_version(),
+                    object_id.kind.plural(),
+                    namespace(object_id),
+                    &object_id.name,
                 ) {
                     Ok(Some(object)) => WriteResult::Done(object),
                     Ok(None) => WriteResult::Gone,
-                    Err(status) => rejected(&status),
+                    Err(status) => failure_result(&status),
                 };
             }
-            Operation::Read => return self.get(at).map_or(WriteResult::Gone, WriteResult::Done),
-            Operation::Finalize => return self.finalize(&at.name).await,
+            Operation::Read => return self.get(object_id).map_or(WriteResult::Gone, WriteResult::Done),
+            Operation::Finalize => return self.finalize(&object_id.name).await,
         };
-        result.map_or_else(|status| rejected(&status), WriteResult::Done)
+        result.map_or_else(|status| failure_result(&status), WriteResult::Done)
     }
 
-    fn get(&self, at: &ObjectId) -> Option<Value> {
-        self.server.get(at.kind.api_version(), at.kind.plural(), namespace(at), &at.name)
+    fn get(&self, object_id: &ObjectId) -> Option<Value> {
+        self.server.get(
+            object_id.kind.api_version(),
+            object_id.kind.plural(),
+            namespace(object_id),
+            &object_id.name,
+        )
     }
 
     /// Merges a patch into the current object and updates it; other fields keep their current values.
-    fn change(
+    fn merge_and_update(
         &self,
-        at: &ObjectId,
+        object_id: &ObjectId,
         patch: &Value,
         update: fn(&ApiServer, &Value) -> Result<Value, Status>,
     ) -> WriteResult {
         let mut result = WriteResult::Rejected;
         for _ in 0..MAX_ATTEMPTS {
-            let Some(mut object) = self.get(at) else { return WriteResult::Gone };
+            let Some(mut object) = self.get(object_id) else { return WriteResult::Gone };
             merge(&mut object, patch);
             match update(&self.server, &object) {
                 Ok(object) => return WriteResult::Done(object),
-                Err(status) => result = rejected(&status),
+                Err(status) => result = failure_result(&status),
             }
         }
         result
     }
 
-    /// Binds a pod like a scheduler; its node cannot be set otherwise.
-    async fn bind(&self, at: &ObjectId, node: &str) -> WriteResult {
+    /// Binds a pod to a node, as kube-scheduler does. The node of an existing pod can be set in no other way.
+    async fn bind(&self, object_id: &ObjectId, node: &str) -> WriteResult {
         let binding = json!({
-            "apiVersion": "v1", "kind": "Binding", "metadata": {"name": at.name, "namespace": at.namespace},
+            "apiVersion": "v1", "kind": "Binding", "metadata": {"name": object_id.name, "namespace": object_id.namespace},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         });
-        match self.request("POST", &format!("{}/binding", path(at)), &binding).await {
+        match self.request("POST", &format!("{}/binding", path(object_id)), &binding).await {
             // The pod exists, so 404 refers to the node.
-            WriteResult::Gone if self.get(at).is_some() => WriteResult::Rejected,
+            WriteResult::Gone if self.get(object_id).is_some() => WriteResult::Rejected,
             result => result,
         }
     }
 
-    /// Deletes gracefully, like a controller.
-    async fn delete(&self, at: &ObjectId) -> WriteResult {
-        self.request("DELETE", &path(at), &json!({"kind": "DeleteOptions", "apiVersion": "v1"})).await
+    /// Deletes an object gracefully, as a controller does.
+    async fn delete(&self, object_id: &ObjectId) -> WriteResult {
+        self.request("DELETE", &path(object_id), &json!({"kind": "DeleteOptions", "apiVersion": "v1"})).await
     }
 
     /// Deletes the contents of a namespace and finalizes it, like the namespace controller.
@@ -174,7 +184,8 @@ impl ServerDriver {
         let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
         let Ok(request) = request.body(body.to_string().into_bytes()) else { return WriteResult::Rejected };
         match self.client.request::<Value>(request).await {
-            // A completed deletion returns the last object or a status.
+            // The object still exists if it has a deletion timestamp. The response to a completed deletion is
+            // the last state, without a timestamp, or a status.
             Ok(object) if method == "DELETE" && object["metadata"]["deletionTimestamp"].is_null() => {
                 WriteResult::Gone
             }
@@ -185,16 +196,17 @@ impl ServerDriver {
     }
 }
 
-/// Returns the path of an object in a namespace whose kind is in the core group. Used for pods only.
-fn path(at: &ObjectId) -> String {
-    format!("/api/v1/namespaces/{}/{}/{}", at.namespace, at.kind.plural(), at.name)
+/// Returns the URL path of a namespaced object of the core group. Used for pods only.
+fn path(object_id: &ObjectId) -> String {
+    format!("/api/v1/namespaces/{}/{}/{}", object_id.namespace, object_id.kind.plural(), object_id.name)
 }
 
-fn namespace(at: &ObjectId) -> Option<&str> {
-    (!matches!(at.kind, Kind::Namespace | Kind::Node)).then_some(at.namespace.as_str())
+fn namespace(object_id: &ObjectId) -> Option<&str> {
+    (!matches!(object_id.kind, Kind::Namespace | Kind::Node)).then_some(object_id.namespace.as_str())
 }
 
-fn rejected(status: &Status) -> WriteResult {
+/// Returns the result of an operation that the server rejected; 404 means that the object does not exist.
+fn failure_result(status: &Status) -> WriteResult {
     if status.code == 404 { WriteResult::Gone } else { WriteResult::Rejected }
 }
 

@@ -40,15 +40,21 @@ enum Incident {
 
 impl Demo {
     /// Executes a random incident and schedules the next.
-    pub(super) fn incident(&mut self) {
-        let wait = self.pause();
-        self.after(wait, ScheduledAction::Incident);
-        let Some(what) = self.draw() else { return };
-        let app = self.rng.below(self.apps.len());
-        match what {
-            Incident::Scale => self.scale(app),
-            Incident::RollOut => self.roll_out_if_calm(app, true),
-            Incident::BadRollOut => self.roll_out_if_calm(app, false),
+    pub(super) fn run_incident(&mut self) {
+        let wait = self.incident_delay();
+        self.schedule_after(wait, ScheduledAction::Incident);
+        let Some(incident) = self.draw_incident() else { return };
+        let app_index = self.rng.below(self.apps.len());
+        match incident {
+            Incident::Scale => self.scale(app_index),
+            Incident::RollOut => {
+                let healthy = true;
+                self.roll_out_if_calm(app_index, healthy);
+            }
+            Incident::BadRollOut => {
+                let healthy = false;
+                self.roll_out_if_calm(app_index, healthy);
+            }
             Incident::Crash => self.crash_one(Crash::Error, 0),
             Incident::CrashLoop => self.crash_one(Crash::Error, 3),
             Incident::OutOfMemory => self.crash_one(Crash::OutOfMemory, 0),
@@ -58,34 +64,35 @@ impl Demo {
                 }
             }
             Incident::Job => self.start_job(),
-            Incident::Reconfigure => self.reconfigure(app),
-            // At most a few nodes fail at a time, so that the cluster stays usable.
+            Incident::Reconfigure => self.reconfigure(app_index),
             Incident::LoseNode => {
                 if let Some(node) = self.some_node() {
-                    self.node_lost(node);
+                    self.lose_node(node);
                 }
             }
             Incident::Cordon => {
                 if let Some(node) = self.some_node() {
-                    self.cordon(node, true);
+                    let cordoned = true;
+                    self.cordon(node, cordoned);
                 }
             }
         }
     }
 
-    /// Returns the delay until the next incident: larger clusters have more, but less than proportionally.
+    /// Returns the delay until the next incident, in milliseconds. Larger clusters have more incidents, but
+    /// fewer per pod.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_precision_loss,
         reason = "a few seconds; precision is irrelevant"
     )]
-    fn pause(&mut self) -> i64 {
+    fn incident_delay(&mut self) -> i64 {
         let busy = (self.size.max(1) as f64 / REFERENCE_PODS).powf(0.75).max(0.2);
         let mean = (MEAN_INCIDENT_PERIOD_MS / busy) as i64;
         self.rng.between(mean / 3, mean * 5 / 3).max(10)
     }
 
-    fn draw(&mut self) -> Option<Incident> {
+    fn draw_incident(&mut self) -> Option<Incident> {
         let mut number = self.rng.below(INCIDENTS.iter().map(|(weight, _)| weight).sum());
         for (weight, incident) in INCIDENTS {
             if number < *weight {
@@ -96,32 +103,36 @@ impl Demo {
         None
     }
 
-    /// Starts at most one rolling update at a time.
-    fn roll_out_if_calm(&mut self, at: usize, healthy: bool) {
+    /// Starts a rolling update of a deployment, unless one is in progress.
+    fn roll_out_if_calm(&mut self, app_index: usize, healthy: bool) {
         let calm =
             |app: &super::App| !app.stuck && app.sets.iter().filter(|set| !set.pods.is_empty()).count() <= 1;
-        if self.apps.get(at).is_some_and(calm) {
-            self.roll_out(at, healthy);
+        if self.apps.get(app_index).is_some_and(calm) {
+            self.roll_out(app_index, healthy);
         }
     }
 
-    fn crash_one(&mut self, crash: Crash, again: u32) {
+    /// Crashes a random pod, which crashes `repeats` more times after its restarts.
+    fn crash_one(&mut self, crash: Crash, repeats: u32) {
         if let Some(pod) = self.some_pod() {
-            self.set_crashes(pod, again);
+            self.set_crashes(pod, repeats);
             self.crash(pod, crash);
         }
     }
 
+    /// Returns a random ready pod.
     fn some_pod(&mut self) -> Option<u64> {
         let ready = in_phase(&self.pods, Phase::Ready);
-        let at = self.rng.below(ready.len());
-        ready.get(at).copied()
+        let index = self.rng.below(ready.len());
+        ready.get(index).copied()
     }
 
+    /// Returns a random schedulable node; `None` unless more than half of the nodes are schedulable, so that
+    /// the cluster stays usable.
     fn some_node(&mut self) -> Option<usize> {
-        let well: Vec<usize> =
-            self.nodes.iter().enumerate().filter(|(_, node)| node.takes_pods()).map(|(at, _)| at).collect();
-        let at = self.rng.below(well.len());
-        well.get(at).copied().filter(|_| well.len() * 2 > self.nodes.len())
+        let nodes = self.nodes.iter().enumerate().filter(|(_, node)| node.takes_pods());
+        let schedulable: Vec<usize> = nodes.map(|(index, _)| index).collect();
+        let choice = self.rng.below(schedulable.len());
+        schedulable.get(choice).copied().filter(|_| schedulable.len() * 2 > self.nodes.len())
     }
 }

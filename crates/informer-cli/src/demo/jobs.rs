@@ -17,121 +17,125 @@ const COMPLETED_JOB_TTL_MS: i64 = 45_000;
 /// A job.
 #[derive(Debug)]
 pub(super) struct Job {
-    at: ObjectId,
+    object_id: ObjectId,
     uid: String,
-    program: usize,
-    begun: Timestamp,
+    /// Index in [`PROGRAMS`].
+    program_index: usize,
+    started: Timestamp,
     done: bool,
 }
 
 impl Demo {
     pub(super) fn start_job(&mut self) {
-        let program_at = self.rng.below(PROGRAMS.len());
+        let program_index = self.rng.below(PROGRAMS.len());
         let task = TASKS.get(self.rng.below(TASKS.len())).copied().unwrap_or("cleanup");
-        let Some(program) = PROGRAMS.get(program_at) else { return };
+        let Some(program) = PROGRAMS.get(program_index) else { return };
         let name = format!("{task}-{}", self.rng.suffix(8));
-        let at = ObjectId::new(Kind::Job, program.namespace, &name);
+        let object_id = ObjectId::new(Kind::Job, program.namespace, &name);
         let object = objects::job(program, &name, task, &image_of(task));
-        self.jobs.insert(
-            name,
-            Job { at: at.clone(), uid: String::new(), program: program_at, begun: self.now, done: false },
-        );
-        self.create(at, object);
+        let (uid, started) = (String::new(), self.now);
+        let job = Job { object_id: object_id.clone(), uid, program_index, started, done: false };
+        self.jobs.insert(name, job);
+        self.create(object_id, object);
     }
 
-    pub(super) fn handle_job_result(&mut self, at: &ObjectId, result: &WriteResult) {
-        let Some(job) = self.jobs.get_mut(&at.name).filter(|job| job.at == *at) else { return };
+    pub(super) fn handle_job_result(&mut self, object_id: &ObjectId, result: &WriteResult) {
+        let Some(job) = self.jobs.get_mut(&object_id.name).filter(|job| job.object_id == *object_id) else {
+            return;
+        };
         match result {
             WriteResult::Done(object) if job.uid.is_empty() => {
                 object["metadata"]["uid"].as_str().unwrap_or_default().clone_into(&mut job.uid);
-                let (uid, program) = (job.uid.clone(), job.program);
-                let Some(program) = PROGRAMS.get(program) else { return };
-                let task = at.name.rsplit_once('-').map_or("cleanup", |(task, _)| task);
+                let uid = job.uid.clone();
+                let Some(program) = PROGRAMS.get(job.program_index) else { return };
+                let task = object_id.name.rsplit_once('-').map_or("cleanup", |(task, _)| task);
                 let pod = self.create_pod(&NewPod {
-                    owner: OwnerId::Job(at.name.clone()),
-                    by: Owner { kind: Kind::Job, name: &at.name, uid: &uid },
+                    owner: OwnerId::Job(object_id.name.clone()),
+                    controller: Owner { kind: Kind::Job, name: &object_id.name, uid: &uid },
                     program,
                     app: task,
                     hash: "",
                     image: &image_of(task),
                     healthy: true,
                 });
-                let name = self.pods.get(&pod).map(|pod| pod.at.name.clone()).unwrap_or_default();
+                let name = self.pods.get(&pod).map(|pod| pod.object_id.name.clone()).unwrap_or_default();
                 let message = format!("Created pod: {name}");
                 self.record_event(&EventDetails {
-                    about: at,
+                    regarding: object_id,
                     uid: &uid,
                     reason: "SuccessfulCreate",
                     message: &message,
                     component: "job-controller",
                 });
-                self.write_job_status(&at.name, false);
+                let ready = false;
+                self.write_job_status(&object_id.name, ready);
             }
             WriteResult::Done(_) => {}
-            WriteResult::Gone | WriteResult::Rejected => self.drop_job(&at.name),
+            WriteResult::Gone | WriteResult::Rejected => self.remove_job(&object_id.name),
         }
     }
 
     /// Handles a new phase of a job's pod.
-    pub(super) fn job_moved(&mut self, name: &str, phase: Phase) {
+    pub(super) fn handle_job_pod_phase(&mut self, name: &str, phase: Phase) {
         let Some(job) = self.jobs.get_mut(name) else { return };
         job.done |= phase == Phase::Completed;
         if job.done {
-            let (about, uid) = (job.at.clone(), job.uid.clone());
+            let (object_id, uid) = (job.object_id.clone(), job.uid.clone());
             self.record_event(&EventDetails {
-                about: &about,
+                regarding: &object_id,
                 uid: &uid,
                 reason: "Completed",
                 message: "Job completed",
                 component: "job-controller",
             });
-            self.after(COMPLETED_JOB_TTL_MS, ScheduledAction::Forget(name.to_owned()));
+            self.schedule_after(COMPLETED_JOB_TTL_MS, ScheduledAction::DeleteJob(name.to_owned()));
         }
         self.write_job_status(name, phase == Phase::Running);
     }
 
-    /// Handles the removal of its pod: a job that is not complete is deleted.
-    pub(super) fn job_lost_pod(&mut self, name: &str) {
+    /// Handles the removal of a job's pod: a job that is not complete is deleted.
+    pub(super) fn handle_job_pod_removal(&mut self, name: &str) {
         if self.jobs.get(name).is_some_and(|job| !job.done) {
-            self.forget_job(name);
+            self.delete_job(name);
         }
     }
 
-    pub(super) fn forget_job(&mut self, name: &str) {
-        let Some(at) = self.jobs.get(name).map(|job| job.at.clone()) else { return };
-        self.drop_job(name);
-        self.write(at, Operation::DeleteNow);
+    /// Deletes a job and its dependents.
+    pub(super) fn delete_job(&mut self, name: &str) {
+        let Some(object_id) = self.jobs.get(name).map(|job| job.object_id.clone()) else { return };
+        self.remove_job(name);
+        self.write(object_id, Operation::DeleteNow);
     }
 
-    /// Forgets the jobs of a deleted namespace.
-    pub(super) fn drop_jobs(&mut self, namespace: &str) {
-        let there = self.jobs.iter().filter(|(_, job)| job.at.namespace == namespace);
-        for name in there.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
-            self.forget_job(&name);
+    /// Deletes the jobs of a deleted namespace.
+    pub(super) fn delete_jobs(&mut self, namespace: &str) {
+        let jobs = self.jobs.iter().filter(|(_, job)| job.object_id.namespace == namespace);
+        for name in jobs.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            self.delete_job(&name);
         }
     }
 
-    /// Forgets a job that no longer exists, and deletes its dependents.
-    fn drop_job(&mut self, name: &str) {
+    /// Removes a job from the state of the demo, and deletes its dependents.
+    fn remove_job(&mut self, name: &str) {
         self.jobs.remove(name);
         let owner = OwnerId::Job(name.to_owned());
         let pods: Vec<(u64, ObjectId)> = self
             .pods
             .iter()
             .filter(|(_, pod)| pod.owner == owner)
-            .map(|(id, pod)| (*id, pod.at.clone()))
+            .map(|(id, pod)| (*id, pod.object_id.clone()))
             .collect();
-        for (id, at) in pods {
-            self.write(at, Operation::DeleteNow);
+        for (id, object_id) in pods {
+            self.write(object_id, Operation::DeleteNow);
             self.remove_pod(id);
         }
     }
 
     fn write_job_status(&mut self, name: &str, ready: bool) {
         let Some(job) = self.jobs.get(name) else { return };
-        let status = status::job(job.begun, job.done.then_some(self.now), ready);
-        let at = job.at.clone();
-        self.write(at, Operation::MergeStatus(status));
+        let status = status::job(job.started, job.done.then_some(self.now), ready);
+        let object_id = job.object_id.clone();
+        self.write(object_id, Operation::MergeStatus(status));
     }
 }
 

@@ -1,13 +1,14 @@
 //! A simulated demo cluster: deployments roll and scale, pods start, crash and are replaced, nodes fail and return,
 //! jobs complete.
 //!
-//! [`Demo`] is a pure state machine: [`Demo::tick`] returns the operations to execute now, [`Demo::handle_result`] receives
-//! their results. It takes the roles of controllers, scheduler and kubelets, and periodically reads the objects it
-//! depends on: a deployment that a user scales or updates rolls, a pod that a user deletes is replaced. Rejected
-//! operations are skipped. The same seed, times and results give the same operations. [`start`] runs it on a server.
+//! [`Demo`] is a pure state machine: [`Demo::tick`] returns the operations to execute now,
+//! [`Demo::handle_result`] receives their results. The demo takes the roles of controllers, scheduler and
+//! kubelets. It periodically reads the objects that it depends on: a deployment that a user scales or updates
+//! rolls, a pod that a user deletes is replaced. Rejected operations are skipped. The same seed, times and
+//! results give the same operations. [`start`] runs the demo on a server.
 //!
-//! Invariants, see [`Demo::check_invariants`]: names are unique per kind, the node of a pod exists, and so does its
-//! replica set or job.
+//! Invariants, see [`Demo::check_invariants`]: names are unique per kind; the node and the replica set or job
+//! of a pod exist.
 
 mod app;
 mod apps;
@@ -44,23 +45,26 @@ use write::{Kind, ObjectId, Operation, Write, WriteResult};
 pub(crate) struct Demo {
     rng: DemoRng,
     now: Timestamp,
+    /// The requested number of pods.
     size: usize,
-    /// Until the cluster is complete, pods are ready immediately and there are no incidents.
+    /// Whether the cluster is being built: actions are then executed immediately, and there are no incidents.
     starting: bool,
+    /// Scheduled actions: their time, a number for the order of actions with the same time, and the action.
     queue: BinaryHeap<Reverse<(Timestamp, u64, ScheduledAction)>>,
-    /// Counter for everything that needs a number: queue order, pods, addresses, events.
-    count: u64,
+    /// The last number returned by `next_number`, for everything that needs a number: queue order, pods,
+    /// addresses, events.
+    last_number: u64,
     /// Namespaces that have not been deleted.
     namespaces: Vec<&'static str>,
     nodes: Vec<Node>,
     apps: Vec<App>,
     pods: BTreeMap<u64, Pod>,
-    /// Pods by namespace and name.
-    names: BTreeMap<ObjectId, u64>,
+    /// The ids of the pods, by namespace and name.
+    pod_ids: BTreeMap<ObjectId, u64>,
     jobs: BTreeMap<String, Job>,
     /// Recorded events, the oldest first; a server would expire them after an hour.
     events: VecDeque<ObjectId>,
-    /// Last pod that was read.
+    /// The last pod that `read_pods` has read; the next call continues after it.
     last_read_pod: u64,
     writes: Vec<Write>,
 }
@@ -71,25 +75,24 @@ enum ScheduledAction {
     /// Moves a deployment closer to its desired state.
     Sync(usize),
     /// Reads a deployment.
-    ReconcileApp(usize),
+    ReadApp(usize),
     /// Reads some pods.
-    ReconcilePods,
-    /// Executes the next step of a pod's lifecycle, unless it has changed since.
-    Pod(u64, u32),
-    /// Renews the Lease of a node.
-    Lease(usize),
+    ReadPods,
+    /// Executes a step of a pod's lifecycle, unless another step was scheduled since.
+    StepPod(u64, u32),
+    RenewLease(usize),
     /// Reads the nodes.
-    ReconcileNodes,
-    ReconcileNamespaces,
-    /// Brings a node back.
-    Back(usize),
+    ReadNodes,
+    ReadNamespaces,
+    /// Makes a lost node ready again.
+    RestoreNode(usize),
     /// Registers a deleted node again.
-    Register(usize),
+    RegisterNode(usize),
     Uncordon(usize),
     /// Reverts an update that does not start.
     Rollback(usize),
     /// Deletes a completed job.
-    Forget(String),
+    DeleteJob(String),
     /// Executes a random incident.
     Incident,
 }
@@ -103,12 +106,12 @@ impl Demo {
             size: pods,
             starting: true,
             queue: BinaryHeap::new(),
-            count: 0,
+            last_number: 0,
             namespaces: catalogue::NAMESPACES.to_vec(),
             nodes: Vec::new(),
             apps: Vec::new(),
             pods: BTreeMap::new(),
-            names: BTreeMap::new(),
+            pod_ids: BTreeMap::new(),
             jobs: BTreeMap::new(),
             events: VecDeque::new(),
             last_read_pod: 0,
@@ -127,8 +130,8 @@ impl Demo {
     /// Returns the operations to execute now, in this order.
     pub(crate) fn tick(&mut self, now: Timestamp) -> Vec<Write> {
         self.now = self.now.max(now);
-        while let Some(Reverse((at, ..))) = self.queue.peek()
-            && *at <= self.now
+        while let Some(Reverse((time, ..))) = self.queue.peek()
+            && *time <= self.now
         {
             let Some(Reverse((_, _, action))) = self.queue.pop() else { break };
             self.execute(action);
@@ -137,37 +140,37 @@ impl Demo {
     }
 
     /// Returns the time of the next action.
-    pub(crate) fn next(&self) -> Timestamp {
-        self.queue.peek().map_or(self.now + SignedDuration::from_secs(60), |Reverse((at, ..))| *at)
+    pub(crate) fn next_action_time(&self) -> Timestamp {
+        self.queue.peek().map_or(self.now + SignedDuration::from_secs(60), |Reverse((time, ..))| *time)
     }
 
     /// Marks the cluster as complete and starts incidents.
     pub(crate) fn start_incidents(&mut self) {
         self.starting = false;
-        self.after(1000, ScheduledAction::Incident);
-        self.after(1000, ScheduledAction::ReconcilePods);
-        self.after(1000, ScheduledAction::ReconcileNodes);
-        self.after(1000, ScheduledAction::ReconcileNamespaces);
-        for at in 0..self.apps.len() {
+        self.schedule_after(1000, ScheduledAction::Incident);
+        self.schedule_after(1000, ScheduledAction::ReadPods);
+        self.schedule_after(1000, ScheduledAction::ReadNodes);
+        self.schedule_after(1000, ScheduledAction::ReadNamespaces);
+        for app_index in 0..self.apps.len() {
             let wait = self.rng.between(1000, 3000);
-            self.after(wait, ScheduledAction::ReconcileApp(at));
+            self.schedule_after(wait, ScheduledAction::ReadApp(app_index));
         }
-        for at in 0..self.nodes.len() {
+        for node_index in 0..self.nodes.len() {
             let wait = self.rng.between(0, nodes::LEASE_RENEW_PERIOD_MS);
-            self.after(wait, ScheduledAction::Lease(at));
+            self.schedule_after(wait, ScheduledAction::RenewLease(node_index));
         }
     }
 
     /// Handles the result of an operation.
     pub(crate) fn handle_result(&mut self, write: &Write, result: &WriteResult) {
         let deleting = matches!(write.operation, Operation::Delete | Operation::DeleteNow);
-        match write.at.kind {
+        match write.object_id.kind {
             Kind::Pod => self.handle_pod_result(write, result),
             Kind::Deployment => self.handle_app_result(write, result),
-            Kind::ReplicaSet if !deleting => self.handle_set_result(&write.at, result),
+            Kind::ReplicaSet if !deleting => self.handle_set_result(&write.object_id, result),
             Kind::Node => self.handle_node_result(write, result),
             Kind::Namespace => self.handle_namespace_result(write, result),
-            Kind::Job if !deleting => self.handle_job_result(&write.at, result),
+            Kind::Job if !deleting => self.handle_job_result(&write.object_id, result),
             _ => {}
         }
     }
@@ -175,78 +178,83 @@ impl Demo {
     fn execute(&mut self, action: ScheduledAction) {
         match action {
             ScheduledAction::Sync(app) => self.sync(app),
-            ScheduledAction::ReconcileApp(app) => self.reconcile_app(app),
-            ScheduledAction::ReconcilePods => self.reconcile_pods(),
-            ScheduledAction::Pod(pod, step) => self.step(pod, step),
-            ScheduledAction::Lease(node) => self.renew(node),
-            ScheduledAction::ReconcileNodes => self.reconcile_nodes(),
-            ScheduledAction::ReconcileNamespaces => self.reconcile_namespaces(),
-            ScheduledAction::Back(node) => self.node_back(node),
-            ScheduledAction::Register(node) => self.register(node),
-            ScheduledAction::Uncordon(node) => self.cordon(node, false),
+            ScheduledAction::ReadApp(app) => self.read_app(app),
+            ScheduledAction::ReadPods => self.read_pods(),
+            ScheduledAction::StepPod(pod, step) => self.step(pod, step),
+            ScheduledAction::RenewLease(node) => self.renew_lease(node),
+            ScheduledAction::ReadNodes => self.read_nodes(),
+            ScheduledAction::ReadNamespaces => self.read_namespaces(),
+            ScheduledAction::RestoreNode(node) => self.restore_node(node),
+            ScheduledAction::RegisterNode(node) => self.register_node(node),
+            ScheduledAction::Uncordon(node) => {
+                let cordoned = false;
+                self.cordon(node, cordoned);
+            }
             ScheduledAction::Rollback(app) => self.roll_back(app),
-            ScheduledAction::Forget(job) => self.forget_job(&job),
-            ScheduledAction::Incident => self.incident(),
+            ScheduledAction::DeleteJob(job) => self.delete_job(&job),
+            ScheduledAction::Incident => self.run_incident(),
         }
     }
 
-    fn reconcile_namespaces(&mut self) {
+    /// Reads the namespaces, because a user may have deleted one.
+    fn read_namespaces(&mut self) {
         for name in self.namespaces.clone() {
             self.write(ObjectId::new(Kind::Namespace, "", name), Operation::Read);
         }
-        self.after(1000, ScheduledAction::ReconcileNamespaces);
+        self.schedule_after(1000, ScheduledAction::ReadNamespaces);
     }
 
     /// Empties a namespace that a user deleted, and finalizes it.
     fn handle_namespace_result(&mut self, write: &Write, result: &WriteResult) {
-        let ends = match result {
+        let is_deleted = match result {
             WriteResult::Done(object) => object["metadata"]["deletionTimestamp"].is_string(),
             WriteResult::Gone => true,
             WriteResult::Rejected => false,
         };
-        if !ends || matches!(write.operation, Operation::Create(_) | Operation::Finalize) {
+        if !is_deleted || matches!(write.operation, Operation::Create(_) | Operation::Finalize) {
             return;
         }
-        self.drop_jobs(&write.at.name);
-        self.clear_namespace(&write.at.name);
+        self.delete_jobs(&write.object_id.name);
+        self.clear_namespace(&write.object_id.name);
         if matches!(result, WriteResult::Gone) {
-            self.namespaces.retain(|name| *name != write.at.name);
+            self.namespaces.retain(|name| *name != write.object_id.name);
         } else {
-            self.write(write.at.clone(), Operation::Finalize);
+            self.write(write.object_id.clone(), Operation::Finalize);
         }
     }
 
-    /// Schedules an action after this many milliseconds.
-    fn after(&mut self, milliseconds: i64, action: ScheduledAction) {
+    /// Schedules an action after this many milliseconds, or immediately while the cluster is being built.
+    fn schedule_after(&mut self, milliseconds: i64, action: ScheduledAction) {
         let wait = if self.starting { 0 } else { milliseconds };
-        let at = self.now + SignedDuration::from_millis(wait);
-        let order = self.number();
-        self.queue.push(Reverse((at, order, action)));
+        let time = self.now + SignedDuration::from_millis(wait);
+        let order = self.next_number();
+        self.queue.push(Reverse((time, order, action)));
     }
 
-    fn number(&mut self) -> u64 {
-        self.count += 1;
-        self.count
+    fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
     }
 
-    fn write(&mut self, at: ObjectId, operation: Operation) {
-        self.writes.push(Write { at, operation });
+    fn write(&mut self, object_id: ObjectId, operation: Operation) {
+        self.writes.push(Write { object_id, operation });
     }
 
-    fn create(&mut self, at: ObjectId, object: Value) {
-        self.write(at, Operation::Create(object));
+    fn create(&mut self, object_id: ObjectId, object: Value) {
+        self.write(object_id, Operation::Create(object));
     }
 
-    /// Creates an Event object.
-    fn record_event(&mut self, report: &EventDetails<'_>) {
+    /// Creates an Event object, unless the cluster is being built. Beyond a limit, deletes the oldest one.
+    fn record_event(&mut self, details: &EventDetails<'_>) {
         if self.starting {
             return;
         }
-        let namespace = if report.about.namespace.is_empty() { "default" } else { &report.about.namespace };
-        let name = format!("{}.{:016x}", report.about.name, self.number());
-        let at = ObjectId::new(Kind::Event, namespace, &name);
-        self.create(at.clone(), objects::event(&name, report, self.now));
-        self.events.push_back(at);
+        let regarding = details.regarding;
+        let namespace = if regarding.namespace.is_empty() { "default" } else { &regarding.namespace };
+        let name = format!("{}.{:016x}", regarding.name, self.next_number());
+        let object_id = ObjectId::new(Kind::Event, namespace, &name);
+        self.create(object_id.clone(), objects::event(&name, details, self.now));
+        self.events.push_back(object_id);
         if self.events.len() > 100 + 2 * self.size
             && let Some(oldest) = self.events.pop_front()
         {
@@ -257,13 +265,13 @@ impl Demo {
     /// Panics if an invariant is violated.
     #[cfg(test)]
     fn check_invariants(&self) {
-        assert_eq!(self.names.len(), self.pods.len(), "names of pods must be unique");
+        assert_eq!(self.pod_ids.len(), self.pods.len(), "names of pods must be unique");
         for (id, pod) in &self.pods {
-            assert_eq!(self.names.get(&pod.at), Some(id), "a pod must be found by its name");
+            assert_eq!(self.pod_ids.get(&pod.object_id), Some(id), "a pod must be found by its name");
             assert!(pod.node.is_none_or(|node| node < self.nodes.len()), "the node of a pod must exist");
             match &pod.owner {
-                pods::OwnerId::Set(app, id_of_set) => {
-                    let set = self.apps[*app].sets.iter().find(|set| set.id == *id_of_set);
+                pods::OwnerId::Set(app_index, set_id) => {
+                    let set = self.apps[*app_index].sets.iter().find(|set| set.id == *set_id);
                     assert!(
                         set.is_some_and(|set| set.pods.contains(id)),
                         "a pod must belong to its replica set"

@@ -20,29 +20,31 @@ pub(super) struct Node {
     pub(super) name: String,
     pub(super) address: String,
     uid: String,
-    /// Whether the server has it.
-    there: bool,
+    /// Whether the node exists on the server.
+    exists: bool,
     pub(super) ready: bool,
     cordoned: bool,
     /// Taints set by users.
-    foreign: Vec<Value>,
+    user_taints: Vec<Value>,
+    /// Time of the last change of `ready`.
     changed: Timestamp,
-    /// Number of pods on it.
+    /// Number of pods on the node.
     pub(super) load: usize,
 }
 
 impl Node {
     pub(super) fn takes_pods(&self) -> bool {
-        self.there && self.ready && !self.cordoned
+        self.exists && self.ready && !self.cordoned
     }
 
-    /// Returns the taints that follow from its state, as the node controller sets them.
+    /// Returns the taints set by users, and those that follow from the node's state, as the node controller
+    /// of kube-controller-manager sets them.
     fn taints(&self) -> Value {
         let taint = |key: &str, effect: &str| {
             let added = objects::time(self.changed);
             json!({"key": format!("node.kubernetes.io/{key}"), "effect": effect, "timeAdded": added})
         };
-        let mut taints = self.foreign.clone();
+        let mut taints = self.user_taints.clone();
         if !self.ready {
             taints.extend([taint("unreachable", "NoSchedule"), taint("unreachable", "NoExecute")]);
         }
@@ -52,7 +54,7 @@ impl Node {
         if taints.is_empty() { Value::Null } else { Value::Array(taints) }
     }
 
-    fn at(&self) -> ObjectId {
+    fn object_id(&self) -> ObjectId {
         ObjectId::new(Kind::Node, "", &self.name)
     }
 }
@@ -67,10 +69,10 @@ impl Demo {
                 name,
                 address,
                 uid: String::new(),
-                there: true,
+                exists: true,
                 ready: true,
                 cordoned: false,
-                foreign: Vec::new(),
+                user_taints: Vec::new(),
                 changed: now,
                 load: 0,
             });
@@ -78,50 +80,53 @@ impl Demo {
         }
     }
 
-    /// Returns the schedulable node with the fewest pods.
+    /// Returns a random node among the schedulable ones with the fewest pods or one more.
     pub(super) fn choose_node(&mut self) -> Option<usize> {
         let fewest = self.nodes.iter().filter(|node| node.takes_pods()).map(|node| node.load).min()?;
-        let among =
+        let candidates =
             self.nodes.iter().enumerate().filter(|(_, node)| node.takes_pods() && node.load <= fewest + 1);
-        let among: Vec<usize> = among.map(|(at, _)| at).collect();
-        let chosen = self.rng.below(among.len());
-        among.get(chosen).copied()
+        let candidates: Vec<usize> = candidates.map(|(index, _)| index).collect();
+        let chosen = self.rng.below(candidates.len());
+        candidates.get(chosen).copied()
     }
 
-    pub(super) fn renew(&mut self, at: usize) {
-        let Some(node) = self.nodes.get(at) else { return };
-        if node.there && node.ready {
+    /// Renews the Lease of a node, if the node is ready, and schedules the next renewal.
+    pub(super) fn renew_lease(&mut self, node_index: usize) {
+        let Some(node) = self.nodes.get(node_index) else { return };
+        if node.exists && node.ready {
             let lease = ObjectId::new(Kind::Lease, "kube-node-lease", &node.name);
             let renewed = objects::micro_time(self.now);
             self.write(lease, Operation::Merge(json!({"spec": {"renewTime": renewed}})));
         }
-        self.after(LEASE_RENEW_PERIOD_MS, ScheduledAction::Lease(at));
+        self.schedule_after(LEASE_RENEW_PERIOD_MS, ScheduledAction::RenewLease(node_index));
     }
 
     /// Makes a node unreachable for a while.
-    pub(super) fn node_lost(&mut self, at: usize) {
-        self.set_ready(at, false, "NodeNotReady");
+    pub(super) fn lose_node(&mut self, node_index: usize) {
+        let ready = false;
+        self.set_ready(node_index, ready, "NodeNotReady");
         let wait = self.rng.between(5000, 15_000);
-        self.after(wait, ScheduledAction::Back(at));
+        self.schedule_after(wait, ScheduledAction::RestoreNode(node_index));
     }
 
-    pub(super) fn node_back(&mut self, at: usize) {
-        self.set_ready(at, true, "NodeReady");
+    pub(super) fn restore_node(&mut self, node_index: usize) {
+        let ready = true;
+        self.set_ready(node_index, ready, "NodeReady");
     }
 
     /// Makes a node unschedulable or schedulable.
-    pub(super) fn cordon(&mut self, at: usize, cordoned: bool) {
-        let changes = |node: &&mut Node| node.there && node.cordoned != cordoned;
-        let Some(node) = self.nodes.get_mut(at).filter(changes) else { return };
+    pub(super) fn cordon(&mut self, node_index: usize, cordoned: bool) {
+        let changes = |node: &&mut Node| node.exists && node.cordoned != cordoned;
+        let Some(node) = self.nodes.get_mut(node_index).filter(changes) else { return };
         node.cordoned = cordoned;
-        let (place, uid) = (node.at(), node.uid.clone());
+        let (object_id, uid) = (node.object_id(), node.uid.clone());
         let unschedulable = if cordoned { json!(true) } else { Value::Null };
         let patch = json!({"spec": {"unschedulable": unschedulable, "taints": node.taints()}});
         let reason = if cordoned { "NodeNotSchedulable" } else { "NodeSchedulable" };
-        let message = format!("Node {} status is now: {reason}", place.name);
-        self.write(place.clone(), Operation::Merge(patch));
+        let message = format!("Node {} status is now: {reason}", object_id.name);
+        self.write(object_id.clone(), Operation::Merge(patch));
         self.record_event(&EventDetails {
-            about: &place,
+            regarding: &object_id,
             uid: &uid,
             reason,
             message: &message,
@@ -129,105 +134,107 @@ impl Demo {
         });
         if cordoned {
             let wait = self.rng.between(20_000, 40_000);
-            self.after(wait, ScheduledAction::Uncordon(at));
+            self.schedule_after(wait, ScheduledAction::Uncordon(node_index));
         }
     }
 
     pub(super) fn handle_node_result(&mut self, write: &Write, result: &WriteResult) {
-        let found = self.nodes.iter().position(|node| node.name == write.at.name);
-        let Some((at, node)) = found.and_then(|at| Some((at, self.nodes.get_mut(at)?))) else { return };
+        let position = self.nodes.iter().position(|node| node.name == write.object_id.name);
+        let Some(node_index) = position else { return };
+        let Some(node) = self.nodes.get_mut(node_index) else { return };
         match (result, &write.operation) {
             (WriteResult::Done(object), operation) => {
                 object["metadata"]["uid"].as_str().unwrap_or_default().clone_into(&mut node.uid);
                 node.cordoned = object["spec"]["unschedulable"] == true;
-                let there = object["spec"]["taints"].as_array().map_or(&[][..], Vec::as_slice);
-                node.foreign = there.iter().filter(|taint| !is_state_taint(taint)).cloned().collect();
-                // Its taints at creation, or after a change by a user, may not match its state.
-                let is_late = !matches!(operation, Operation::MergeStatus(_))
-                    && !are_equal_except_time(&node.taints(), there);
-                if is_late {
-                    let (place, taints) = (node.at(), node.taints());
-                    self.write(place, Operation::Merge(json!({"spec": {"taints": taints}})));
+                let actual = object["spec"]["taints"].as_array().map_or(&[][..], Vec::as_slice);
+                node.user_taints = actual.iter().filter(|taint| !is_state_taint(taint)).cloned().collect();
+                // The taints at the creation of a node, or after a change by a user, may not match its state.
+                // After a status, which is written first, the taints of the new state follow.
+                let has_wrong_taints = !matches!(operation, Operation::MergeStatus(_))
+                    && !are_equal_except_time(&node.taints(), actual);
+                if has_wrong_taints {
+                    let (object_id, taints) = (node.object_id(), node.taints());
+                    self.write(object_id, Operation::Merge(json!({"spec": {"taints": taints}})));
                 }
             }
             (WriteResult::Gone, Operation::Read | Operation::Merge(_) | Operation::MergeStatus(_)) => {
-                self.node_gone(at);
+                self.handle_node_deletion(node_index);
             }
             (_, Operation::Create(_)) if !self.starting => {
-                self.after(REREGISTER_DELAY_MS, ScheduledAction::Register(at));
+                self.schedule_after(REREGISTER_DELAY_MS, ScheduledAction::RegisterNode(node_index));
             }
             _ => {}
         }
     }
 
     /// Reads all nodes, because users may have deleted one.
-    pub(super) fn reconcile_nodes(&mut self) {
-        let there: Vec<ObjectId> = self.nodes.iter().filter(|node| node.there).map(Node::at).collect();
-        for at in there {
-            self.write(at, Operation::Read);
+    pub(super) fn read_nodes(&mut self) {
+        let existing = self.nodes.iter().filter(|node| node.exists);
+        for object_id in existing.map(Node::object_id).collect::<Vec<_>>() {
+            self.write(object_id, Operation::Read);
         }
-        self.after(1000, ScheduledAction::ReconcileNodes);
+        self.schedule_after(1000, ScheduledAction::ReadNodes);
     }
 
     /// Registers a node again.
-    pub(super) fn register(&mut self, at: usize) {
+    pub(super) fn register_node(&mut self, node_index: usize) {
         let now = self.now;
-        let Some(node) = self.nodes.get_mut(at) else { return };
-        (node.there, node.ready, node.cordoned, node.changed) = (true, true, false, now);
-        node.foreign.clear();
-        self.create_node(at);
+        let Some(node) = self.nodes.get_mut(node_index) else { return };
+        (node.exists, node.ready, node.cordoned, node.changed) = (true, true, false, now);
+        node.user_taints.clear();
+        self.create_node(node_index);
     }
 
     /// Handles the deletion of a node: its pods are deleted, and it registers again later.
-    fn node_gone(&mut self, at: usize) {
-        let Some(node) = self.nodes.get_mut(at).filter(|node| node.there) else { return };
-        node.there = false;
-        let there = self.pods.iter().filter(|(_, pod)| pod.node == Some(at)).map(|(id, _)| *id);
-        for pod in there.collect::<Vec<_>>() {
+    fn handle_node_deletion(&mut self, node_index: usize) {
+        let Some(node) = self.nodes.get_mut(node_index).filter(|node| node.exists) else { return };
+        node.exists = false;
+        let pods = self.pods.iter().filter(|(_, pod)| pod.node == Some(node_index)).map(|(id, _)| *id);
+        for pod in pods.collect::<Vec<_>>() {
             self.delete_pod(pod);
         }
-        self.after(REREGISTER_DELAY_MS, ScheduledAction::Register(at));
+        self.schedule_after(REREGISTER_DELAY_MS, ScheduledAction::RegisterNode(node_index));
     }
 
-    fn create_node(&mut self, at: usize) {
-        let Some(node) = self.nodes.get(at) else { return };
-        let zone = ["eu-1a", "eu-1b", "eu-1c"].get(at % 3).copied().unwrap_or_default();
+    fn create_node(&mut self, node_index: usize) {
+        let Some(node) = self.nodes.get(node_index) else { return };
+        let zone = ["eu-1a", "eu-1b", "eu-1c"].get(node_index % 3).copied().unwrap_or_default();
         let status = status::node(node.ready, &node.address, node.changed, self.now);
         let object = objects::node(&node.name, zone, &status);
-        let (place, lease) = (node.at(), objects::lease(&node.name, self.now));
-        let lease_at = ObjectId::new(Kind::Lease, "kube-node-lease", &node.name);
-        self.create(place, object);
-        self.create(lease_at, lease);
+        let (object_id, lease) = (node.object_id(), objects::lease(&node.name, self.now));
+        let lease_id = ObjectId::new(Kind::Lease, "kube-node-lease", &node.name);
+        self.create(object_id, object);
+        self.create(lease_id, lease);
     }
 
-    fn set_ready(&mut self, at: usize, ready: bool, reason: &str) {
+    fn set_ready(&mut self, node_index: usize, ready: bool, reason: &str) {
         let now = self.now;
-        let changes = |node: &&mut Node| node.there && node.ready != ready;
-        let Some(node) = self.nodes.get_mut(at).filter(changes) else { return };
+        let changes = |node: &&mut Node| node.exists && node.ready != ready;
+        let Some(node) = self.nodes.get_mut(node_index).filter(changes) else { return };
         (node.ready, node.changed) = (ready, now);
-        let (place, uid, taints) = (node.at(), node.uid.clone(), node.taints());
+        let (object_id, uid, taints) = (node.object_id(), node.uid.clone(), node.taints());
         let status = status::node(ready, &node.address, now, now);
-        self.write(place.clone(), Operation::MergeStatus(status));
-        self.write(place.clone(), Operation::Merge(json!({"spec": {"taints": taints}})));
-        let message = format!("Node {} status is now: {reason}", place.name);
+        self.write(object_id.clone(), Operation::MergeStatus(status));
+        self.write(object_id.clone(), Operation::Merge(json!({"spec": {"taints": taints}})));
+        let message = format!("Node {} status is now: {reason}", object_id.name);
         self.record_event(&EventDetails {
-            about: &place,
+            regarding: &object_id,
             uid: &uid,
             reason,
             message: &message,
             component: "node-controller",
         });
-        let there: Vec<u64> = self
+        let ready_pods: Vec<u64> = self
             .pods
             .iter()
-            .filter(|(_, pod)| pod.node == Some(at) && pod.phase == Phase::Ready)
+            .filter(|(_, pod)| pod.node == Some(node_index) && pod.phase == Phase::Ready)
             .map(|(id, _)| *id)
             .collect();
-        for pod in there {
+        for pod in ready_pods {
             self.touch(pod);
             self.write_pod_status(pod);
             if let Some(OwnerId::Set(app, _)) = self.pods.get(&pod).map(|pod| &pod.owner) {
-                self.want_sync(*app);
+                self.schedule_sync(*app);
             }
         }
     }
@@ -239,9 +246,9 @@ fn is_state_taint(taint: &Value) -> bool {
     matches!(key, Some("not-ready" | "unreachable" | "unschedulable"))
 }
 
-/// Whether two sets of taints are equal except for their times.
-fn are_equal_except_time(wanted: &Value, there: &[Value]) -> bool {
-    let wanted = wanted.as_array().map_or(&[][..], Vec::as_slice);
-    let same = |one: &Value, other: &Value| one["key"] == other["key"] && one["effect"] == other["effect"];
-    wanted.len() == there.len() && wanted.iter().all(|one| there.iter().any(|other| same(one, other)))
+/// Whether two sets of taints have the same keys and effects; their times may differ.
+fn are_equal_except_time(expected: &Value, actual: &[Value]) -> bool {
+    let expected = expected.as_array().map_or(&[][..], Vec::as_slice);
+    let same = |left: &Value, right: &Value| left["key"] == right["key"] && left["effect"] == right["effect"];
+    expected.len() == actual.len() && expected.iter().all(|left| actual.iter().any(|right| same(left, right)))
 }

@@ -126,8 +126,8 @@ pub(super) fn pod(
     image: &str,
     node: Option<&str>,
 ) -> Value {
-    let job = owner.kind == Kind::Job;
-    let template = if job {
+    let is_job = owner.kind == Kind::Job;
+    let template = if is_job {
         let labels = json!({"task": app, "batch.kubernetes.io/job-name": owner.name, "job-name": owner.name});
         template(program, (app, program.name), image, &labels, "Never")
     } else {
@@ -147,7 +147,8 @@ pub(super) fn pod(
     pod
 }
 
-/// A job for a program. Its label differs, so that selectors of the program do not match its pods.
+/// A job for a program. The pods of the job have another label than the pods of the program, so that
+/// selectors of the program do not match them.
 pub(super) fn job(program: &Program, name: &str, task: &str, image: &str) -> Value {
     json!({
         "apiVersion": "batch/v1", "kind": "Job",
@@ -161,28 +162,29 @@ pub(super) fn job(program: &Program, name: &str, task: &str, image: &str) -> Val
 
 /// Contents of an Event object.
 pub(super) struct EventDetails<'a> {
-    pub(super) about: &'a ObjectId,
+    pub(super) regarding: &'a ObjectId,
+    /// The uid of the regarded object.
     pub(super) uid: &'a str,
     pub(super) reason: &'a str,
     pub(super) message: &'a str,
     pub(super) component: &'a str,
 }
 
-pub(super) fn event(name: &str, report: &EventDetails<'_>, now: Timestamp) -> Value {
-    let EventDetails { about, uid, reason, message, component } = report;
-    let warning = matches!(
+pub(super) fn event(name: &str, details: &EventDetails<'_>, now: Timestamp) -> Value {
+    let EventDetails { regarding, uid, reason, message, component } = details;
+    let is_warning = matches!(
         *reason,
         "BackOff" | "Failed" | "Evicted" | "FailedScheduling" | "OOMKilling" | "NodeNotReady" | "Unhealthy"
     );
-    let namespace = if about.namespace.is_empty() { "default" } else { &about.namespace };
+    let namespace = if regarding.namespace.is_empty() { "default" } else { &regarding.namespace };
     json!({
         "apiVersion": "v1", "kind": "Event",
         "metadata": {"name": name, "namespace": namespace},
         "involvedObject": {
-            "apiVersion": about.kind.api_version(), "kind": about.kind.name(),
-            "namespace": about.namespace, "name": about.name, "uid": uid,
+            "apiVersion": regarding.kind.api_version(), "kind": regarding.kind.name(),
+            "namespace": regarding.namespace, "name": regarding.name, "uid": uid,
         },
-        "reason": reason, "message": message, "type": if warning { "Warning" } else { "Normal" },
+        "reason": reason, "message": message, "type": if is_warning { "Warning" } else { "Normal" },
         "source": {"component": component}, "reportingComponent": component, "reportingInstance": "",
         "firstTimestamp": time(now), "lastTimestamp": time(now), "count": 1,
     })
@@ -195,17 +197,18 @@ fn reference(owner: &Owner<'_>) -> Value {
     })
 }
 
-/// A pod template: one container, with the configuration of a deployment.
+/// A pod template with one container called `name`, which uses the ConfigMap and the Secret of the deployment
+/// `app`.
 fn template(
     program: &Program,
-    (name, configured): (&str, &str),
+    (name, app): (&str, &str),
     image: &str,
     labels: &Value,
-    restart: &str,
+    restart_policy: &str,
 ) -> Value {
-    let mut environment = vec![json!({"configMapRef": {"name": format!("{configured}-config")}})];
+    let mut environment = vec![json!({"configMapRef": {"name": format!("{app}-config")}})];
     if program.secret {
-        environment.push(json!({"secretRef": {"name": format!("{configured}-credentials")}}));
+        environment.push(json!({"secretRef": {"name": format!("{app}-credentials")}}));
     }
     let mut container = json!({
         "name": name, "image": image, "imagePullPolicy": "IfNotPresent", "envFrom": environment,
@@ -213,7 +216,7 @@ fn template(
             "requests": {"cpu": program.cpu, "memory": program.memory}, "limits": {"memory": program.memory},
         },
     });
-    if restart == "Always" {
+    if restart_policy == "Always" {
         container["ports"] = json!([{"name": "http", "containerPort": program.port, "protocol": "TCP"}]);
         container["readinessProbe"] =
             json!({"httpGet": {"path": "/healthz", "port": "http", "scheme": "HTTP"}, "periodSeconds": 5});
@@ -221,7 +224,7 @@ fn template(
     json!({
         "metadata": {"labels": labels},
         "spec": {
-            "containers": [container], "restartPolicy": restart, "dnsPolicy": "ClusterFirst",
+            "containers": [container], "restartPolicy": restart_policy, "dnsPolicy": "ClusterFirst",
             "schedulerName": "default-scheduler", "terminationGracePeriodSeconds": 30,
         },
     })

@@ -11,7 +11,7 @@ use std::ops::Bound;
 /// Owner of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum OwnerId {
-    /// A revision of a deployment.
+    /// A replica set: the index of its deployment, and its id.
     Set(usize, u32),
     Job(String),
 }
@@ -19,14 +19,14 @@ pub(super) enum OwnerId {
 /// A pod.
 #[derive(Debug)]
 pub(super) struct Pod {
-    pub(super) at: ObjectId,
+    pub(super) object_id: ObjectId,
     pub(super) owner: OwnerId,
     pub(super) node: Option<usize>,
     pub(super) phase: Phase,
     uid: String,
     container: String,
     image: String,
-    /// Whether its image can be pulled.
+    /// Whether the image can be pulled.
     healthy: bool,
     address: String,
     restarts: u32,
@@ -34,18 +34,19 @@ pub(super) struct Pod {
     crashes: u32,
     last_crash: Option<(Crash, Timestamp)>,
     created: Timestamp,
-    placed: Timestamp,
+    scheduled: Timestamp,
     changed: Timestamp,
-    /// Start time of its container.
+    /// Start time of the container.
     started: Timestamp,
-    /// Counts changes of phase; actions scheduled before the last one are stale.
+    /// Number of the last scheduled step; earlier steps are stale.
     step: u32,
 }
 
 /// Parameters of a new pod.
 pub(super) struct NewPod<'a> {
     pub(super) owner: OwnerId,
-    pub(super) by: Owner<'a>,
+    /// The owner, as its reference in the object.
+    pub(super) controller: Owner<'a>,
     pub(super) program: &'a super::catalogue::Program,
     pub(super) app: &'a str,
     pub(super) hash: &'a str,
@@ -54,26 +55,28 @@ pub(super) struct NewPod<'a> {
 }
 
 impl Demo {
-    /// Creates a pod.
+    /// Creates a pod and returns its id.
     pub(super) fn create_pod(&mut self, new: &NewPod<'_>) -> u64 {
-        let id = self.number();
-        let mut at = ObjectId::new(Kind::Pod, new.program.namespace, "");
+        let id = self.next_number();
+        let mut object_id = ObjectId::new(Kind::Pod, new.program.namespace, "");
         loop {
-            at.name = format!("{}-{}", new.by.name, self.rng.suffix(5));
-            if !self.names.contains_key(&at) {
+            object_id.name = format!("{}-{}", new.controller.name, self.rng.suffix(5));
+            if !self.pod_ids.contains_key(&object_id) {
                 break;
             }
         }
-        // While the cluster is being built, pods are placed without a scheduler.
+        // While the cluster is being built, pods are created with their node, without a scheduler.
         let node = if self.starting { self.choose_node() } else { None };
-        if let Some(node) = node.and_then(|at| self.nodes.get_mut(at)) {
+        if let Some(node) = node.and_then(|index| self.nodes.get_mut(index)) {
             node.load += 1;
         }
-        let node_name = node.and_then(|at| self.nodes.get(at)).map(|node| node.name.as_str());
-        let object = objects::pod(new.program, &new.by, (new.app, new.hash), &at.name, new.image, node_name);
+        let node_name = node.and_then(|index| self.nodes.get(index)).map(|node| node.name.as_str());
+        let labels = (new.app, new.hash);
+        let object =
+            objects::pod(new.program, &new.controller, labels, &object_id.name, new.image, node_name);
         let (now, number) = (self.now, id % 60_000);
         let pod = Pod {
-            at: at.clone(),
+            object_id: object_id.clone(),
             owner: new.owner.clone(),
             node,
             phase: if node.is_some() { Phase::Running } else { Phase::New },
@@ -86,31 +89,31 @@ impl Demo {
             crashes: 0,
             last_crash: None,
             created: now,
-            placed: now,
+            scheduled: now,
             changed: now,
             started: now,
             step: 0,
         };
-        self.names.insert(at.clone(), id);
+        self.pod_ids.insert(object_id.clone(), id);
         self.pods.insert(id, pod);
-        self.create(at, object);
+        self.create(object_id, object);
         id
     }
 
-    /// Executes the next step of a pod's lifecycle.
+    /// Executes a step of a pod's lifecycle, unless another step was scheduled since.
     pub(super) fn step(&mut self, id: u64, step: u32) {
         let Some(pod) = self.pods.get(&id).filter(|pod| pod.step == step) else { return };
         match pod.phase {
-            Phase::New => self.place(id),
+            Phase::New => self.schedule_pod(id),
             Phase::Creating if !pod.healthy => {
                 let message = format!("Failed to pull image \"{}\": not found", pod.image);
-                self.become_phase(id, Phase::NoImage);
+                self.enter_phase(id, Phase::NoImage);
                 self.record_pod_event(id, "Failed", &message, "kubelet");
             }
             Phase::Creating => self.run(id, "Started"),
-            Phase::Running if matches!(pod.owner, OwnerId::Job(_)) => self.become_phase(id, Phase::Completed),
+            Phase::Running if matches!(pod.owner, OwnerId::Job(_)) => self.enter_phase(id, Phase::Completed),
             Phase::Running if pod.crashes > 0 => self.crash(id, Crash::Error),
-            Phase::Running => self.become_phase(id, Phase::Ready),
+            Phase::Running => self.enter_phase(id, Phase::Ready),
             Phase::Crashed(_) => {
                 if let Some(pod) = self.pods.get_mut(&id) {
                     pod.restarts += 1;
@@ -123,13 +126,13 @@ impl Demo {
         }
     }
 
-    /// Ends its container, which is then restarted.
+    /// Ends the container of a pod; the next step restarts the container.
     pub(super) fn crash(&mut self, id: u64, crash: Crash) {
         let now = self.now;
         let Some(pod) = self.pods.get_mut(&id) else { return };
         pod.last_crash = Some((crash, now));
-        let waits = pod.restarts > 0;
-        self.become_phase(id, Phase::Crashed(crash));
+        let is_backing_off = pod.restarts > 0;
+        self.enter_phase(id, Phase::Crashed(crash));
         if crash == Crash::OutOfMemory {
             self.record_pod_event(
                 id,
@@ -138,12 +141,12 @@ impl Demo {
                 "kernel-monitor",
             );
         }
-        if waits {
+        if is_backing_off {
             self.record_pod_event(id, "BackOff", "Back-off restarting failed container", "kubelet");
         }
     }
 
-    /// Sets the number of crashes before it recovers.
+    /// Sets the number of crashes before the container of a pod recovers.
     pub(super) fn set_crashes(&mut self, id: u64, crashes: u32) {
         if let Some(pod) = self.pods.get_mut(&id) {
             pod.crashes = crashes;
@@ -151,22 +154,22 @@ impl Demo {
     }
 
     pub(super) fn evict(&mut self, id: u64) {
-        self.become_phase(id, Phase::Evicted);
+        self.enter_phase(id, Phase::Evicted);
         self.record_pod_event(id, "Evicted", "The node was low on resource: memory.", "kubelet");
     }
 
-    /// Deletes the pod gracefully, as a controller does.
+    /// Deletes a pod gracefully, as a controller does.
     pub(super) fn terminate(&mut self, id: u64) {
         let Some(pod) = self.pods.get(&id).filter(|pod| pod.phase != Phase::Terminating) else { return };
-        let (at, placed) = (pod.at.clone(), pod.node.is_some());
-        self.write(at, Operation::Delete);
-        if placed {
+        let (object_id, scheduled) = (pod.object_id.clone(), pod.node.is_some());
+        self.write(object_id, Operation::Delete);
+        if scheduled {
             self.record_pod_event(id, "Killing", "Stopping container", "kubelet");
         }
         self.set_phase(id, Phase::Terminating);
     }
 
-    /// Marks its status as changed; scheduled steps stay valid.
+    /// Marks the status of a pod as changed; scheduled steps stay valid.
     pub(super) fn touch(&mut self, id: u64) {
         let now = self.now;
         if let Some(pod) = self.pods.get_mut(&id) {
@@ -174,10 +177,10 @@ impl Demo {
         }
     }
 
-    /// Writes its status.
+    /// Writes the status of a pod.
     pub(super) fn write_pod_status(&mut self, id: u64) {
         let Some(pod) = self.pods.get(&id) else { return };
-        let node = pod.node.and_then(|at| self.nodes.get(at));
+        let node = pod.node.and_then(|index| self.nodes.get(index));
         let facts = Facts {
             container: &pod.container,
             image: &pod.image,
@@ -187,46 +190,48 @@ impl Demo {
             address: &pod.address,
             host: node.map_or("", |node| &node.address),
             created: pod.created,
-            placed: pod.placed,
+            scheduled: pod.scheduled,
             changed: pod.changed,
             started: pod.started,
             node_ready: node.is_some_and(|node| node.ready),
         };
-        let (at, status) = (pod.at.clone(), status::pod(&facts));
-        self.write(at, Operation::MergeStatus(status));
+        let (object_id, status) = (pod.object_id.clone(), status::pod(&facts));
+        self.write(object_id, Operation::MergeStatus(status));
     }
 
-    /// Reads some pods, because users may have deleted them.
-    pub(super) fn reconcile_pods(&mut self) {
-        let some = (self.pods.len() / 20).max(8);
-        let next = self.pods.range((Bound::Excluded(self.last_read_pod), Bound::Unbounded)).take(some);
-        let next: Vec<(u64, ObjectId)> = next.map(|(id, pod)| (*id, pod.at.clone())).collect();
+    /// Reads the next few pods, because users may have deleted them. After the last pod, starts again with
+    /// the first.
+    pub(super) fn read_pods(&mut self) {
+        let count = (self.pods.len() / 20).max(8);
+        let next = self.pods.range((Bound::Excluded(self.last_read_pod), Bound::Unbounded)).take(count);
+        let next: Vec<(u64, ObjectId)> = next.map(|(id, pod)| (*id, pod.object_id.clone())).collect();
         self.last_read_pod = next.last().map_or(0, |(id, _)| *id);
-        for (_, at) in next {
-            self.write(at, Operation::Read);
+        for (_, object_id) in next {
+            self.write(object_id, Operation::Read);
         }
-        self.after(1000, ScheduledAction::ReconcilePods);
+        self.schedule_after(1000, ScheduledAction::ReadPods);
     }
 
     pub(super) fn handle_pod_result(&mut self, write: &Write, result: &WriteResult) {
-        let Some(id) = self.names.get(&write.at).copied() else { return };
+        let Some(id) = self.pod_ids.get(&write.object_id).copied() else { return };
         match (result, &write.operation) {
             (WriteResult::Done(object), Operation::Create(_)) => {
                 if let Some(pod) = self.pods.get_mut(&id) {
                     object["metadata"]["uid"].as_str().unwrap_or_default().clone_into(&mut pod.uid);
                 }
-                let placed = self.pods.get(&id).is_some_and(|pod| pod.node.is_some());
-                if placed { self.become_phase(id, Phase::Ready) } else { self.plan(id) }
+                let scheduled = self.pods.get(&id).is_some_and(|pod| pod.node.is_some());
+                if scheduled { self.enter_phase(id, Phase::Ready) } else { self.schedule_step(id) }
             }
-            // Without grace period it is removed already; otherwise it is removed later.
+            // The pod was not created, or it no longer exists. During the grace period of a deletion the pod
+            // still exists; it is removed later.
             (WriteResult::Gone | WriteResult::Rejected, Operation::Create(_)) | (WriteResult::Gone, _) => {
                 self.remove_pod(id);
             }
-            (WriteResult::Rejected, Operation::Bind(_)) => self.unplace(id),
+            (WriteResult::Rejected, Operation::Bind(_)) => self.unschedule_pod(id),
             (WriteResult::Done(object), Operation::Read)
                 if object["metadata"]["deletionTimestamp"].is_string() =>
             {
-                // A user deleted it.
+                // A user deleted the pod.
                 self.set_phase(id, Phase::Terminating);
             }
             _ => {}
@@ -236,25 +241,26 @@ impl Demo {
     /// Forgets a pod that no longer exists.
     pub(super) fn remove_pod(&mut self, id: u64) {
         let Some(pod) = self.pods.remove(&id) else { return };
-        self.names.remove(&pod.at);
-        if let Some(node) = pod.node.and_then(|at| self.nodes.get_mut(at)) {
+        self.pod_ids.remove(&pod.object_id);
+        if let Some(node) = pod.node.and_then(|index| self.nodes.get_mut(index)) {
             node.load = node.load.saturating_sub(1);
         }
         match pod.owner {
-            OwnerId::Set(app, revision) => self.set_lost(app, revision, id),
-            OwnerId::Job(job) => self.job_lost_pod(&job),
+            OwnerId::Set(app_index, set_id) => self.remove_pod_from_set(app_index, set_id, id),
+            OwnerId::Job(job) => self.handle_job_pod_removal(&job),
         }
     }
 
-    /// Deletes the pod immediately.
+    /// Deletes a pod immediately.
     pub(super) fn delete_pod(&mut self, id: u64) {
         let Some(pod) = self.pods.get(&id) else { return };
-        let at = pod.at.clone();
-        self.write(at, Operation::DeleteNow);
+        let object_id = pod.object_id.clone();
+        self.write(object_id, Operation::DeleteNow);
         self.remove_pod(id);
     }
 
-    fn place(&mut self, id: u64) {
+    /// Binds a pod to a node, as kube-scheduler does; without a schedulable node, tries again later.
+    fn schedule_pod(&mut self, id: u64) {
         let Some(node) = self.choose_node() else {
             self.write_pod_status(id);
             self.record_pod_event(
@@ -263,48 +269,50 @@ impl Demo {
                 "0 nodes are available: no node is ready and schedulable.",
                 "default-scheduler",
             );
-            self.plan(id);
+            self.schedule_step(id);
             return;
         };
         let now = self.now;
         let Some(pod) = self.pods.get_mut(&id) else { return };
-        (pod.node, pod.placed) = (Some(node), now);
-        let at = pod.at.clone();
+        (pod.node, pod.scheduled) = (Some(node), now);
+        let object_id = pod.object_id.clone();
         let Some(node) = self.nodes.get_mut(node) else { return };
         node.load += 1;
-        let name = node.name.clone();
-        let message = format!("Successfully assigned {}/{} to {name}", at.namespace, at.name);
-        self.write(at, Operation::Bind(name));
+        let node_name = node.name.clone();
+        let message =
+            format!("Successfully assigned {}/{} to {node_name}", object_id.namespace, object_id.name);
+        self.write(object_id, Operation::Bind(node_name));
         self.record_pod_event(id, "Scheduled", &message, "default-scheduler");
-        self.become_phase(id, Phase::Creating);
+        self.enter_phase(id, Phase::Creating);
     }
 
-    fn unplace(&mut self, id: u64) {
+    /// Takes a pod off its node, because the server rejected the binding.
+    fn unschedule_pod(&mut self, id: u64) {
         let Some(pod) = self.pods.get_mut(&id) else { return };
-        if let Some(node) = pod.node.take().and_then(|at| self.nodes.get_mut(at)) {
+        if let Some(node) = pod.node.take().and_then(|index| self.nodes.get_mut(index)) {
             node.load = node.load.saturating_sub(1);
         }
         self.set_phase(id, Phase::New);
     }
 
     fn run(&mut self, id: u64, reason: &str) {
-        self.become_phase(id, Phase::Running);
+        self.enter_phase(id, Phase::Running);
         let Some(container) = self.pods.get(&id).map(|pod| pod.container.clone()) else { return };
         self.record_pod_event(id, reason, &format!("Started container {container}"), "kubelet");
     }
 
-    /// Changes its phase and writes its status.
-    fn become_phase(&mut self, id: u64, phase: Phase) {
+    /// Changes the phase of a pod, writes its status and informs its owner.
+    fn enter_phase(&mut self, id: u64, phase: Phase) {
         self.set_phase(id, phase);
         self.write_pod_status(id);
         match self.pods.get(&id).map(|pod| pod.owner.clone()) {
-            Some(OwnerId::Set(app, _)) => self.want_sync(app),
-            Some(OwnerId::Job(job)) => self.job_moved(&job, phase),
+            Some(OwnerId::Set(app_index, _)) => self.schedule_sync(app_index),
+            Some(OwnerId::Job(job)) => self.handle_job_pod_phase(&job, phase),
             None => {}
         }
     }
 
-    /// Changes its phase and schedules the next step.
+    /// Changes the phase of a pod and schedules the next step; does not write the status.
     fn set_phase(&mut self, id: u64, phase: Phase) {
         let now = self.now;
         if let Some(pod) = self.pods.get_mut(&id).filter(|pod| pod.phase != phase) {
@@ -312,19 +320,20 @@ impl Demo {
             if phase == Phase::Running {
                 pod.started = now;
             }
-            self.plan(id);
+            self.schedule_step(id);
         }
     }
 
-    fn plan(&mut self, id: u64) {
+    /// Schedules the step that follows the current phase of a pod. Steps scheduled earlier become stale.
+    fn schedule_step(&mut self, id: u64) {
         let Some(pod) = self.pods.get_mut(&id) else { return };
         pod.step += 1;
         let (step, restarts) = (pod.step, i64::from(pod.restarts));
-        let job = matches!(pod.owner, OwnerId::Job(_));
+        let is_job = matches!(pod.owner, OwnerId::Job(_));
         let (low, high) = match pod.phase {
             Phase::New => (150, 600),
             Phase::Creating => (600, 3000),
-            Phase::Running if job => (4000, 20_000),
+            Phase::Running if is_job => (4000, 20_000),
             Phase::Running => (800, 4000),
             Phase::Crashed(_) => (1000 + restarts.min(5) * 3000, 2000 + restarts.min(5) * 4000),
             Phase::Evicted => (15_000, 30_000),
@@ -333,13 +342,13 @@ impl Demo {
             Phase::Ready | Phase::NoImage => return,
         };
         let wait = self.rng.between(low, high);
-        self.after(wait, ScheduledAction::Pod(id, step));
+        self.schedule_after(wait, ScheduledAction::StepPod(id, step));
     }
 
     fn record_pod_event(&mut self, id: u64, reason: &str, message: &str, component: &str) {
         let Some(pod) = self.pods.get(&id) else { return };
-        let (about, uid) = (pod.at.clone(), pod.uid.clone());
-        self.record_event(&EventDetails { about: &about, uid: &uid, reason, message, component });
+        let (object_id, uid) = (pod.object_id.clone(), pod.uid.clone());
+        self.record_event(&EventDetails { regarding: &object_id, uid: &uid, reason, message, component });
     }
 }
 

@@ -31,7 +31,7 @@ impl DemoRng {
         usize::try_from(self.next() % end).unwrap_or(0)
     }
 
-    /// Returns a number from `low` to `high`.
+    /// Returns a number from `low` to `high`, both included.
     pub(super) fn between(&mut self, low: i64, high: i64) -> i64 {
         let span = usize::try_from(high.saturating_sub(low)).unwrap_or(0) + 1;
         low + i64::try_from(self.below(span)).unwrap_or(0)
@@ -42,13 +42,13 @@ impl DemoRng {
         self.below(100) < percent
     }
 
-    /// Returns a suffix for a generated name.
-    pub(super) fn suffix(&mut self, letters: usize) -> String {
-        (0..letters).map(|_| self.letter()).collect()
+    /// Returns a suffix for a generated name, with this many characters.
+    pub(super) fn suffix(&mut self, length: usize) -> String {
+        (0..length).map(|_| self.letter()).collect()
     }
 
     fn letter(&mut self) -> char {
-        let at = self.below(LETTERS.len());
-        LETTERS.get(at).copied().map_or('x', char::from)
+        let index = self.below(LETTERS.len());
+        LETTERS.get(index).copied().map_or('x', char::from)
     }
 }

@@ -32,7 +32,7 @@ pub(super) enum Crash {
     OutOfMemory,
 }
 
-/// Inputs of a pod's status.
+/// The facts about a pod from which its status is built.
 #[derive(Debug, Clone)]
 pub(super) struct Facts<'a> {
     pub(super) container: &'a str,
@@ -45,12 +45,12 @@ pub(super) struct Facts<'a> {
     /// Time of creation.
     pub(super) created: Timestamp,
     /// Time of scheduling.
-    pub(super) placed: Timestamp,
+    pub(super) scheduled: Timestamp,
     /// Time of the last change of phase.
     pub(super) changed: Timestamp,
-    /// Start time of its container.
+    /// Start time of the container.
     pub(super) started: Timestamp,
-    /// Whether its node is ready.
+    /// Whether the node of the pod is ready.
     pub(super) node_ready: bool,
 }
 
@@ -84,19 +84,19 @@ pub(super) fn pod(facts: &Facts<'_>) -> Value {
             !matches!(phase, Phase::Creating | Phase::NoImage),
             facts.changed,
         ),
-        condition("Initialized", true, facts.placed),
+        condition("Initialized", true, facts.scheduled),
         condition("Ready", ready, facts.changed),
         condition("ContainersReady", phase == Phase::Ready, facts.changed),
-        condition("PodScheduled", true, facts.placed),
+        condition("PodScheduled", true, facts.scheduled),
     ];
     let mut status = json!({
-        "phase": phase_name, "qosClass": "Burstable", "startTime": time(facts.placed),
+        "phase": phase_name, "qosClass": "Burstable", "startTime": time(facts.scheduled),
         "hostIP": facts.host, "hostIPs": [{"ip": facts.host}], "conditions": conditions,
     });
     if phase == Phase::Evicted {
         status["reason"] = json!("Evicted");
         status["message"] = json!("The node was low on resource: memory.");
-        // The patch is merged, so the containers are removed explicitly.
+        // The status is written as a merge patch, in which null removes the containers.
         status["containerStatuses"] = Value::Null;
     } else {
         status["containerStatuses"] = json!([container(facts)]);
@@ -119,7 +119,7 @@ fn container(facts: &Facts<'_>) -> Value {
         }
         Phase::Running | Phase::Ready | Phase::Terminating => running,
         // The first restart is immediate; later ones wait for the backoff.
-        Phase::Crashed(crash) if restarts == 0 => json!({"terminated": ended(crash, changed)}),
+        Phase::Crashed(crash) if restarts == 0 => json!({"terminated": terminated_state(crash, changed)}),
         Phase::Crashed(_) => {
             let message = format!("back-off restarting failed container={}", facts.container);
             json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}})
@@ -128,8 +128,8 @@ fn container(facts: &Facts<'_>) -> Value {
             "exitCode": 0, "reason": "Completed", "startedAt": time(facts.started), "finishedAt": time(changed),
         }}),
     };
-    let last =
-        facts.last_crash.filter(|_| restarts > 0).map(|(crash, at)| json!({"terminated": ended(crash, at)}));
+    let last_crash = facts.last_crash.filter(|_| restarts > 0);
+    let last = last_crash.map(|(crash, at)| json!({"terminated": terminated_state(crash, at)}));
     let is_running = matches!(phase, Phase::Running | Phase::Ready | Phase::Terminating);
     let pulled = !matches!(phase, Phase::New | Phase::Creating | Phase::NoImage);
     json!({
@@ -140,7 +140,8 @@ fn container(facts: &Facts<'_>) -> Value {
     })
 }
 
-fn ended(crash: Crash, at: Timestamp) -> Value {
+/// Returns the `terminated` state of a container that crashed.
+fn terminated_state(crash: Crash, at: Timestamp) -> Value {
     let (code, reason) = match crash {
         Crash::Error => (1, "Error"),
         Crash::OutOfMemory => (137, "OOMKilled"),
@@ -148,6 +149,7 @@ fn ended(crash: Crash, at: Timestamp) -> Value {
     json!({"exitCode": code, "reason": reason, "startedAt": time(at), "finishedAt": time(at)})
 }
 
+/// Returns a hash (FNV-1a) that stands for the digest of an image.
 fn digest(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -182,12 +184,12 @@ pub(super) fn node(ready: bool, address: &str, changed: Timestamp, now: Timestam
     })
 }
 
-/// Numbers of pods of a replica set.
+/// Numbers of pods of a replica set or a deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Count {
     pub(super) all: usize,
     pub(super) ready: usize,
-    /// Pods of the newest revision.
+    /// Pods of the newest revision; unused for a replica set.
     pub(super) updated: usize,
 }
 
@@ -205,6 +207,7 @@ pub(super) fn deployment(
     generation: i64,
     (changed, now): (Timestamp, Timestamp),
 ) -> Value {
+    // `maxUnavailable` is 25 %.
     let available = count.ready * 4 >= wanted * 3;
     let done = count.updated == wanted && count.all == wanted && count.ready == wanted;
     let condition = |kind: &str, holds: bool, reason: &str| {

@@ -15,33 +15,33 @@ struct World {
 
 impl World {
     fn apply(&mut self, write: &Write) -> WriteResult {
-        let Write { at, operation } = write;
+        let Write { object_id, operation } = write;
         if let Operation::Create(object) = operation {
-            if let Some(there) = self.objects.get(at) {
-                return WriteResult::Done(there.clone());
+            if let Some(existing) = self.objects.get(object_id) {
+                return WriteResult::Done(existing.clone());
             }
             self.uids += 1;
             let mut object = object.clone();
             object["metadata"]["uid"] = json!(format!("uid-{}", self.uids));
             object["metadata"]["generation"] = json!(1);
-            assert_eq!(object["metadata"]["name"], at.name.as_str());
-            if at.kind == Kind::Node {
-                // Like the server.
+            assert_eq!(object["metadata"]["name"], object_id.name.as_str());
+            if object_id.kind == Kind::Node {
+                // kube-apiserver adds this taint to new nodes.
                 object["spec"]["taints"] =
                     json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]);
             }
-            self.objects.insert(at.clone(), object.clone());
+            self.objects.insert(object_id.clone(), object.clone());
             return WriteResult::Done(object);
         }
         if matches!(operation, Operation::DeleteNow) {
-            self.objects.remove(at);
+            self.objects.remove(object_id);
             return WriteResult::Gone;
         }
         if matches!(operation, Operation::Finalize) {
-            self.objects.retain(|other, _| other != at && other.namespace != at.name);
+            self.objects.retain(|other, _| other != object_id && other.namespace != object_id.name);
             return WriteResult::Gone;
         }
-        let Some(object) = self.objects.get_mut(at) else { return WriteResult::Gone };
+        let Some(object) = self.objects.get_mut(object_id) else { return WriteResult::Gone };
         match operation {
             Operation::Merge(patch) => merge(object, patch),
             Operation::MergeStatus(status) => merge(object, &json!({"status": status})),
@@ -52,43 +52,44 @@ impl World {
         WriteResult::Done(object.clone())
     }
 
-    fn of(&self, kind: Kind) -> impl Iterator<Item = &Value> {
-        self.objects.iter().filter(move |(at, _)| at.kind == kind).map(|(_, object)| object)
+    fn objects_of(&self, kind: Kind) -> impl Iterator<Item = &Value> {
+        self.objects.iter().filter(move |(id, _)| id.kind == kind).map(|(_, object)| object)
     }
 
     /// Checks invariants visible to any client.
     fn check(&self) {
         let nodes: BTreeSet<&str> =
-            self.of(Kind::Node).filter_map(|node| node["metadata"]["name"].as_str()).collect();
+            self.objects_of(Kind::Node).filter_map(|node| node["metadata"]["name"].as_str()).collect();
         let uids: BTreeMap<&str, &ObjectId> = self
             .objects
             .iter()
-            .filter_map(|(at, object)| Some((object["metadata"]["uid"].as_str()?, at)))
+            .filter_map(|(id, object)| Some((object["metadata"]["uid"].as_str()?, id)))
             .collect();
-        for pod in self.of(Kind::Pod) {
+        for pod in self.objects_of(Kind::Pod) {
             if let Some(node) = pod["spec"]["nodeName"].as_str() {
                 assert!(nodes.contains(node), "the node of a pod must exist: {pod}");
             }
             let owner = &pod["metadata"]["ownerReferences"][0];
-            let found = owner["uid"].as_str().and_then(|uid| uids.get(uid));
+            let owner_id = owner["uid"].as_str().and_then(|uid| uids.get(uid));
             assert!(
-                found.is_some_and(|at| owner["name"] == at.name.as_str()),
+                owner_id.is_some_and(|id| owner["name"] == id.name.as_str()),
                 "the owner of a pod must exist: {pod}"
             );
             check_containers(pod);
         }
-        self.of(Kind::Node).for_each(check_taints);
+        self.objects_of(Kind::Node).for_each(check_taints);
     }
 
     /// Checks that replica sets count their ready pods, after all statuses are written. A terminating pod does not
     /// count, even before its status is written.
     fn check_counts(&self) {
-        for set in self.of(Kind::ReplicaSet) {
+        for set in self.objects_of(Kind::ReplicaSet) {
             let owned = |pod: &&Value| {
                 pod["metadata"]["ownerReferences"][0]["uid"] == set["metadata"]["uid"]
                     && pod["metadata"]["deletionTimestamp"].is_null()
             };
-            let ready = self.of(Kind::Pod).filter(owned).filter(|pod| condition(pod, "Ready") == "True");
+            let ready =
+                self.objects_of(Kind::Pod).filter(owned).filter(|pod| condition(pod, "Ready") == "True");
             let written = set["status"]["readyReplicas"].as_u64().unwrap_or(0);
             assert_eq!(written, ready.count() as u64, "readyReplicas must match: {set}");
         }
@@ -157,7 +158,7 @@ fn run_for(demo: &mut Demo, world: &mut World, now: &mut Timestamp, seconds: i64
     let end = *now + SignedDuration::from_secs(seconds);
     let mut writes = 0;
     while *now < end {
-        *now = demo.next().max(*now + SignedDuration::from_millis(5)).min(end);
+        *now = demo.next_action_time().max(*now + SignedDuration::from_millis(5)).min(end);
         writes += play(demo, world, *now);
         demo.check_invariants();
     }
@@ -174,13 +175,13 @@ fn check_converged(demo: &Demo, world: &World) {
         let sets: usize = app.sets.iter().map(|set| set.pods.len()).sum();
         assert_eq!(sets, app.replicas, "the deployment must have the desired number of pods");
     }
-    for deployment in world.of(Kind::Deployment) {
+    for deployment in world.objects_of(Kind::Deployment) {
         let wanted = &deployment["spec"]["replicas"];
         assert_eq!(&deployment["status"]["readyReplicas"], wanted, "{deployment}");
         assert_eq!(&deployment["status"]["updatedReplicas"], wanted, "{deployment}");
     }
     let ready = |pod: &&Value| pod["status"]["containerStatuses"][0]["ready"] == true;
-    assert_eq!(world.of(Kind::Pod).filter(ready).count(), demo.pods.len());
+    assert_eq!(world.objects_of(Kind::Pod).filter(ready).count(), demo.pods.len());
 }
 
 #[test]
@@ -227,15 +228,15 @@ fn deleted_pod_is_replaced() {
     let (mut demo, mut world, mut now) = start(3, 40);
     stop_incidents(&mut demo);
     let doomed: Vec<ObjectId> =
-        world.objects.keys().filter(|at| at.kind == Kind::Pod).take(5).cloned().collect();
-    for at in &doomed {
-        world.objects.remove(at);
+        world.objects.keys().filter(|id| id.kind == Kind::Pod).take(5).cloned().collect();
+    for id in &doomed {
+        world.objects.remove(id);
     }
-    let set = world.objects.keys().find(|at| at.kind == Kind::ReplicaSet).cloned().unwrap();
+    let set = world.objects.keys().find(|id| id.kind == Kind::ReplicaSet).cloned().unwrap();
     world.objects.get_mut(&set).unwrap()["metadata"]["generation"] = json!(1);
     run_for(&mut demo, &mut world, &mut now, 60);
     check_converged(&demo, &world);
-    assert!(doomed.iter().all(|at| !world.objects.contains_key(at)));
+    assert!(doomed.iter().all(|id| !world.objects.contains_key(id)));
 }
 
 /// Regression: while a node was lost, its pods were not ready, but their replica sets reported them as ready.
@@ -243,10 +244,10 @@ fn deleted_pod_is_replaced() {
 fn lost_node_reduces_ready_replicas() {
     let (mut demo, mut world, mut now) = start(3, 40);
     stop_incidents(&mut demo);
-    demo.node_lost(0);
+    demo.lose_node(0);
     run_for(&mut demo, &mut world, &mut now, 2);
     let lost = |pod: &&Value| pod["spec"]["nodeName"] == "node-01" && condition(pod, "Ready") == "False";
-    assert!(world.of(Kind::Pod).filter(lost).count() > 5);
+    assert!(world.objects_of(Kind::Pod).filter(lost).count() > 5);
     world.check();
     world.check_counts();
     run_for(&mut demo, &mut world, &mut now, 30);
@@ -262,7 +263,7 @@ fn pods_of_deleted_node_are_deleted_immediately() {
     stop_incidents(&mut demo);
     world.objects.remove(&ObjectId::new(Kind::Node, "", "node-02"));
     run_for(&mut demo, &mut world, &mut now, 2);
-    assert!(world.of(Kind::Pod).all(|pod| pod["spec"]["nodeName"] != "node-02"));
+    assert!(world.objects_of(Kind::Pod).all(|pod| pod["spec"]["nodeName"] != "node-02"));
     world.check();
     run_for(&mut demo, &mut world, &mut now, 60);
     assert!(world.objects.contains_key(&ObjectId::new(Kind::Node, "", "node-02")));
@@ -280,7 +281,7 @@ fn taints_set_by_users_are_kept() {
     let spec = json!({"spec": {"unschedulable": true, "taints": [mine]}});
     merge(world.objects.get_mut(&node).unwrap(), &spec);
     run_for(&mut demo, &mut world, &mut now, 3);
-    demo.node_lost(0);
+    demo.lose_node(0);
     run_for(&mut demo, &mut world, &mut now, 2);
     let taints = |world: &World| world.objects[&node]["spec"]["taints"].as_array().unwrap().clone();
     assert_eq!(taints(&world).len(), 4, "{:?}", taints(&world));
@@ -298,8 +299,8 @@ fn deleted_namespace_is_finalized() {
     world.objects.get_mut(&payments).unwrap()["metadata"]["deletionTimestamp"] = json!("now");
     run_for(&mut demo, &mut world, &mut now, 5);
     assert!(!world.objects.contains_key(&payments));
-    assert_eq!(world.objects.keys().find(|at| at.namespace == "payments"), None);
-    assert!(demo.pods.values().all(|pod| pod.at.namespace != "payments"));
+    assert_eq!(world.objects.keys().find(|id| id.namespace == "payments"), None);
+    assert!(demo.pods.values().all(|pod| pod.object_id.namespace != "payments"));
 }
 
 #[test]
@@ -312,13 +313,14 @@ fn changes_by_users_are_carried_out() {
         json!("mine:1");
     run_for(&mut demo, &mut world, &mut now, 120);
     check_converged(&demo, &world);
-    let mine = world.of(Kind::Pod).filter(|pod| pod["spec"]["containers"][0]["image"] == "mine:1").count();
+    let mine =
+        world.objects_of(Kind::Pod).filter(|pod| pod["spec"]["containers"][0]["image"] == "mine:1").count();
     assert_eq!(mine, 9);
 
     world.objects.remove(&web);
     run_for(&mut demo, &mut world, &mut now, 60);
-    let left = world.objects.keys().filter(|at| at.namespace == "shop" && at.name.starts_with("web-"));
-    let left: Vec<&ObjectId> = left.filter(|at| matches!(at.kind, Kind::Pod | Kind::ReplicaSet)).collect();
+    let left = world.objects.keys().filter(|id| id.namespace == "shop" && id.name.starts_with("web-"));
+    let left: Vec<&ObjectId> = left.filter(|id| matches!(id.kind, Kind::Pod | Kind::ReplicaSet)).collect();
     assert!(left.is_empty(), "{left:?}");
 }
 
@@ -349,8 +351,9 @@ async fn apply_all(driver: &ServerDriver, demo: &mut Demo, now: Timestamp) -> bo
     !writes.is_empty()
 }
 
-/// The embedded server accepts every write, so kube-apiserver would too. Regression: it rejected every Service for an
-/// address of another network, and the responses were not checked while the cluster was built.
+/// The embedded server accepts every write, so kube-apiserver would too. Regression: the server rejected
+/// every Service, because their addresses belonged to another network, and the demo did not notice while it
+/// built the cluster.
 #[tokio::test]
 async fn embedded_server_accepts_every_write() {
     let server = ApiServer::new();
@@ -364,7 +367,7 @@ async fn embedded_server_accepts_every_write() {
     demo.start_incidents();
     let end = now + SignedDuration::from_secs(60);
     while now < end {
-        now = demo.next().max(now + SignedDuration::from_millis(5));
+        now = demo.next_action_time().max(now + SignedDuration::from_millis(5));
         apply_all(&driver, &mut demo, now).await;
     }
     for node in server.list("v1", "nodes", None) {
@@ -388,7 +391,7 @@ async fn embedded_server_finalizes_namespace() {
     server.delete("v1", "namespaces", None, "payments").unwrap();
     let end = now + SignedDuration::from_secs(5);
     while now < end {
-        now = demo.next().max(now + SignedDuration::from_millis(5));
+        now = demo.next_action_time().max(now + SignedDuration::from_millis(5));
         apply_all(&driver, &mut demo, now).await;
     }
     assert_eq!(server.get("v1", "namespaces", None, "payments"), None);

@@ -89,10 +89,10 @@ impl ObjectId {
     }
 }
 
-/// An operation on one object.
+/// An operation on one object: a write, or a read whose result the demo needs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Write {
-    pub(crate) at: ObjectId,
+    pub(crate) object_id: ObjectId,
     pub(crate) operation: Operation,
 }
 
@@ -106,13 +106,13 @@ pub(crate) enum Operation {
     MergeStatus(Value),
     /// Binds a pod to a node.
     Bind(String),
-    /// Requests the deletion; a scheduled pod stays until it is deleted immediately.
+    /// Requests a graceful deletion. A scheduled pod stays until `DeleteNow`.
     Delete,
     /// Deletes the object immediately.
     DeleteNow,
     /// Reads the object.
     Read,
-    /// Deletes everything in a namespace and finalizes it.
+    /// Deletes everything in a namespace and finalizes the namespace.
     Finalize,
 }
 
@@ -121,7 +121,7 @@ pub(crate) enum Operation {
 pub(crate) enum WriteResult {
     /// Success, with the current object.
     Done(Value),
-    /// The object does not exist or no longer exists.
+    /// The object does not exist; also the success of a deletion.
     Gone,
     /// The server rejected the operation.
     Rejected,
