@@ -45,18 +45,19 @@ pub(crate) struct Cluster {
 pub(crate) async fn reach(args: &Watch, terminal: &Terminal) -> Result<(Cluster, Vec<Served>), CliError> {
     let deadline = Instant::now() + args.timeout;
     let timeout = args.timeout;
-    let cluster = tokio::time::timeout_at(deadline, select(args, terminal)).await.map_err(|_| match args
-        .demo_size()
-    {
-        Some(pods) => CliError::new(
-            format!("start demo cluster of {}: timed out after {timeout:?}", format_pods(pods)),
-            "increase --timeout",
-        ),
-        None => CliError::new(
-            format!("create client: timed out after {timeout:?}"),
-            "does a credential plugin wait for input?",
-        ),
-    })??;
+    let cluster =
+        tokio::time::timeout_at(deadline, select(args, terminal)).await.map_err(|_| {
+            match args.demo_size() {
+                Some(pods) => CliError::new(
+                    format!("start demo cluster of {}: timed out after {timeout:?}", format_pods(pods)),
+                    "increase --timeout",
+                ),
+                None => CliError::new(
+                    format!("create client: timed out after {timeout:?}"),
+                    "does a credential plugin wait for input?",
+                ),
+            }
+        })??;
     let served = tokio::time::timeout_at(deadline, discover(&cluster, terminal)).await.map_err(|_| {
         CliError::new(
             format!("{}: no response within {timeout:?}", cluster.name),
@@ -137,7 +138,8 @@ impl ConfigSource {
         {
             return Ok(Some(Self::File(path)));
         }
-        let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() && Path::new(SERVICE_ACCOUNT_TOKEN).exists();
+        let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
+            && Path::new(SERVICE_ACCOUNT_TOKEN).exists();
         Ok(in_pod.then_some(Self::ServiceAccount))
     }
 

@@ -1,9 +1,9 @@
 //! Resolves a resource name of the command line.
 //!
-//! A name is a plural, singular, short name or kind, alone or followed by a group, or by a version and a group.
-//! Names are compared case-insensitively. The core group takes precedence over the other built-in groups, and
-//! built-in groups over custom ones; a name that matches two groups of the same rank is ambiguous. This module
-//! works on discovered resources and sends no request.
+//! A name is a plural, singular, short name or kind, alone or followed by a group, or by a version and a
+//! group. Names are compared case-insensitively. The core group takes precedence over the other built-in
+//! groups, and built-in groups over custom ones; a name that matches two groups of the same rank is
+//! ambiguous. This module works on discovered resources and sends no request.
 
 use crate::cli_error::CliError;
 

@@ -42,7 +42,8 @@ impl Terminal {
         self.bar.enable_steady_tick(Duration::from_millis(120));
     }
 
-    /// Updates the progress bar: its message, the objects received and, if known, the total number of objects.
+    /// Updates the progress bar: its message, the objects received and, if known, the total number of
+    /// objects.
     pub(crate) fn progress(&self, done: u64, total: Option<u64>, message: &str) {
         if let Some(total) = total {
             self.bar.set_length(total);

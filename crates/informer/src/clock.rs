@@ -19,7 +19,8 @@ impl Clock {
         Moment::at(self.origin.elapsed())
     }
 
-    /// Converts a moment to an instant; a moment beyond the range of `Instant` becomes the instant one year from now.
+    /// Converts a moment to an instant; a moment beyond the range of `Instant` becomes the instant one year
+    /// from now.
     pub(crate) fn instant(&self, moment: Moment) -> Instant {
         let year = Duration::from_hours(24 * 365);
         self.origin.checked_add(moment.since_origin()).unwrap_or_else(|| Instant::now() + year)

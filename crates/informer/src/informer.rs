@@ -125,7 +125,8 @@ impl<K> SharedInformer<K> {
     /// Returns the resource version of the cache; with several namespaces, the lowest of their
     /// versions.
     ///
-    /// `None` until the initial list is complete, and if the versions of several namespaces cannot be compared.
+    /// `None` until the initial list is complete, and if the versions of several namespaces cannot be
+    /// compared.
     pub fn resource_version(&self) -> Option<ResourceVersion> {
         self.engine.reader.snapshot().resource_version().cloned()
     }

@@ -103,7 +103,8 @@ impl<K> Lister<K> {
     /// Returns the resource version of the cache; with several namespaces, the lowest of their
     /// versions.
     ///
-    /// `None` until the initial list is complete, and if the versions of several namespaces cannot be compared.
+    /// `None` until the initial list is complete, and if the versions of several namespaces cannot be
+    /// compared.
     pub fn resource_version(&self) -> Option<ResourceVersion> {
         self.snapshot().resource_version().cloned()
     }
@@ -212,7 +213,8 @@ impl<K> Snapshot<K> {
     /// Returns the resource version of this state; with several namespaces, the lowest of their
     /// versions.
     ///
-    /// `None` until the initial list is complete, and if the versions of several namespaces cannot be compared.
+    /// `None` until the initial list is complete, and if the versions of several namespaces cannot be
+    /// compared.
     pub fn resource_version(&self) -> Option<&ResourceVersion> {
         self.state.resource_version()
     }

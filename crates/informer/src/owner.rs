@@ -20,8 +20,8 @@ use crate::resource::is_cluster_scoped;
 /// until the child is deleted.
 ///
 /// An existing reference to the owner is updated; other owner references stay unchanged. A child of a
-/// namespaced kind without a namespace gets the namespace of its owner. If the kind of the child is known only
-/// at run time, set the namespace of the child before.
+/// namespaced kind without a namespace gets the namespace of its owner. If the kind of the child is known
+/// only at run time, set the namespace of the child first.
 ///
 /// # Errors
 ///

@@ -197,8 +197,8 @@ impl std::fmt::Display for ObjectReference {
 }
 
 impl ObjectReference {
-    /// Returns whether an owner reference refers to this object. The API group must be equal, its version not;
-    /// an unknown uid never matches.
+    /// Returns whether an owner reference refers to this object. API groups are compared without their
+    /// versions; an unknown uid never matches.
     pub(crate) fn is_target_of(&self, owner: &OwnerReference) -> bool {
         group(&self.api_version) == group(&owner.api_version)
             && *self.kind == *owner.kind

@@ -2,7 +2,8 @@
 //!
 //! Lists whose items have names are compared by name, so that a moved item is not a change. Fields that every
 //! write changes (`resourceVersion`, `managedFields`) are omitted; fields with little information (times,
-//! observed generations) come last. The recursion is as deep as the objects, whose depth the JSON parser limits.
+//! observed generations) come last. The recursion is as deep as the objects, whose depth the JSON parser
+//! limits.
 
 use super::escape::escape;
 use super::redact;
@@ -29,8 +30,8 @@ pub(crate) struct Change {
     rank: u8,
 }
 
-/// Returns every difference, the most important first. Values of a secret are redacted; only the fact that they
-/// differ remains.
+/// Returns every difference, the most important first. Values of a secret are redacted; only the fact that
+/// they differ remains.
 pub(crate) fn changes(old: &Value, new: &Value, is_secret: bool) -> Vec<Change> {
     let mut walk = Walk { path: Vec::new(), is_secret, changes: Vec::new() };
     walk.compare(Some(old), Some(new));
@@ -80,7 +81,9 @@ impl Change {
             {
                 (Some(old), Some(new))
             }
-            (Some(Value::Array(old)), Some(Value::Array(new))) => (Some(short_list(old)), Some(short_list(new))),
+            (Some(Value::Array(old)), Some(Value::Array(new))) => {
+                (Some(short_list(old)), Some(short_list(new)))
+            }
             (old, new) => (old.as_ref().map(short_value), new.as_ref().map(short_value)),
         }
     }
@@ -256,7 +259,8 @@ fn is_quiet(name: &str) -> bool {
     time || derived.contains(&name)
 }
 
-/// For two objects with a single field each, of different names, returns the transition: `waiting` to `running`.
+/// For two objects with a single field each, of different names, returns the transition: `waiting` to
+/// `running`.
 fn swapped(old: &Map<String, Value>, new: &Map<String, Value>) -> Option<(String, String)> {
     fn only(fields: &Map<String, Value>) -> Option<(&String, &Value)> {
         let mut fields = fields.iter();
@@ -292,7 +296,8 @@ fn short_value(value: &Value) -> String {
         Value::String(text) if text.is_empty() => "\"\"".to_owned(),
         Value::String(text) => shorten(&escape(text)),
         Value::Array(items) if items.is_empty() => "[]".to_owned(),
-        Value::Array(items) => match IDENTIFYING_FIELDS.iter().find_map(|field| items_by_field(field, items)) {
+        Value::Array(items) => match IDENTIFYING_FIELDS.iter().find_map(|field| items_by_field(field, items))
+        {
             Some(named) => {
                 shorten(&escape(&format!("[{}]", named.into_keys().collect::<Vec<_>>().join(", "))))
             }
@@ -406,8 +411,7 @@ mod tests {
     /// line.
     #[test]
     fn last_applied_annotation_comes_last() {
-        let with =
-            |text: &str| json!({"metadata": {"annotations": {redact::LAST_APPLIED: text}}, "spec": {"a": text}});
+        let with = |text: &str| json!({"metadata": {"annotations": {redact::LAST_APPLIED: text}}, "spec": {"a": text}});
         let applied = redact::LAST_APPLIED;
         check(with("1"), with("2"), &format!("spec.a 1 → 2, metadata.annotations[{applied}] 1 → 2"));
     }

@@ -6,8 +6,8 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-/// A column of one kind. If several kinds are watched, their cells are joined in the column `STATE`, each with a
-/// prefix and a suffix instead of the title.
+/// A column of one kind. If several kinds are watched, their cells are joined in the column `STATE`, each
+/// with a prefix and a suffix instead of the title.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Column {
     pub(crate) title: &'static str,
@@ -87,7 +87,12 @@ const KINDS: &[(&str, &[Column])] = &[
     (
         "apps/DaemonSet",
         &[
-            column("READY", "", " ready", Cell::Ratio("/status/numberReady", "/status/desiredNumberScheduled")),
+            column(
+                "READY",
+                "",
+                " ready",
+                Cell::Ratio("/status/numberReady", "/status/desiredNumberScheduled"),
+            ),
             AGE,
         ],
     ),
@@ -190,8 +195,8 @@ impl Cell {
     }
 }
 
-/// Returns `Terminating` for a pod that is being deleted. Otherwise returns the first of these that exists: the
-/// reason in the pod's status, the reason why a container waits or terminated, the phase.
+/// Returns `Terminating` for a pod that is being deleted. Otherwise returns the first of these that exists:
+/// the reason in the pod's status, the reason why a container waits or terminated, the phase.
 fn pod_status(pod: &Value) -> String {
     if pod.pointer("/metadata/deletionTimestamp").is_some_and(Value::is_string) {
         return "Terminating".to_owned();

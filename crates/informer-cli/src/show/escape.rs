@@ -17,8 +17,8 @@ pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// Escapes dangerous characters in JSON text without changing its value: they occur only inside strings, where
-/// JSON escapes are allowed.
+/// Escapes dangerous characters in JSON text without changing its value: they occur only inside strings,
+/// where JSON escapes are allowed.
 pub(crate) fn escape_json(json: &str) -> Cow<'_, str> {
     push_escaped(json, |out, letter| {
         for unit in letter.encode_utf16(&mut [0; 2]) {

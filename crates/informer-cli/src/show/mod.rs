@@ -166,7 +166,8 @@ impl<W: Write> Printer<W> {
         let object = event.value();
         let verb_style = event.verb.style();
         let time = event.time.to_zoned(self.zone.clone()).strftime("%H:%M:%S").to_string();
-        let mut row = vec![Cell::styled(&time, Style::new().dimmed()), Cell::styled(event.verb.word(), verb_style)];
+        let mut row =
+            vec![Cell::styled(&time, Style::new().dimmed()), Cell::styled(event.verb.word(), verb_style)];
         let columns = self.single_kind.unwrap_or_else(|| {
             row.push(Cell::new(&event.shown.resource));
             columns::columns(&event.shown.group, &event.shown.kind)
@@ -194,8 +195,12 @@ impl<W: Write> Printer<W> {
         let object = event.value();
         let time = event.time.to_zoned(self.zone.clone()).strftime("%H:%M:%S").to_string();
         let namespace_prefix = event.namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
-        let mut head =
-            format!("# {time} {} {} {namespace_prefix}{}", event.verb.word(), event.shown.resource, event.name);
+        let mut head = format!(
+            "# {time} {} {} {namespace_prefix}{}",
+            event.verb.word(),
+            event.shown.resource,
+            event.name
+        );
         let changes = event.changes_line(&object, DEFAULT_CHANGES_WIDTH);
         if !changes.is_empty() {
             head = format!("{head}: {changes}");

@@ -1,7 +1,7 @@
 //! Redaction of Secrets: keys are shown, values never.
 //!
-//! This module knows in which fields a Secret contains secret values. A custom kind of the same name is redacted
-//! too, to be safe.
+//! This module knows in which fields a Secret contains secret values. A custom kind of the same name is
+//! redacted too, to be safe.
 
 use serde_json::{Map, Value};
 
@@ -45,7 +45,9 @@ pub(crate) fn redact(secret: &mut Value) {
             Some(other) => *other = Value::from(REDACTED),
         }
     }
-    if let Some(applied) = secret.pointer_mut("/metadata/annotations").and_then(|all| all.get_mut(LAST_APPLIED)) {
+    if let Some(applied) =
+        secret.pointer_mut("/metadata/annotations").and_then(|all| all.get_mut(LAST_APPLIED))
+    {
         *applied = Value::from(REDACTED);
     }
 }

@@ -1,7 +1,7 @@
 //! Aligned columns for a growing number of lines.
 //!
-//! Rows are buffered until a flush, so that the first columns are as wide as their widest cell in all buffered
-//! rows; after the flush, columns only grow. The last column is never padded. Cells are escaped.
+//! Rows are buffered until a flush, so that columns are as wide as their widest cell in all
+//! buffered rows; after the flush, columns only grow. The last column is never padded. Cells are escaped.
 
 use super::escape::escape;
 use anstyle::Style;

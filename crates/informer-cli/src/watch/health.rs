@@ -1,4 +1,5 @@
-//! Reports failures of an informer and its recovery: one line for each reason, however often the informer retries.
+//! Reports failures of an informer and its recovery: one line for each reason, however often the informer
+//! retries.
 //!
 //! Time is a parameter. A connection that is restored quickly is not reported.
 
@@ -38,8 +39,8 @@ pub(crate) enum HealthChange {
 }
 
 impl HealthReporter {
-    /// Processes a state. `now` counts from an arbitrary start; `synced` is false while there is no cache that
-    /// could be stale.
+    /// Processes a state. `now` counts from an arbitrary start; `synced` is false while there is no cache
+    /// that could be stale.
     pub(crate) fn observe(
         &mut self,
         now: Duration,

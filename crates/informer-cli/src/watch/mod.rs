@@ -23,8 +23,8 @@ use sync::Watched;
 /// Time limit for printing received events at the end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Runs the command until a signal, an output error or a permanently rejected request; with `--once`, until the
-/// existing objects are printed.
+/// Runs the command until a signal, an output error or a permanently rejected request; with `--once`, until
+/// the existing objects are printed.
 pub(crate) async fn run(args: Watch) -> Result<(), CliError> {
     let started = Instant::now();
     let terminal = Terminal::new();
@@ -93,9 +93,13 @@ pub(crate) fn stop_signal(terminal: &Terminal) -> Result<impl Future<Output = ()
         loop {
             tokio::select! { _ = interrupt.recv() => {} _ = terminate.recv() => {} }
             let Some(sender) = stop_requested.take() else {
-                // Bounded, because a thread that is blocked on the terminal may hold the lock of the progress bar.
+                // Bounded, because a thread that is blocked on the terminal may hold the lock of the progress
+                // bar.
                 let (terminal, clear_timeout) = (terminal.clone(), Duration::from_millis(200));
-                drop(tokio::time::timeout(clear_timeout, tokio::task::spawn_blocking(move || terminal.end())).await);
+                drop(
+                    tokio::time::timeout(clear_timeout, tokio::task::spawn_blocking(move || terminal.end()))
+                        .await,
+                );
                 std::process::exit(130);
             };
             // Without a receiver the program is ending already.

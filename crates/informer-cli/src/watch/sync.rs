@@ -97,7 +97,8 @@ pub(crate) async fn forever(watched: &Watched<'_>, feed: &Feed, terminal: &Termi
     }
 }
 
-/// Updates the progress bar until all informers have synced; returns only if a request is rejected permanently.
+/// Updates the progress bar until all informers have synced; returns only if a request is rejected
+/// permanently.
 async fn show_progress(watched: &Watched<'_>, terminal: &Terminal) -> CliError {
     let mut ticks = tokio::time::interval(POLL_PERIOD);
     while !watched.informers.iter().all(|informer| informer.status().synced) {

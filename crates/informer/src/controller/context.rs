@@ -42,8 +42,8 @@ impl<S> Context<S> {
         self.lister_of(&self.request.shared.factory.informer())
     }
 
-    /// Returns a lister for a kind that is known only at run time. Like for [`lister`](Self::lister), the kind
-    /// must be one of the controller's sources.
+    /// Returns a lister for a kind that is known only at run time. Like for [`lister`](Self::lister), the
+    /// kind must be one of the controller's sources.
     pub fn dynamic_lister(&self, resource: &ApiResource) -> Lister<DynamicObject> {
         self.lister_of(&self.request.shared.factory.dynamic_informer(resource))
     }
@@ -72,9 +72,9 @@ impl<S> Context<S> {
     /// [`Controller::write_visibility_timeout`](super::Controller::write_visibility_timeout).
     ///
     /// The kind must be one of the controller's sources; otherwise no cache can show the write, and a warning
-    /// is logged. If the selectors of a source exclude the object, the cache of the source reaches the written
-    /// version only with the next bookmark, about a minute later. An object without a resource version is
-    /// ignored.
+    /// is logged. If the selectors of a source exclude the object, the cache of the source reaches the
+    /// written version only with the next bookmark, about a minute later. An object without a resource
+    /// version is ignored.
     pub fn record_write<Form>(&self, object: &impl ToObjectReference<Form>) {
         let Some(version) = object.version() else { return };
         let ObjectReference { api_version, kind, namespace, .. } = object.reference();

@@ -47,9 +47,9 @@ use std::time::Duration;
 ///
 /// Every event of the kind itself, of the kinds that the controller [owns](Controller::owns) and of the kinds
 /// that it [watches](Controller::watches) queues keys. Any number of events before a reconcile starts cause
-/// one reconcile; a key has at most one reconcile at a time (C14); changes have priority over the initial list.
-/// [`Controller::with_predicate`] and [`Controller::optional`] apply to the source added last. `L` is the type
-/// of the objects of that source, `S` the type of the [state](Controller::state).
+/// one reconcile; a key has at most one reconcile at a time (C14); changes have priority over the initial
+/// list. [`Controller::with_predicate`] and [`Controller::optional`] apply to the source added last. `L` is
+/// the type of the objects of that source, `S` the type of the [state](Controller::state).
 ///
 /// ```no_run
 /// use informer::SharedInformerFactory;

@@ -134,12 +134,13 @@ impl Registry {
         let options =
             if cluster_scoped { view.override_resolved(resource, options.all_namespaces()) } else { options };
         let identity = (resource.clone(), options.selection_key());
-        let (engine, run_state) = self.find_or_register(&identity, options.clone()).unwrap_or_else(|options| {
-            // Created without holding the lock, because the constructor calls functions in the options.
-            // Another thread may register an engine meanwhile.
-            let new = Engine::new(Some(self.client.clone()), resource, InformerOptions::clone(&options));
-            self.adopt(identity.clone(), *options, new)
-        });
+        let (engine, run_state) =
+            self.find_or_register(&identity, options.clone()).unwrap_or_else(|options| {
+                // Created without holding the lock, because the constructor calls functions in the options.
+                // Another thread may register an engine meanwhile.
+                let new = Engine::new(Some(self.client.clone()), resource, InformerOptions::clone(&options));
+                self.adopt(identity.clone(), *options, new)
+            });
         match run_state {
             RunState::NotStarted => {}
             RunState::Started(runtime) => engine.start(&runtime),

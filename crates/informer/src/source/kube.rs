@@ -277,7 +277,8 @@ fn response(http_response: http::Response<Body>) -> Result<Response, SourceError
         .map_err(|error| SourceError::BodyInterrupted { source: error.into() })
         .try_filter(|chunk: &Bytes| std::future::ready(!chunk.is_empty()))
         .boxed();
-    let (compressed, body) = match header_text(&parts.headers, CONTENT_ENCODING).to_ascii_lowercase().as_str() {
+    let (compressed, body) = match header_text(&parts.headers, CONTENT_ENCODING).to_ascii_lowercase().as_str()
+    {
         "" | "identity" => (false, plain),
         "gzip" | "x-gzip" => (true, gzip::decode(plain)),
         other => return Err(SourceError::UnsupportedEncoding { encoding: other.to_owned() }),
