@@ -197,8 +197,8 @@ fn reference(owner: &Owner<'_>) -> Value {
     })
 }
 
-/// A pod template with one container called `name`, which uses the ConfigMap and the Secret of the deployment
-/// `app`.
+/// A pod template with one container called `name`, which uses the configuration and the credentials of the
+/// deployment `app`.
 fn template(
     program: &Program,
     (name, app): (&str, &str),

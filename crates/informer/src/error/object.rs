@@ -83,7 +83,12 @@ pub enum OwnerError {
         missing: &'static str,
     },
     /// Another object controls the child.
-    #[error("own {child} by {owner}: already controlled by {} {} (uid {})", controller.kind, controller.name, controller.uid)]
+    #[error(
+        "own {child} by {owner}: already controlled by {} {} (uid {})",
+        controller.kind,
+        controller.name,
+        controller.uid
+    )]
     #[non_exhaustive]
     AlreadyControlled {
         /// The child.

@@ -25,7 +25,8 @@ const NAME_SUFFIX_BYTES: usize = 17;
 pub(super) struct Event {
     pub(super) regarding: ObjectReference,
     pub(super) related: Option<ObjectReference>,
-    pub(super) event_type: EventType,
+    /// The `type` of the event object.
+    pub(super) severity: EventType,
     pub(super) reason: String,
     pub(super) action: String,
     pub(super) note: String,
@@ -133,7 +134,7 @@ impl EventClient {
             "eventTime": time(occurrence.first),
             "reportingController": *self.controller,
             "reportingInstance": *self.instance,
-            "type": match event.event_type {
+            "type": match event.severity {
                 EventType::Normal => "Normal",
                 EventType::Warning => "Warning",
             },

@@ -213,7 +213,7 @@ impl EventRecorder {
         let event = Event {
             regarding: regarding.clone(),
             related,
-            event_type,
+            severity: event_type,
             reason: reason.to_owned(),
             action: action.to_owned(),
             note: truncate(note, MAX_NOTE_BYTES, "..."),
