@@ -227,7 +227,7 @@ async fn wq_7_shutdown_wakes_waiting_workers() {
     assert!(queue.get().await.is_none());
 }
 
-/// client-go's drain ignores queued keys, and of two concurrent drains one may wait forever (W-34).
+/// client-go's drain ignores queued keys, and of two concurrent drains one may wait forever.
 #[tokio::test(start_paused = true)]
 async fn wq_8_drain_waits_for_all_keys_and_wakes_all_callers() {
     let queue = queue();

@@ -91,8 +91,8 @@ pub(super) fn resource(definition: &Value) -> Option<Resource> {
 
 /// Returns whether `object`, as it would be stored, equals what is stored for `before`.
 ///
-/// `old` is `before` as clients see it: a custom object is pruned and defaulted, so it may differ from what
-/// is stored.
+/// `old` is `before` as clients see it. Reading a custom object prunes and defaults it again with the current
+/// schema, so `old` may differ from what is stored.
 pub(super) fn write_changes_nothing(
     resource: &Resource,
     before: &State,
@@ -101,10 +101,11 @@ pub(super) fn write_changes_nothing(
 ) -> bool {
     let Some(storage) = resource.storage.as_deref() else { return is_same(old, object) };
     let written = storage.written(object);
-    match before.stored() {
+    match before.stored_if_different() {
         Some((version, stored)) => {
             version.is_none_or(|version| version == storage.version) && is_same(&stored, &written)
         }
+        // Clients see exactly what is stored.
         None => is_same(old, &written),
     }
 }

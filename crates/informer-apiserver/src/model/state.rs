@@ -88,7 +88,7 @@ impl State {
     /// version shows exactly what is stored.
     ///
     /// The version is `None` if it is the current storage version.
-    pub(crate) fn stored(&self) -> Option<(Option<&str>, Value)> {
+    pub(crate) fn stored_if_different(&self) -> Option<(Option<&str>, Value)> {
         match self.stored.as_deref() {
             Some(stored) => {
                 Some((Some(&stored.version), serde_json::from_slice(&stored.json).unwrap_or_default()))

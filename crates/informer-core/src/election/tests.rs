@@ -143,7 +143,7 @@ fn le_9_released_lease_is_acquired_immediately() {
     assert_eq!((token.version.as_str(), token.transitions), ("10", 4));
 }
 
-/// client-go counts from the response, so a slow response reduces the margin (W-39).
+/// client-go counts from the response, so a slow response reduces the margin.
 #[test]
 fn le_10_le_12_term_is_counted_from_when_the_request_was_sent() {
     let mut election = leader();

@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(last, Some(Duration::from_secs(1_000)));
     }
 
-    /// Without jitter, keys that failed together would be retried together forever (W-35).
+    /// Without jitter, keys that failed together would be retried together forever.
     #[test]
     fn jitter_spreads_keys_and_is_bounded() {
         let limiter =

@@ -109,7 +109,7 @@ fn wq_7_shutdown_does_not_wait_and_drops_delayed_keys() {
 }
 
 /// client-go's drain waits only for processing keys: if keys are queued and none is processing, it returns
-/// immediately (W-34).
+/// immediately.
 #[test]
 fn wq_8_queue_is_drained_when_no_key_is_queued_processing_or_delayed() {
     let mut queue = queue();
@@ -271,7 +271,7 @@ fn dq_4_add_keeps_a_delay_and_cancel_removes_it() {
     queue.add_after(at(5), "b", Duration::from_millis(9), NORMAL);
     let mut delayed: Vec<_> = queue.delayed().collect();
     delayed.sort();
-    assert_eq!(delayed, [(&"a", at(10)), (&"b", at(14))], "delayed keys can be listed (W-36)");
+    assert_eq!(delayed, [(&"a", at(10)), (&"b", at(14))], "delayed keys can be listed");
     assert!(queue.cancel(&"a") && !queue.cancel(&"a") && !queue.cancel(&"z"));
     assert_eq!(keys(&mut queue, at(20)), ["b"]);
 }
