@@ -25,8 +25,8 @@ use tokio::sync::watch;
 /// handlers.
 ///
 /// A `SharedInformer` is a handle: it is cheap to clone, and all clones are the same informer. The informer
-/// lives as long as one of its handles, listers, registrations or event streams. When the last of them is
-/// dropped, the watch ends and the memory is freed.
+/// lives as long as one of its handles, listers, registrations or event streams; a factory also keeps it alive
+/// before `start`, and for detached handlers. Then the watch ends and the memory is freed.
 pub struct SharedInformer<K> {
     engine: Arc<Engine>,
     kind: PhantomData<fn() -> K>,

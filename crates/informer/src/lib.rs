@@ -31,9 +31,9 @@
 //! # Where to start
 //!
 //! - **Watch objects.** A [`SharedInformerFactory`] creates and shares one [`SharedInformer`] per kind and
-//!   [`Selection`] (namespaces and selectors). [`SharedInformer::on_event`] adds a closure, [`SharedInformer::add_handler`] a [`Handler`],
-//!   and [`SharedInformer::event_stream`] returns an [`EventStream`]. [`InformerOptions`] sets namespaces,
-//!   selectors, transforms and how objects are stored ([`cache::Retention`]). [`SharedInformer::handler`] returns a
+//!   [`Selection`] (namespaces and selectors). [`SharedInformer::on_event`] adds a closure,
+//!   [`SharedInformer::add_handler`] a [`Handler`], and [`SharedInformer::event_stream`] returns an
+//!   [`EventStream`]. [`InformerOptions`] sets namespaces, selectors, transforms and how objects are stored ([`cache::Retention`]). [`SharedInformer::handler`] returns a
 //!   builder for handlers with options: a filter, a resync period, or delivery of every state up to a capacity.
 //! - **Read the cache.** A [`Lister`] always reads the newest state and returns owned objects. A [`Snapshot`] is
 //!   one state that never changes, and returns references. [`Index`] adds look-ups by label, field or function.

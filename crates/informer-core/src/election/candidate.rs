@@ -54,8 +54,8 @@ pub enum Event {
 
 /// The token that identifies a term of leadership.
 ///
-/// Each term has its own token, with a greater `version` than the tokens of all earlier terms. Systems that
-/// check the token can reject writes of earlier leaders.
+/// Each term has its own token. Its `version`, as a number, is greater than those of all earlier terms. Systems
+/// that check the token can reject writes of earlier leaders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FencingToken {

@@ -93,7 +93,7 @@ impl<K> Object<K> {
         self.entry.head.creation_timestamp()
     }
 
-    /// Returns the time at which deletion was requested; `None` if it was not.
+    /// Returns the time at which the grace period of the requested deletion ends; `None` if none was requested.
     pub fn deletion_timestamp(&self) -> Option<Timestamp> {
         self.entry.head.deletion_timestamp()
     }

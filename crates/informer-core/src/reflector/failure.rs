@@ -37,7 +37,7 @@ pub enum FailureKind {
     /// The connection broke, or the body ended too early.
     Interrupted,
     /// The body is not what was requested: neither JSON nor protobuf, or not a valid list or watch. Also an
-    /// HTTP status other than 2xx, 4xx and 5xx, and an ERROR frame without a code.
+    /// HTTP status other than 2xx, 4xx and 5xx, and an ERROR frame with neither a code nor a known reason.
     MalformedBody,
     /// The request was never sent, because it is not a valid request.
     InvalidRequest,

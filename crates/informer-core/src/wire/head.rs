@@ -27,7 +27,7 @@ pub struct Head {
     pub(super) generation: Option<NonZeroI64>,
     /// `metadata.creationTimestamp`.
     pub(super) created: Stamp,
-    /// `metadata.deletionTimestamp`: when deletion was requested.
+    /// `metadata.deletionTimestamp`: when the grace period of the requested deletion ends.
     pub(super) deleted: Stamp,
     /// The labels.
     pub labels: Labels,
@@ -48,7 +48,7 @@ impl Head {
         self.created.time()
     }
 
-    /// Returns the time at which deletion was requested, with microsecond precision.
+    /// Returns the time at which the grace period of the requested deletion ends, with microsecond precision.
     pub fn deletion_timestamp(&self) -> Option<Timestamp> {
         self.deleted.time()
     }

@@ -3,8 +3,7 @@
 //!
 //! A [`Controller`] is the builder: event sources, settings, state. With a reconcile function it becomes a
 //! [`RunnableController`]. The [`WorkQueue`] owns the order of keys and their retries; the informers own the
-//! events. A run is one future; its reconciles are tasks, which are aborted when
-//! the future is dropped.
+//! events. A run is one future; its reconciles are tasks, which are aborted when the future is dropped.
 
 mod context;
 mod external_keys;

@@ -30,7 +30,7 @@ const ASSUMED_CLUSTER_SCOPED: bool = false;
 ///
 /// A factory is cheap to clone; all clones are the same factory. Before [`start`](Self::start) the factory
 /// keeps its informers alive. From then on an informer runs as long as one of its handles (informer,
-/// lister, registration or event stream) or detached handlers exists.
+/// lister, registration or event stream) or a detached handler exists.
 ///
 /// ```no_run
 /// use informer::{Event, Index, SharedInformerFactory};

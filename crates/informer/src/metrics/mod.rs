@@ -201,7 +201,7 @@ const COUNTERS: &[Counter<InformerMetrics>] = &[
     ("informer_transform_errors_total", "Objects whose transform failed.", |m| m.reflector.transform_errors),
     ("informer_index_panics_total", "Calls of index functions that panicked.", |m| m.index_panics),
     ("informer_compression_panics_total", "Panics of compression.", |m| m.compression_panics),
-    ("informer_drift_total", "Objects that an audit found to differ.", |m| m.drift),
+    ("informer_drift_total", "Changes by which audits corrected the cache.", |m| m.drift),
 ];
 
 const HANDLER_COUNTERS: &[Counter<HandlerMetrics>] = &[
