@@ -81,7 +81,7 @@ fn rebuild(position: &mut Vec<String>, value: &Value, stays: &dyn Fn(&[String], 
     }
 }
 
-const STAYS: [&str; 10] = [
+const PROTECTED_FIELDS: [&str; 10] = [
     "name",
     "namespace",
     "uid",
@@ -94,7 +94,7 @@ const STAYS: [&str; 10] = [
     "deletionGracePeriodSeconds",
 ];
 
-fn project(keep: bool, paths: &[Vec<Step>], object: &Value) -> Value {
+fn filtered(keep: bool, paths: &[Vec<Step>], object: &Value) -> Value {
     let is_one = |position: &[String], value: &Value, wanted: &[Verdict]| {
         paths.iter().any(|path| wanted.contains(&verdict(path, position, value)))
     };
@@ -102,7 +102,7 @@ fn project(keep: bool, paths: &[Vec<Step>], object: &Value) -> Value {
         let position_names: Vec<&str> = position.iter().map(String::as_str).collect();
         match position_names[..] {
             ["apiVersion" | "kind" | "metadata"] => true,
-            ["metadata", field, ..] if STAYS.contains(&field) => true,
+            ["metadata", field, ..] if PROTECTED_FIELDS.contains(&field) => true,
             ["metadata", "labels", ..] if keep => true,
             _ if keep => is_one(position, value, &[Verdict::Named, Verdict::OnTheWay]),
             _ => !is_one(position, value, &[Verdict::Named]),
@@ -257,8 +257,8 @@ proptest! {
         let list = format!(r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{json}]}}"#);
         let read = read_list(&filter, &list, &cuts);
 
-        prop_assert_eq!(serde_json::from_slice::<Value>(&read.bytes).unwrap(), project(keep, &paths, &object));
-        let labels = project(keep, &paths, &object)["metadata"]["labels"].as_object().cloned().unwrap_or_default();
+        prop_assert_eq!(serde_json::from_slice::<Value>(&read.bytes).unwrap(), filtered(keep, &paths, &object));
+        let labels = filtered(keep, &paths, &object)["metadata"]["labels"].as_object().cloned().unwrap_or_default();
         let head: Map<_, _> = read.head.labels.iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
         prop_assert_eq!(head, labels);
         prop_assert_eq!(&*read.head.uid, "u");

@@ -251,7 +251,7 @@ impl ObjectReader {
         let action = match self.members.name() {
             b"metadata" if first == b'{' => {
                 if self.truncated {
-                    // The object is too large. Without the members so far, there is room for the head, which
+                    // The object is too large. Without the members so far, there is space for the head, which
                     // names the object in the error.
                     self.output.truncate(self.prefix.len());
                     (self.truncated, self.early_members_discarded) = (false, true);

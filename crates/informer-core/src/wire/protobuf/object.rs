@@ -288,7 +288,7 @@ impl ObjectReader {
             return Err(ProtobufError::Twice);
         }
         if self.truncated {
-            // The object is too large. Without the fields so far, there is room for the head, which names the
+            // The object is too large. Without the fields so far, there is space for the head, which names the
             // object in the error.
             self.output.clear();
             (self.truncated, self.early_fields_discarded) = (false, true);
