@@ -110,6 +110,18 @@ pub(crate) struct Watch {
     /// Approximate number of pods of the demo cluster (default 40); implies --demo
     #[arg(long, value_name = "N", conflicts_with_all = ["kubeconfig", "context"], value_parser = pod_count())]
     pub(crate) demo_pods: Option<u64>,
+    #[arg(skip)]
+    pub(crate) without_cluster: WithoutCluster,
+}
+
+/// What to do if there is neither a kubeconfig nor a service account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum WithoutCluster {
+    /// Fail, because a resource of a certain cluster is expected.
+    #[default]
+    Fail,
+    /// Start the demo cluster: only if the program has no arguments.
+    StartDemo,
 }
 
 impl Watch {
@@ -166,6 +178,9 @@ impl Command {
     /// Returns the command to run without arguments.
     pub(crate) fn default_command() -> Self {
         match Args::parse_from(["informer", "watch", "pods"]).command {
+            Some(Self::Watch(watch)) => {
+                Self::Watch(Watch { without_cluster: WithoutCluster::StartDemo, ..watch })
+            }
             Some(command) => command,
             // Never happens: the arguments contain a command.
             None => Self::Completions { shell: clap_complete::Shell::Bash },
@@ -239,6 +254,7 @@ mod tests {
         let Command::Watch(watch) = Command::default_command() else { panic!("not a watch") };
         assert_eq!(watch.resources, ["pods"]);
         assert!(!watch.once && watch.demo_size().is_none());
+        assert_eq!(watch.without_cluster, WithoutCluster::StartDemo);
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //!
 //! A kubeconfig given by option or environment, or in its default place, is used or causes an error; it is
 //! never replaced silently. Single exception: a kubeconfig without clusters in the default place is ignored.
-//! The demo cluster is started only if there is neither a kubeconfig nor a service account. Only names in a
-//! kubeconfig are printed, because other values may be credentials.
+//! If there is neither a kubeconfig nor a service account, the program without arguments starts the demo
+//! cluster, and every other command fails. Only names in a kubeconfig are printed, because other values may be
+//! credentials.
 
-use crate::args::{self, DEFAULT_DEMO_PODS, Watch};
+use crate::args::{self, DEFAULT_DEMO_PODS, Watch, WithoutCluster};
 use crate::cli_error::{CliError, chain, failure_hint};
 use crate::demo;
 use crate::resolve::Served;
@@ -75,6 +76,12 @@ async fn select(args: &Watch, terminal: &Terminal) -> Result<Cluster, CliError> 
     let Some(source) = ConfigSource::find(args)? else {
         if args.context.is_some() {
             return Err(CliError::new("--context given, but no kubeconfig found", "pass --kubeconfig FILE"));
+        }
+        if args.without_cluster == WithoutCluster::Fail {
+            return Err(CliError::new(
+                "no kubeconfig and no service account found",
+                "pass --kubeconfig FILE, or --demo for a simulated cluster",
+            ));
         }
         let reason = "no kubeconfig and no service account found: ";
         return Ok(start_demo(DEFAULT_DEMO_PODS, reason, args.once, terminal).await);

@@ -43,7 +43,7 @@ fn invalid_command_line_exits_with_2() {
         &["watch", "pods", "-l", "a in x"],
         &["watch", "pods", "--resync-period", "soon"],
         &["watch", "pods", "-A", "-n", "shop"],
-        &["watch", ","],
+        &["watch", ",", "--demo"],
     ] {
         let (stdout, stderr) = check(args, 2);
         assert!(stdout.is_empty() && stderr.contains("error:"), "{args:?}: {stderr}");
@@ -52,7 +52,7 @@ fn invalid_command_line_exits_with_2() {
 
 #[test]
 fn unknown_resource_is_one_line_with_hint() {
-    let (stdout, stderr) = check(&["watch", "pdos", "--once"], 1);
+    let (stdout, stderr) = check(&["watch", "pdos", "--once", "--demo"], 1);
     assert!(stdout.is_empty());
     assert!(
         stderr.ends_with("error: the server has no resource \"pdos\" (did you mean pods?)\n"),
@@ -60,10 +60,22 @@ fn unknown_resource_is_one_line_with_hint() {
     );
 }
 
+/// Regression: `informer watch pods` without a kubeconfig showed a demo cluster instead of an error.
+#[test]
+fn resource_without_cluster_is_an_error_with_hint() {
+    let (stdout, stderr) = check(&["watch", "pods", "--once"], 1);
+    assert!(stdout.is_empty());
+    assert_eq!(
+        stderr,
+        "error: no kubeconfig and no service account found (pass --kubeconfig FILE, or --demo for a simulated cluster)\n"
+    );
+}
+
 #[test]
 fn once_prints_demo_cluster() {
-    let (stdout, stderr) = check(&["watch", "pods,nodes", "deployments.apps", "--once", "-o", "json"], 0);
-    assert!(stderr.starts_with("no kubeconfig and no service account found:"), "{stderr}");
+    let (stdout, stderr) =
+        check(&["watch", "pods,nodes", "deployments.apps", "--once", "-o", "json", "--demo"], 0);
+    assert!(stderr.starts_with("starting an embedded API server with a demo cluster"), "{stderr}");
     let mut kinds = std::collections::BTreeMap::new();
     for line in stdout.lines() {
         let event: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -76,7 +88,7 @@ fn once_prints_demo_cluster() {
 
 #[test]
 fn formats_name_and_table_and_yaml_print_selected_objects() {
-    let (stdout, _) = check(&["watch", "deployment", "-n", "shop", "--once", "-o", "name"], 0);
+    let (stdout, _) = check(&["watch", "deployment", "-n", "shop", "--once", "-o", "name", "--demo"], 0);
     let mut names: Vec<&str> = stdout.lines().collect();
     names.sort_unstable();
     assert_eq!(
@@ -84,21 +96,23 @@ fn formats_name_and_table_and_yaml_print_selected_objects() {
         ["deployment.apps/cart", "deployment.apps/catalog", "deployment.apps/search", "deployment.apps/web"]
     );
 
-    let (stdout, _) = check(&["watch", "deployments", "-n", "shop", "-l", "app=web", "--once"], 0);
+    let (stdout, _) = check(&["watch", "deployments", "-n", "shop", "-l", "app=web", "--once", "--demo"], 0);
     let rows: Vec<Vec<&str>> = stdout.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["TIME", "TYPE", "NAMESPACE", "NAME", "READY", "UPDATED", "AGE", "CHANGES"]);
     assert_eq!(rows.len(), 2);
     assert_eq!(&rows[1][1..4], ["ADDED", "shop", "web"]);
     assert!(!stdout.contains('\u{1b}'), "no colors without a terminal");
 
-    let (stdout, _) =
-        check(&["watch", "nodes", "--field-selector", "metadata.name=node-01", "--once", "-o", "yaml"], 0);
+    let (stdout, _) = check(
+        &["watch", "nodes", "--field-selector", "metadata.name=node-01", "--once", "-o", "yaml", "--demo"],
+        0,
+    );
     assert!(stdout.starts_with("---\n# ") && stdout.contains("\n  name: node-01\n"), "{stdout}");
 }
 
 #[test]
 fn secret_values_are_never_printed() {
-    let (stdout, _) = check(&["watch", "secrets", "--once", "-o", "json"], 0);
+    let (stdout, _) = check(&["watch", "secrets", "--once", "-o", "json", "--demo"], 0);
     assert!(stdout.lines().count() >= 5);
     for line in stdout.lines() {
         let event: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -109,7 +123,7 @@ fn secret_values_are_never_printed() {
 
 #[test]
 fn empty_namespace_is_not_an_error() {
-    let (stdout, stderr) = check(&["watch", "pods", "-n", "nowhere", "--once"], 0);
+    let (stdout, stderr) = check(&["watch", "pods", "-n", "nowhere", "--once", "--demo"], 0);
     assert!(stdout.is_empty() && stderr.contains("0 pods"), "{stderr}");
 }
 
@@ -179,7 +193,7 @@ fn default_command_watches_until_interrupted() {
 
 #[test]
 fn resync_period_prints_objects_again() {
-    let live = Live::new(&["watch", "namespaces", "--resync-period", "1s", "-o", "json"]);
+    let live = Live::new(&["watch", "namespaces", "--resync-period", "1s", "-o", "json", "--demo"]);
     let resync = live.line(|line| line.contains("\"RESYNC\""));
     assert!(resync.contains("\"changes\":[]"), "{resync}");
     live.signal("TERM");
