@@ -39,13 +39,13 @@ pub(crate) enum HealthChange {
 }
 
 impl HealthReporter {
-    /// Processes a state. `now` counts from an arbitrary start; `synced` is false while there is no cache
-    /// that could be stale.
+    /// Processes a state. `now` counts from an arbitrary start; `staleness` is the time since the cache was last
+    /// up to date, `None` while there is no cache that could be stale.
     pub(crate) fn observe(
         &mut self,
         now: Duration,
         state: &InformerState,
-        synced: bool,
+        staleness: Option<Duration>,
     ) -> Option<HealthChange> {
         let (kind, reason) = match state {
             InformerState::Live => return self.recovered(now),
@@ -58,11 +58,14 @@ impl HealthReporter {
         // Retries for the same reason are not reported, nor staleness that another failure explains.
         let known = self.reported.map(|(kind, _)| kind);
         if (known == Some(kind) && !self.is_new(reason))
-            || (kind == Kind::Stale && (known.is_some() || !synced || now < since + STALE_TIMEOUT))
+            || (kind == Kind::Stale
+                && (known.is_some() || staleness.is_none() || now < since + STALE_TIMEOUT))
         {
             return None;
         }
-        let started = self.reported.map_or(since, |(_, started)| started);
+        // A dead connection is noticed late: the outage began when the cache was last up to date.
+        let began = staleness.map_or(since, |staleness| now.saturating_sub(staleness).min(since));
+        let started = self.reported.map_or(began, |(_, started)| started);
         self.reported = Some((kind, started));
         self.reasons.push(reason.to_owned());
         let message = match kind {
@@ -120,7 +123,7 @@ mod tests {
     fn check(script: &[(u64, InformerState, &str)]) {
         let mut reporter = HealthReporter::default();
         for (second, state, expected) in script {
-            let text = match reporter.observe(Duration::from_secs(*second), state, true) {
+            let text = match reporter.observe(Duration::from_secs(*second), state, Some(Duration::ZERO)) {
                 Some(HealthChange::Started(text)) => format!("! {text}"),
                 Some(HealthChange::Ended(text)) => text,
                 None => String::new(),
@@ -157,7 +160,7 @@ mod tests {
         let mut reporter = HealthReporter::default();
         let lines = (0..100).filter(|second| {
             let state = failing(&format!("from port {second}"));
-            reporter.observe(Duration::from_secs(*second), &state, true).is_some()
+            reporter.observe(Duration::from_secs(*second), &state, Some(Duration::ZERO)).is_some()
         });
         assert_eq!(lines.count(), MAX_REASONS);
     }
@@ -178,5 +181,16 @@ mod tests {
             (14, stale(), "! connection lost"),
             (15, InformerState::Live, "live again after 5s"),
         ]);
+    }
+
+    /// Regression: a server that had stopped responding was noticed after minutes, and the outage was reported
+    /// as "live again after 15s".
+    #[test]
+    fn outage_begins_when_the_cache_was_last_up_to_date() {
+        let mut reporter = HealthReporter::default();
+        let second = Duration::from_secs;
+        reporter.observe(second(100), &failing("no response"), Some(second(65)));
+        let change = reporter.observe(second(115), &InformerState::Live, Some(Duration::ZERO));
+        assert_eq!(change, Some(HealthChange::Ended("live again after 1m20s".to_owned())));
     }
 }

@@ -70,7 +70,7 @@ pub(crate) async fn forever(watched: &Watched<'_>, feed: &Feed, terminal: &Termi
             }
             for (informer, reporter) in watched.informers.iter().zip(&mut reporters) {
                 let status = informer.status();
-                match reporter.observe(started.elapsed(), &status.state, status.synced) {
+                match reporter.observe(started.elapsed(), &status.state, status.staleness()) {
                     Some(HealthChange::Started(text)) => {
                         terminal.warn(&format!("{}: {text}", informer.description()));
                     }
