@@ -203,6 +203,22 @@ fn metadata_decodes_without_the_rest() {
 }
 
 #[test]
+fn fields_and_annotations_are_read_without_decoding_the_object() {
+    // The spec does not decode as a `Widget`.
+    let mut json = widget(&json!("many"));
+    let without: Object<Widget> = object(by_watch("ADDED", &json), Retention::Bytes);
+    assert!(without.annotations().unwrap().is_empty());
+    json["metadata"]["annotations"] = json!({"example.com/note": "a \"note\""});
+    let object: Object<Widget> = object(by_watch("ADDED", &json), Retention::Bytes);
+    assert_eq!(object.annotations().unwrap()["example.com/note"], "a \"note\"");
+    assert_eq!(object.field("metadata.annotations['example.com/note']").unwrap(), "a \"note\"");
+    assert_eq!(object.field("spec.parts.name").unwrap(), "bolt", "the first of several");
+    assert_eq!(object.field("spec.parts.count").unwrap(), "1");
+    assert_eq!(object.field("spec"), None, "not a scalar");
+    assert_eq!(object.field("spec..parts"), None, "not a path");
+}
+
+#[test]
 fn views_are_equal_whichever_request_returned_the_object() {
     let json = widget(&json!(2));
     // A watch-list sends the objects as ADDED frames; a change is a MODIFIED frame.

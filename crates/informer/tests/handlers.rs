@@ -202,6 +202,27 @@ async fn c8_slow_inline_handler_is_reported_and_counted() {
     assert_eq!((metrics.handlers[0].slow_calls, metrics.handlers[0].delivered), (1, 1));
 }
 
+#[tokio::test(start_paused = true)]
+async fn batch_contains_pending_events_up_to_its_maximum() {
+    let server = ApiServer::new();
+    let pods = synced(&server).await;
+    let mut events = pods.event_stream();
+    for name in ["a", "b", "c"] {
+        server.create(&pod("default", name)).unwrap();
+    }
+    until(|| events.pending_events() == 3).await;
+    let lines = |batch: &[informer::Event<Pod>]| batch.iter().map(describe).collect::<Vec<_>>();
+    assert_eq!(lines(&events.next_batch(2).await), ["+a", "+b"]);
+    assert_eq!(lines(&events.next_batch(100).await), ["+c"]);
+    // Waits for an event, and loses none if it is cancelled.
+    let cancelled = tokio::time::timeout(Duration::from_secs(1), events.next_batch(2)).await;
+    assert!(cancelled.is_err());
+    delete(&server, "a");
+    assert_eq!(lines(&events.next_batch(2).await), ["-a"]);
+    pods.shutdown(TIMEOUT).await.unwrap();
+    assert!(events.next_batch(2).await.is_empty());
+}
+
 #[tokio::test]
 async fn c8_uncoalesced_handler_receives_every_state_up_to_its_capacity_then_lagged() {
     let server = ApiServer::new();

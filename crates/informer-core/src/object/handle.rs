@@ -3,11 +3,12 @@
 use super::{DecodeError, Entry, Typed};
 use crate::key::Key;
 use crate::version::ResourceVersion;
-use crate::wire::{BodyEncoding, EntryEncoding, Labels, Owners};
+use crate::wire::{BodyEncoding, EntryEncoding, FieldPath, Labels, Owners};
 use jiff::Timestamp;
 use ref_cast::{RefCastCustom, ref_cast_custom};
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -134,6 +135,26 @@ impl<K> Object<K> {
                 Ok(Cow::Owned(value.to_string().into_bytes()))
             }
         }
+    }
+
+    /// Returns the first scalar value at a field path such as `spec.nodeName` or
+    /// `metadata.annotations['example.com/x']`, without decoding the object.
+    ///
+    /// A string is returned without quotes, a number or boolean as in JSON. `None` if there is no such value,
+    /// or if the path is invalid. To read many objects, parse a [`FieldPath`] once and use
+    /// [`Entry::values_at`].
+    pub fn field(&self, path: &str) -> Option<String> {
+        let path: FieldPath = path.parse().ok()?;
+        self.entry.values_at(&path).into_iter().next()
+    }
+
+    /// Returns the annotations; decodes nothing else.
+    pub fn annotations(&self) -> Result<BTreeMap<String, String>, DecodeError> {
+        #[derive(serde::Deserialize)]
+        struct Metadata {
+            annotations: Option<BTreeMap<String, String>>,
+        }
+        Ok(self.metadata::<Metadata>()?.annotations.unwrap_or_default())
     }
 
     /// Decodes `metadata` alone, as an `ObjectMeta` or any type with a part of its fields.

@@ -28,6 +28,7 @@ where
     let (json, scanned) = (json_object::<K>(json), object::<K>(scanned));
     assert_eq!(*scanned.typed().unwrap(), *json.typed().unwrap(), "{name}");
     assert_eq!(scanned.metadata::<ObjectMeta>().unwrap(), json.metadata::<ObjectMeta>().unwrap(), "{name}");
+    assert_eq!(scanned.annotations().unwrap(), json.annotations().unwrap(), "{name}");
 }
 
 #[test]

@@ -49,6 +49,31 @@ impl<K: 'static, E: Deliverable<K>> EventStream<K, E> {
         std::future::poll_fn(|context| self.poll_event(context)).await
     }
 
+    /// Waits for the next event, and returns it together with other pending events, at most `max` in total
+    /// (at least one).
+    ///
+    /// Returns an empty vector when the informer has ended. Useful where a batch costs as much as one event,
+    /// such as a transaction of a database.
+    ///
+    /// # Cancel safety
+    ///
+    /// This function is cancel safe: no event is lost.
+    pub async fn next_batch(&mut self, max: usize) -> Vec<E> {
+        let mut batch = Vec::new();
+        std::future::poll_fn(|context| {
+            while batch.len() < max.max(1) {
+                match self.poll_event(context) {
+                    Poll::Ready(Some(event)) => batch.push(event),
+                    Poll::Pending if batch.is_empty() => return Poll::Pending,
+                    Poll::Ready(None) | Poll::Pending => break,
+                }
+            }
+            Poll::Ready(())
+        })
+        .await;
+        batch
+    }
+
     /// Returns whether every event of the initial list has been taken, and the stream was polled again
     /// afterwards.
     pub fn has_synced(&self) -> bool {
