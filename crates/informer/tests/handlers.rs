@@ -223,6 +223,78 @@ async fn batch_contains_pending_events_up_to_its_maximum() {
     assert!(events.next_batch(2).await.is_empty());
 }
 
+/// Regression: a handler that never returned was reported nowhere: the duration of a call was measured when
+/// it returned, and the error of the shutdown named only the informer. The tests of slow handlers let each
+/// call return.
+#[tokio::test(start_paused = true)]
+async fn c8_handler_that_never_returns_is_reported_while_its_call_runs() {
+    let server = ApiServer::new();
+    let diagnostics: Arc<Mutex<Vec<String>>> = Arc::default();
+    let hook = Arc::clone(&diagnostics);
+    let options = InformerOptions::default()
+        .on_diagnostic(move |_, diagnostic| hook.lock().unwrap().push(diagnostic.to_string()));
+    let pods = synced_with(&server, options).await;
+    let (gate, log) = (Arc::new(Gate::default()), Arc::new(AtomicUsize::new(0)));
+    let (at_gate, called) = (Arc::clone(&gate), Arc::clone(&log));
+    let stuck = pods.handler().name("stuck").blocking().on_event(move |_| {
+        called.fetch_add(1, Ordering::Relaxed);
+        at_gate.wait();
+    });
+    let _idle = pods.handler().name("idle").on_event(|_| {});
+    let mut statuses = pods.subscribe_status();
+    server.create(&pod("default", "a")).unwrap();
+    yield_until(|| log.load(Ordering::Relaxed) == 1).await;
+
+    // Time does not advance on its own while a blocking thread is busy.
+    advance(Duration::from_secs(9)).await;
+    assert_eq!(pods.status().blocked_handlers, [] as [Arc<str>; 0]);
+    let running = pods.metrics().handlers[0].running_call.unwrap();
+    assert!(running >= Duration::from_secs(9), "{running:?}");
+    advance(Duration::from_secs(6)).await;
+    assert_eq!(pods.status().blocked_handlers, ["stuck".into()]);
+    assert!(statuses.borrow_and_update().blocked_handlers == ["stuck".into()]);
+    assert_eq!(pods.metrics().handlers[1].running_call, None);
+    advance(Duration::from_mins(1)).await;
+    // The call is reported once.
+    let reported = diagnostics.lock().unwrap().clone();
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert!(reported[0].starts_with("handler stuck has not returned from one event for 1"), "{reported:?}");
+
+    let shutdown = tokio::spawn({
+        let pods = pods.clone();
+        async move { pods.shutdown(Duration::from_secs(3)).await }
+    });
+    advance(Duration::from_secs(4)).await;
+    let error = shutdown.await.unwrap().unwrap_err().to_string();
+    let expected = "shutdown: timed out after 3s: pods in all namespaces: handler stuck has not returned";
+    assert_eq!(error, expected);
+
+    gate.open();
+    yield_until(|| pods.metrics().handlers[0].running_call.is_none()).await;
+    assert!(pods.status().blocked_handlers.is_empty());
+    drop(stuck);
+}
+
+/// Waits until a condition holds without advancing the paused clock.
+async fn yield_until(mut condition: impl FnMut() -> bool) {
+    let started = std::time::Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < TIMEOUT, "condition not met in time");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Advances the paused clock in small steps and runs what becomes due.
+async fn advance(time: Duration) {
+    let end = tokio::time::Instant::now() + time;
+    while tokio::time::Instant::now() < end {
+        tokio::time::advance(Duration::from_millis(500)).await;
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn c8_uncoalesced_handler_receives_every_state_up_to_its_capacity_then_lagged() {
     let server = ApiServer::new();

@@ -18,11 +18,13 @@ pub struct ShutdownError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unfinished {
-    /// An informer: a handler is still running, or the cache is still busy.
+    /// An informer: a call of a handler has not returned, or the cache is still busy.
     #[non_exhaustive]
     Informer {
         /// The description of the informer.
         informer: Arc<str>,
+        /// The names of the handlers whose call has not returned.
+        handlers: Vec<Arc<str>>,
     },
     /// Recorded events that were not written. They are lost.
     #[non_exhaustive]
@@ -71,8 +73,13 @@ impl fmt::Display for ShutdownError {
 impl fmt::Display for Unfinished {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Informer { informer } => {
-                write!(f, "{informer}: a handler or the cache is still busy (is a handler blocking?)")
+            Self::Informer { informer, handlers } if handlers.is_empty() => {
+                write!(f, "{informer}: the cache or the source is still busy")
+            }
+            Self::Informer { informer, handlers } => {
+                let handlers: Vec<_> =
+                    handlers.iter().map(|handler| format!("handler {handler} has not returned")).collect();
+                write!(f, "{informer}: {}", handlers.join(", "))
             }
             Self::RecordedEvents { writes } => write!(f, "{writes} writes of recorded events are lost"),
             Self::WorkQueue { queued, processing, delayed } => write!(

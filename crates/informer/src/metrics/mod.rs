@@ -73,8 +73,10 @@ pub struct HandlerMetrics {
     pub coalesced: u64,
     /// Number of calls that panicked.
     pub panics: u64,
-    /// Number of inline calls that took at least 100 ms.
+    /// Number of inline calls that took at least 100 ms, with the call in progress.
     pub slow_calls: u64,
+    /// Duration of the call in progress; `None` if there is none.
+    pub running_call: Option<Duration>,
 }
 
 /// The metrics of one controller, over all its runs.
@@ -226,6 +228,9 @@ impl HandlerMetrics {
             labels,
             age,
         );
+        let running = self.running_call.or(Some(Duration::ZERO));
+        let help = "Duration of the call in progress; 0 if there is none.";
+        encoder.seconds("informer_handler_running_call_seconds", help, labels, running);
         for (name, help, value) in HANDLER_COUNTERS {
             encoder.counter(name, help, labels, value(self));
         }

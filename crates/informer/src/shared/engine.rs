@@ -237,7 +237,9 @@ impl Engine {
     }
 
     pub(crate) fn status(&self) -> InformerStatus {
-        self.status.get(self.clock.now())
+        let mut status = self.status.get(self.clock.now());
+        status.blocked_handlers = handler_names(&self.live_listeners(), Listener::is_blocked);
+        status
     }
 
     pub(crate) fn metrics(&self) -> InformerMetrics {
@@ -263,9 +265,12 @@ impl Engine {
             return Ok(());
         }
         self.close_listeners();
-        let informer = Arc::clone(&self.description);
         let late = tokio::time::timeout(TASK_END_TIMEOUT, all_ended).await;
-        late.map_err(|_| ShutdownError::of(timeout, Unfinished::Informer { informer }))
+        late.map_err(|_| {
+            let handlers = handler_names(&self.live_listeners(), |one| one.running_call().is_some());
+            let informer = Arc::clone(&self.description);
+            ShutdownError::of(timeout, Unfinished::Informer { informer, handlers })
+        })
     }
 
     /// Waits for a stop request.
@@ -320,6 +325,12 @@ impl Engine {
     }
 }
 
+/// Returns the names of the handlers that fulfil a condition.
+fn handler_names(listeners: &[Arc<Listener>], condition: impl Fn(&Listener) -> bool) -> Vec<Arc<str>> {
+    let matching = listeners.iter().filter(|listener| condition(listener));
+    matching.map(|listener| Arc::clone(&listener.options.name)).collect()
+}
+
 fn handler_metrics(listener: &Listener) -> HandlerMetrics {
     let (pending, oldest) = listener.backlog();
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -331,7 +342,8 @@ fn handler_metrics(listener: &Listener) -> HandlerMetrics {
         delivered: count(&listener.counters.delivered),
         coalesced: count(&listener.counters.coalesced),
         panics: count(&listener.counters.panics),
-        slow_calls: count(&listener.counters.slow),
+        slow_calls: listener.slow_calls(),
+        running_call: listener.running_call(),
     }
 }
 

@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// A handler with its filter and the type of its objects erased.
@@ -26,6 +26,9 @@ pub(crate) type HandlerFn = Box<dyn FnMut(Delivery<Untyped>) + Send>;
 
 /// Duration from which a call of an inline handler is reported as slow (C8).
 const SLOW_CALL_THRESHOLD: Duration = Duration::from_millis(100);
+
+/// Duration from which a call in progress is reported as blocked (C8).
+pub(super) const BLOCKED_CALL_THRESHOLD: Duration = Duration::from_secs(10);
 
 /// Number of calls of an inline handler after which its task is rescheduled: the size of the pump's largest
 /// batch.
@@ -107,8 +110,8 @@ pub(super) struct ListenerCounters {
     /// Changes that a full uncoalesced outbox skipped. A coalescing outbox counts none.
     pub(super) coalesced: AtomicU64,
     pub(super) panics: AtomicU64,
-    /// Calls of at least [`SLOW_CALL_THRESHOLD`].
-    pub(super) slow: AtomicU64,
+    /// Inline calls that took at least [`SLOW_CALL_THRESHOLD`], without the call in progress.
+    slow: AtomicU64,
 }
 
 pub(super) struct Listener {
@@ -116,6 +119,8 @@ pub(super) struct Listener {
     pub(super) id: u64,
     pub(super) options: ListenerOptions,
     pub(super) counters: ListenerCounters,
+    /// When the call in progress started.
+    call_in_progress: CallStart,
     clock: Clock,
     diagnostics: DiagnosticSink,
     state: Mutex<ListenerState>,
@@ -148,6 +153,7 @@ impl Listener {
             id,
             options,
             counters: ListenerCounters::default(),
+            call_in_progress: CallStart::default(),
             clock,
             diagnostics,
             state: Mutex::new(ListenerState {
@@ -293,6 +299,32 @@ impl Listener {
         (state.outbox.len(), oldest_age)
     }
 
+    /// Returns when the call in progress started; `None` if there is none.
+    pub(super) fn call_started(&self) -> Option<Moment> {
+        self.call_in_progress.get()
+    }
+
+    /// Returns the duration of the call in progress.
+    pub(super) fn running_call(&self) -> Option<Duration> {
+        self.call_started().map(|started| self.clock.now() - started)
+    }
+
+    /// Returns whether the call in progress has lasted so long that it may never return.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.running_call().is_some_and(|duration| duration >= BLOCKED_CALL_THRESHOLD)
+    }
+
+    /// Returns whether a task still has events to deliver to the handler.
+    pub(super) fn has_pending_calls(&self) -> bool {
+        !self.polled && !self.lock().outbox.is_empty()
+    }
+
+    /// Returns the number of slow inline calls, with the call in progress if it is one.
+    pub(super) fn slow_calls(&self) -> u64 {
+        let is_slow = |duration| self.options.mode == Mode::Inline && duration >= SLOW_CALL_THRESHOLD;
+        self.counters.slow.load(Ordering::Relaxed) + u64::from(self.running_call().is_some_and(is_slow))
+    }
+
     /// Delivers events to the handler until the listener is closed. The end is reported even if the future
     /// is dropped before it was polled.
     pub(super) fn run(self: Arc<Self>, mut handler: HandlerFn) -> impl Future<Output = ()> + Send {
@@ -302,9 +334,8 @@ impl Listener {
             while let Some(delivery) = poll_fn(|context| self.poll_next(context)).await {
                 match self.options.mode {
                     Mode::Inline => {
-                        let started = Instant::now();
-                        self.call(&mut handler, delivery);
-                        self.record_call_duration(started.elapsed());
+                        let duration = self.call(&mut handler, delivery);
+                        self.record_call_duration(duration);
                         // Inline handlers share the runtime's threads with other tasks.
                         budget.consume().await;
                     }
@@ -390,15 +421,20 @@ impl Listener {
         tokio::task::spawn_blocking(calls).await.ok()
     }
 
-    fn call(&self, handler: &mut HandlerFn, delivery: Delivery<Untyped>) {
+    /// Calls the handler and returns the duration of the call.
+    fn call(&self, handler: &mut HandlerFn, delivery: Delivery<Untyped>) -> Duration {
         let previous = CALLING.replace(Some(std::ptr::from_ref(self)));
+        let started = self.clock.now();
+        self.call_in_progress.set(Some(started));
         let outcome = catch_unwind(AssertUnwindSafe(|| handler(delivery)));
+        self.call_in_progress.set(None);
         CALLING.set(previous);
         if outcome.is_err() {
             self.counters.panics.fetch_add(1, Ordering::Relaxed);
             let handler = Arc::clone(&self.options.name);
             self.diagnostics.report(&Diagnostic::HandlerPanicked { handler });
         }
+        self.clock.now() - started
     }
 
     fn record_call_duration(&self, duration: Duration) {
@@ -421,6 +457,26 @@ enum Next {
     Deliver(Delivery<Untyped>),
     Wait,
     End,
+}
+
+/// When the call in progress started, in nanoseconds since the origin of the clock plus one; zero if there is
+/// none.
+///
+/// Atomic, so that a call can be observed without a lock while it runs.
+#[derive(Debug, Default)]
+struct CallStart(AtomicU64);
+
+impl CallStart {
+    fn set(&self, started: Option<Moment>) {
+        let nanos = started.map_or(0, |at| {
+            u64::try_from(at.since_origin().as_nanos()).unwrap_or(u64::MAX).saturating_add(1)
+        });
+        self.0.store(nanos, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Option<Moment> {
+        self.0.load(Ordering::Relaxed).checked_sub(1).map(|nanos| Moment::at(Duration::from_nanos(nanos)))
+    }
 }
 
 /// Marks the listener as ended when dropped, however its task ends.

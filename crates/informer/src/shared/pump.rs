@@ -8,7 +8,7 @@
 
 use super::command::Command;
 use super::compression::CacheCompression;
-use super::listener::Listener;
+use super::listener::{BLOCKED_CALL_THRESHOLD, Listener};
 use crate::clock::{Clock, sleep_until};
 use crate::coop::YieldBudget;
 use crate::delta_queue::DeltaQueue;
@@ -28,6 +28,8 @@ const YIELD_BUDGET: u32 = 32;
 /// Period at which an idle pump checks whether the memory of retired snapshots (replaced ones that readers
 /// may still use) can be freed.
 const RELEASE_PERIOD: Duration = Duration::from_secs(1);
+/// Period at which the pump checks for handlers whose call does not return, while events are delivered.
+const CALL_CHECK_PERIOD: Duration = Duration::from_secs(5);
 
 pub(super) struct Pump {
     pub(super) writer: StoreWriter,
@@ -68,6 +70,10 @@ struct Listeners {
     active: Vec<Arc<Listener>>,
     tasks: JoinSet<()>,
     synced: bool,
+    /// The next check for blocked handlers; `None` while no event is being delivered.
+    call_check_at: Option<Moment>,
+    /// The blocked calls that were reported: the listener and the start of the call.
+    blocked: Vec<(u64, Moment)>,
 }
 
 /// However the pump ends, the listeners are closed, so that nothing waits for further events. Streams can
@@ -85,6 +91,11 @@ impl Listeners {
     fn next_resync(&self) -> Option<Moment> {
         self.active.iter().filter_map(|listener| listener.next_resync()).min()
     }
+
+    /// Schedules a check for blocked handlers unless one is scheduled.
+    fn schedule_call_check(&mut self, now: Moment) {
+        self.call_check_at.get_or_insert(now + CALL_CHECK_PERIOD);
+    }
 }
 
 impl Pump {
@@ -98,6 +109,7 @@ impl Pump {
         let mut has_retired = false;
         loop {
             let resync_at = self.next_resync(&listeners).map(|at| self.clock.instant(at));
+            let call_check_at = listeners.call_check_at.map(|at| self.clock.instant(at));
             tokio::select! {
                 biased;
                 command = self.commands.recv(), if commands_open => match command {
@@ -107,7 +119,8 @@ impl Pump {
                     }
                     None => commands_open = false,
                 },
-                () = sleep_until(resync_at) => self.resync(&listeners),
+                () = sleep_until(resync_at) => self.resync(&mut listeners),
+                () = sleep_until(call_check_at) => self.check_calls(&mut listeners),
                 batch = self.queue.pop(MAX_BATCH_DELTAS) => match batch {
                     Some((scope_index, batch)) => {
                         self.apply(scope_index, batch, &mut listeners);
@@ -153,6 +166,7 @@ impl Pump {
         for listener in &listeners.active {
             listener.enqueue(&applied.changes, initial);
         }
+        listeners.schedule_call_check(self.clock.now());
         if let Some(compression) = &self.compression {
             compression.observe_batch(&applied.changes, &snapshot);
         }
@@ -169,11 +183,36 @@ impl Pump {
     }
 
     /// Adds the due objects to the outbox of each listener whose resync is due.
-    fn resync(&self, listeners: &Listeners) {
+    fn resync(&self, listeners: &mut Listeners) {
         let snapshot = self.reader.snapshot();
         for listener in &listeners.active {
             listener.resync(&snapshot);
         }
+        listeners.schedule_call_check(self.clock.now());
+    }
+
+    /// Reports the handlers whose call has not returned for a long time, each call once (C8).
+    fn check_calls(&self, listeners: &mut Listeners) {
+        let now = self.clock.now();
+        let calling = listeners.active.iter().filter_map(|one| Some((one, one.call_started()?)));
+        let (mut is_delivering, mut blocked, mut names) = (false, Vec::new(), Vec::new());
+        for (listener, started) in calling {
+            is_delivering = true;
+            let duration = now - started;
+            if duration < BLOCKED_CALL_THRESHOLD {
+                continue;
+            }
+            let (call, handler) = ((listener.id, started), Arc::clone(&listener.options.name));
+            names.push(Arc::clone(&handler));
+            if !listeners.blocked.contains(&call) {
+                self.diagnostics.report(&Diagnostic::HandlerBlocked { handler, duration });
+            }
+            blocked.push(call);
+        }
+        listeners.blocked = blocked;
+        self.status.set_blocked_handlers(names);
+        is_delivering |= listeners.active.iter().any(|listener| listener.has_pending_calls());
+        listeners.call_check_at = is_delivering.then(|| now + CALL_CHECK_PERIOD);
     }
 
     fn handle_command(&mut self, command: Command, listeners: &mut Listeners) {
@@ -191,6 +230,7 @@ impl Pump {
                 }
                 if let Some(handler) = listener.take_handler() {
                     listeners.tasks.spawn(Arc::clone(&listener).run(handler).in_current_span());
+                    listeners.schedule_call_check(self.clock.now());
                 }
                 listeners.active.push(listener);
             }

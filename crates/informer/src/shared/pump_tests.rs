@@ -99,7 +99,7 @@ impl SteppedPump {
     /// Resyncs after a whole period, when every object is due.
     async fn resync(&mut self) {
         tokio::time::advance(PERIOD).await;
-        self.pump.resync(&self.listeners);
+        self.pump.resync(&mut self.listeners);
     }
 }
 
@@ -140,7 +140,7 @@ async fn c6_resync_then_add_delivers_only_the_initial_list() {
     let early = harness.add_drained_listener();
     harness.resync().await;
     let late = harness.add_drained_listener();
-    harness.pump.resync(&harness.listeners);
+    harness.pump.resync(&mut harness.listeners);
     assert_eq!(take_events(&late), "", "its own period has just started");
     assert_eq!(take_events(&early), "=a@1 =b@2");
 }

@@ -88,6 +88,15 @@ pub enum Diagnostic {
         /// The duration of the call.
         duration: Duration,
     },
+    /// A call of a handler has not returned for 10 s or more. Its events wait; other handlers are not
+    /// affected, unless the call blocks their worker thread. Reported once for each call.
+    #[non_exhaustive]
+    HandlerBlocked {
+        /// The name of the handler.
+        handler: Arc<str>,
+        /// The duration of the call until now.
+        duration: Duration,
+    },
 }
 
 impl Diagnostic {
@@ -173,6 +182,9 @@ impl fmt::Display for Diagnostic {
                 f,
                 "handler {handler} took {duration:.1?} for one event (run it with `blocking`, or add the key to a work queue)"
             ),
+            Self::HandlerBlocked { handler, duration } => {
+                write!(f, "handler {handler} has not returned from one event for {duration:.0?}")
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ pub use informer_core::{Moment, Scope};
 
 use informer_core::reflector::Reflector;
 use informer_core::{BatchResult, Change, Key, ResourceVersion, StoreSnapshot};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -42,6 +43,8 @@ pub struct InformerStatus {
     pub cache: CacheCounters,
     /// Objects whose newest state is unreadable, with the reason. Their cached states are stale.
     pub unreadable_objects: Vec<(Key, String)>,
+    /// The names of the handlers whose call has not returned for 10 s (C8).
+    pub blocked_handlers: Vec<Arc<str>>,
     /// The status of each namespace, or a single one for all namespaces.
     pub scopes: Vec<ScopeStatus>,
 }
@@ -150,6 +153,7 @@ impl StatusCell {
             reflector: ReflectorCounters::default(),
             cache: CacheCounters::default(),
             unreadable_objects: Vec::new(),
+            blocked_handlers: Vec::new(),
             scopes: scopes.iter().map(new_scope).collect(),
         }))
     }
@@ -193,6 +197,15 @@ impl StatusCell {
         self.0.send_modify(|status| {
             status.synced = true;
             status.aggregate(now);
+        });
+    }
+
+    /// Records the handlers whose call does not return; a difference wakes subscribers.
+    pub(crate) fn set_blocked_handlers(&self, handlers: Vec<Arc<str>>) {
+        self.0.send_if_modified(|status| {
+            let changed = status.blocked_handlers != handlers;
+            status.blocked_handlers = handlers;
+            changed
         });
     }
 
