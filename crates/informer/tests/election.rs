@@ -320,3 +320,60 @@ async fn jumping_clock_causes_no_second_leader() {
     first.stop().await;
     second.stop().await;
 }
+
+/// A gate at which work blocks its thread.
+#[derive(Default)]
+struct Gate(Mutex<bool>, std::sync::Condvar);
+
+impl Gate {
+    fn open(&self) {
+        *self.0.lock().unwrap() = true;
+        self.1.notify_all();
+    }
+
+    fn wait(&self) {
+        let open = self.0.lock().unwrap();
+        drop(self.1.wait_while(open, |open| !*open).unwrap());
+    }
+}
+
+/// Regression: the lease was renewed by the task that ran the work. Work that blocked its thread lost the
+/// lease after 15 s, and overlapped with the work of the next leader. All tests used work that awaits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn lease_is_renewed_while_the_work_blocks_its_thread() {
+    let (server, gate) = (ApiServer::new(), Arc::new(Gate::default()));
+    let mut config = ElectionConfig::default();
+    (config.lease_duration, config.renew_deadline) = (Duration::from_secs(2), Duration::from_secs(1));
+    config.retry_period = Duration::from_millis(100);
+    let elector = LeaderElector::new(server.client(), "kube-system", "test").identity("one");
+    let elector = elector.config(config).unwrap();
+    let (leadership, at_gate) = (elector.leadership(), Arc::clone(&gate));
+    let (blocked, mut is_blocked) = tokio::sync::watch::channel(None);
+    let work = move |term: informer::election::Term| {
+        let (gate, blocked) = (Arc::clone(&at_gate), blocked.clone());
+        async move {
+            blocked.send_replace(Some(term.clone()));
+            gate.wait();
+        }
+    };
+    let candidate = tokio::spawn(elector.run(work, std::future::pending()));
+    let term = is_blocked.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+    let renewed = |server: &ApiServer| lease(server)["spec"]["renewTime"].as_str().unwrap().to_owned();
+    // Renewed for longer than the lease lasts.
+    let (start, mut last, mut renewals) = (std::time::Instant::now(), renewed(&server), 0);
+    while start.elapsed() < Duration::from_millis(2_500) || renewals < 10 {
+        let wait = async {
+            while renewed(&server) == last {
+                tokio::time::sleep_until(Instant::now() + Duration::from_millis(5)).await;
+            }
+        };
+        timeout(Duration::from_secs(30), wait).await.expect("the lease is renewed");
+        (last, renewals) = (renewed(&server), renewals + 1);
+    }
+    assert!(leadership.is_leader() && term.is_current());
+    assert_eq!(lease(&server)["spec"]["leaseTransitions"], 0);
+    gate.open();
+    let outcome = timeout(Duration::from_secs(30), candidate).await.expect("the candidate ends in time");
+    assert_eq!(outcome.unwrap().unwrap(), ElectionOutcome::WorkCompleted);
+    assert!(!term.is_current());
+}

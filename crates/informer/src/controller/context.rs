@@ -61,7 +61,7 @@ impl<S> Context<S> {
 
     /// Returns the fencing token of the current leadership term; `None` without leader election.
     pub fn fencing_token(&self) -> Option<&FencingToken> {
-        self.request.fencing_token.as_deref()
+        self.request.term.as_ref().map(|term| term.fencing_token())
     }
 
     /// Records an object that this reconcile wrote, as returned by the server, so that the next reconcile of

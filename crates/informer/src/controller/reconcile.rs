@@ -5,11 +5,11 @@ use super::outcome::Outcome;
 use super::pending_writes::Write;
 use super::shared::{ReconcileRequest, Shared};
 use super::spec::BoxError;
+use crate::election::Term;
 use crate::source::error_chain;
 use crate::workqueue::{WorkItem, WorkQueue};
 use futures::future::{FutureExt as _, join_all};
 use informer_core::Key;
-use informer_core::election::FencingToken;
 use std::any::Any;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -22,7 +22,8 @@ use tracing::Instrument as _;
 pub(super) struct ReconcileRunner {
     pub(super) shared: Arc<Shared>,
     pub(super) queue: WorkQueue<Key>,
-    pub(super) fencing_token: Option<Arc<FencingToken>>,
+    /// The leadership term of the run, with leader election.
+    pub(super) term: Option<Arc<Term>>,
     pub(super) stop_requested: watch::Receiver<bool>,
 }
 
@@ -58,6 +59,11 @@ impl ReconcileRunner {
         if *self.stop_requested.borrow() {
             return;
         }
+        // No reconcile starts after the end of the term. The run is dropped as soon as the elector notices
+        // the end too, and this task with it.
+        if self.term.as_ref().is_some_and(|term| !term.is_current()) {
+            std::future::pending::<()>().await;
+        }
         let span = tracing::info_span!("reconcile", controller = %self.shared.name, key = %*item);
         let work = async {
             let started = Instant::now();
@@ -77,7 +83,7 @@ impl ReconcileRunner {
             shared: Arc::clone(&self.shared),
             key: item.key().clone(),
             retries: item.retries(),
-            fencing_token: self.fencing_token.clone(),
+            term: self.term.clone(),
             stop_requested: self.stop_requested.clone(),
         };
         // This reconcile replaces a delayed reconcile of the same key. The outcome of this reconcile decides
@@ -144,9 +150,11 @@ fn panic_message(panic: &(dyn Any + Send)) -> &str {
 mod tests {
     use super::*;
     use crate::controller::Controller;
+    use crate::election::LeaderElector;
     use crate::factory::SharedInformerFactory;
     use k8s_openapi::api::core::v1::Pod;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
 
     /// Regression: tasks spawned before a stop request did not check for it, so 568 of 17,833 reconciles
     /// started after the stop request.
@@ -163,13 +171,53 @@ mod tests {
         let (stop, stop_requested) = watch::channel(false);
         let queue = WorkQueue::new();
         let shared = Arc::clone(controller.shared());
-        let runner =
-            Arc::new(ReconcileRunner { shared, queue: queue.clone(), fencing_token: None, stop_requested });
+        let runner = Arc::new(ReconcileRunner { shared, queue: queue.clone(), term: None, stop_requested });
         for (stopped, expected_calls) in [(false, 1), (true, 1)] {
             stop.send_replace(stopped);
             queue.add(Key::new("default", "a"));
             let item = queue.get().await.unwrap();
             Arc::clone(&runner).run(item).await;
+            assert_eq!(calls.load(Ordering::Relaxed), expected_calls);
+        }
+    }
+
+    /// Regression: a reconcile that waited for a worker or for its own writes started after the end of the
+    /// leadership term if the elector had not noticed the end yet, because its thread was blocked. No test
+    /// blocked the elector's thread.
+    #[tokio::test(start_paused = true)]
+    async fn reconcile_does_not_start_after_the_end_of_the_term() {
+        let server = informer_apiserver::ApiServer::new();
+        let factory = SharedInformerFactory::new(server.client());
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&calls);
+        let controller = Controller::new::<Pod>(&factory).reconcile(move |_, _| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            async { Ok::<_, std::convert::Infallible>(Outcome::Done) }
+        });
+        let (_stop, stop_requested) = watch::channel(false);
+        let (queue, shared) = (WorkQueue::new(), Arc::clone(controller.shared()));
+        // The term of an elector that was dropped ends after the renew deadline.
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let mut sender = Some(sender);
+        let work = move |term| {
+            let _sent = sender.take().map(|sender| sender.send(term));
+            std::future::pending()
+        };
+        let elector = LeaderElector::new(server.client(), "kube-system", "test");
+        let elector = tokio::spawn(elector.run(work, std::future::pending()));
+        let term = receiver.await.unwrap();
+        elector.abort();
+        let runner = Arc::new(ReconcileRunner {
+            shared,
+            queue: queue.clone(),
+            term: Some(Arc::new(term)),
+            stop_requested,
+        });
+        for (elapsed, expected_calls) in [(Duration::ZERO, 1), (Duration::from_secs(16), 1)] {
+            tokio::time::advance(elapsed).await;
+            queue.add(Key::new("default", "a"));
+            let item = queue.get().await.unwrap();
+            let _ended = Arc::clone(&runner).run(item).now_or_never();
             assert_eq!(calls.load(Ordering::Relaxed), expected_calls);
         }
     }

@@ -6,6 +6,7 @@ use super::reconcile::ReconcileRunner;
 use super::shared::{Call, Phase, Shared};
 use super::source::{ErasedSource, forward_keys};
 use super::spec::ControllerSpec;
+use crate::election::Term;
 use crate::error::ControllerError;
 use crate::factory::SharedInformerFactory;
 use crate::metrics::ControllerMetrics;
@@ -14,7 +15,6 @@ use crate::workqueue::{WorkItem, WorkQueue};
 use futures::future::{FutureExt as _, select_all};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use informer_core::Key;
-use informer_core::election::FencingToken;
 use informer_core::workqueue::QueueMetrics;
 use std::collections::VecDeque;
 use std::fmt;
@@ -174,14 +174,14 @@ impl RunnableController {
         self.run_in(None, stop).await
     }
 
-    /// Runs the controller until `stop` completes, in the leadership term of `fencing_token` if there is one.
+    /// Runs the controller until `stop` completes, in a leadership term if there is one.
     pub(crate) async fn run_in(
         &self,
-        fencing_token: Option<FencingToken>,
+        term: Option<Term>,
         stop: impl Future<Output = ()>,
     ) -> Result<(), ControllerError> {
         let mut stop = std::pin::pin!(stop);
-        let mut run = Run::start(&self.shared, fencing_token)?;
+        let mut run = Run::start(&self.shared, term)?;
         let mut result = tokio::select! {
             biased;
             () = &mut stop => return Ok(()),
@@ -246,7 +246,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn start(shared: &'a Arc<Shared>, fencing_token: Option<FencingToken>) -> Result<Self, ControllerError> {
+    fn start(shared: &'a Arc<Shared>, term: Option<Term>) -> Result<Self, ControllerError> {
         let guard = RunGuard::take(shared)?;
         shared.factory.start();
         for source in &shared.sources {
@@ -264,7 +264,7 @@ impl<'a> Run<'a> {
         let runner = Arc::new(ReconcileRunner {
             shared: Arc::clone(shared),
             queue,
-            fencing_token: fencing_token.map(Arc::new),
+            term: term.map(Arc::new),
             stop_requested: receiver,
         });
         Ok(Self {

@@ -9,13 +9,13 @@ use super::outcome::Outcome;
 use super::pending_writes::PendingWrites;
 use super::source::{ErasedSource, KeyStream};
 use super::spec::{BoxError, Settings};
+use crate::election::Term;
 use crate::error::ControllerError;
 use crate::factory::SharedInformerFactory;
 use crate::shared::Engine;
 use crate::workqueue::WorkQueue;
 use futures::future::BoxFuture;
 use informer_core::Key;
-use informer_core::election::FencingToken;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -61,7 +61,7 @@ pub(super) struct ReconcileRequest {
     pub(super) shared: Arc<Shared>,
     pub(super) key: Key,
     pub(super) retries: u32,
-    pub(super) fencing_token: Option<Arc<FencingToken>>,
+    pub(super) term: Option<Arc<Term>>,
     pub(super) stop_requested: watch::Receiver<bool>,
 }
 

@@ -1,24 +1,28 @@
 //! Leader election with a Lease: only one of several processes does the work.
 //!
-//! This is the driver of [`informer_core::election::Election`], which makes all decisions; the driver sends
-//! requests, waits for deadlines and runs the work. The driver is one loop in the caller's task and spawns
-//! nothing.
+//! [`informer_core::election::Election`] makes all decisions. A driver in a task of its own sends the
+//! requests and waits for deadlines; the work runs in the caller's task.
 
+mod driver;
 mod lease;
 mod metrics;
 
 pub use informer_core::election::{ElectionConfig, FencingToken};
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use informer_core::election::{Election, Event, LeaseRequest, LeaseResponse, LossReason};
-use tokio::sync::watch;
+use informer_core::election::{Election, Event, LossReason};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
-use crate::clock::{Clock, sleep_until};
 use crate::error::ConfigError;
+use driver::{Driver, ElectionStatus};
 use lease::LeaseClient;
 
 /// A candidate for leadership among the processes that use the same Lease.
@@ -28,6 +32,14 @@ use lease::LeaseClient;
 /// renewal was sent, not when its response arrived. When the candidate is stopped, the work is asked to end
 /// ([`Term::stop_requested`]); the lease is renewed until the work has ended, and then released, so that the
 /// next leader does not have to wait.
+///
+/// Renewals do not wait for the work: they are sent from a task of their own. Work that blocks its thread
+/// keeps the lease, as long as the runtime has another thread. If every thread of the runtime is blocked, or
+/// the server cannot be reached, the lease expires and another process may become the leader while blocked
+/// work still runs: work can only be dropped when it awaits. [`Leadership::is_leader`] and
+/// [`Term::is_current`] are exact in this case too, and a write that must not come from an earlier leader
+/// carries the [fencing token](Term::fencing_token), which the receiver compares with the highest one it has
+/// seen.
 ///
 /// Clocks of other machines are not trusted: a lease counts as expired one lease duration after this process
 /// last *observed* a change of the lease.
@@ -57,16 +69,6 @@ pub struct LeaderElector {
     status: watch::Sender<ElectionStatus>,
 }
 
-/// The published status of an election.
-#[derive(Debug, Clone, Default)]
-struct ElectionStatus {
-    /// The term in which this process is the leader, and when it expires unless the lease is renewed.
-    term: Option<(FencingToken, Instant)>,
-    holder: String,
-    /// Number of renewals for which the leader had to read the lease first.
-    slow_paths: u64,
-}
-
 /// A handle to observe an election: whether this process is the leader, and which process holds the lease.
 ///
 /// Clones observe the same election.
@@ -78,6 +80,7 @@ pub struct Leadership(watch::Receiver<ElectionStatus>);
 pub struct Term {
     fencing_token: FencingToken,
     stop_requested: watch::Receiver<bool>,
+    leadership: Leadership,
 }
 
 /// The reason why [`LeaderElector::run`] returned.
@@ -145,48 +148,43 @@ impl LeaderElector {
         W: FnMut(Term) -> F,
         F: Future<Output = ()>,
     {
-        let mut driver = Driver {
-            machine: Election::new(self.identity.clone(), self.config, self.seed)?,
-            clock: Clock::new(),
-            elector: &self,
-            in_flight: None,
-            slow_paths: 0,
-        };
+        let machine = Election::new(self.identity.clone(), self.config, self.seed)?;
+        let (lease, leadership) = (Arc::new(self.lease), Leadership(self.status.subscribe()));
+        let (event_sender, mut events) = mpsc::unbounded_channel();
+        let end_candidacy = watch::Sender::new(false);
+        let driver = Driver::new(machine, Arc::clone(&lease), self.status);
+        // Dropping the set aborts the driver; the lease then expires.
+        let mut driver_task = JoinSet::new();
+        driver_task.spawn(driver.run(event_sender, end_candidacy.subscribe()).in_current_span());
         let mut stop = std::pin::pin!(stop);
         let mut outcome = None;
         let mut working: Option<Working<F>> = None;
         loop {
-            while let Some(event) = driver.next_event() {
-                match event {
-                    Event::Elected(fencing_token) if outcome.is_none() => {
-                        let (stop_sender, stop_requested) = watch::channel(false);
-                        tracing::info!(lease = %self.lease, version = %fencing_token.version, "became the leader");
-                        working = Some((Box::pin(work(Term { fencing_token, stop_requested })), stop_sender));
-                    }
-                    Event::LeadershipLost(reason) => {
-                        // Another process may lead already, so the work is dropped, not asked to end.
-                        working = None;
-                        tracing::warn!(lease = %self.lease, reason = %LossMessage(&reason), "no longer the leader");
-                    }
-                    // The holder changed, or this process was elected after it was asked to stop. In the
-                    // second case the lease is released below.
-                    _ => {}
-                }
-            }
-            // The run ends and no work runs any more: ends the candidacy and releases the lease.
-            if outcome.is_some() && working.is_none() {
-                driver.machine.stop();
-                driver.machine.record_work_ended();
-            }
-            if driver.machine.is_over() {
-                return Ok(outcome.unwrap_or(ElectionOutcome::Stopped));
-            }
             tokio::select! {
                 biased;
-                () = driver.advance() => {}
+                event = events.recv() => match event {
+                    Some(Event::Elected(fencing_token)) if outcome.is_none() => {
+                        let (stop_sender, stop_requested) = watch::channel(false);
+                        let term = Term { fencing_token, stop_requested, leadership: leadership.clone() };
+                        tracing::info!(%lease, version = %term.fencing_token.version, "became the leader");
+                        // A term that is over already is followed by `LeadershipLost`.
+                        if term.is_current() {
+                            working = Some((term.clone(), Box::pin(work(term)), stop_sender));
+                        }
+                    }
+                    Some(Event::LeadershipLost(reason)) => {
+                        // Another process may lead already, so the work is dropped, not asked to end.
+                        working = None;
+                        tracing::warn!(%lease, reason = %LossMessage(&reason), "no longer the leader");
+                    }
+                    // The holder changed, or this process was elected after it was asked to stop. In the
+                    // second case the driver releases the lease.
+                    Some(_) => {}
+                    None => break,
+                },
                 () = &mut stop, if outcome.is_none() => {
                     outcome = Some(ElectionOutcome::Stopped);
-                    if let Some((_, stop_sender)) = &working {
+                    if let Some((_, _, stop_sender)) = &working {
                         stop_sender.send_replace(true);
                     }
                 }
@@ -195,17 +193,32 @@ impl LeaderElector {
                     outcome.get_or_insert(ElectionOutcome::WorkCompleted);
                 }
             }
+            if outcome.is_some() && working.is_none() {
+                end_candidacy.send_replace(true);
+            }
         }
+        if let Some(Err(error)) = driver_task.join_next().await
+            && error.is_panic()
+        {
+            std::panic::resume_unwind(error.into_panic());
+        }
+        Ok(outcome.unwrap_or(ElectionOutcome::Stopped))
     }
 }
 
 /// The work of a term, and the sender that asks it to end.
-type Working<F> = (Pin<Box<F>>, watch::Sender<bool>);
+type Working<F> = (Term, Pin<Box<F>>, watch::Sender<bool>);
 
 /// Waits until the work has completed; forever if there is none.
 async fn wait_for_work<F: Future<Output = ()>>(working: &mut Option<Working<F>>) {
     match working {
-        Some((work, _)) => work.as_mut().await,
+        // Work of a term that has ended is not polled again; it is dropped when the driver notices the end.
+        Some((term, work, _)) => {
+            let poll_work = |context: &mut Context<'_>| {
+                if term.is_current() { work.as_mut().poll(context) } else { Poll::Pending }
+            };
+            poll_fn(poll_work).await;
+        }
         None => std::future::pending().await,
     }
 }
@@ -251,86 +264,20 @@ impl Term {
         &self.fencing_token
     }
 
+    /// Returns whether this process is still the leader in this term.
+    ///
+    /// The work is dropped at the end of the term, but only when it awaits. Work that runs for long without
+    /// awaiting checks this before it writes.
+    pub fn is_current(&self) -> bool {
+        self.leadership.fencing_token().as_ref() == Some(&self.fencing_token)
+    }
+
     /// Waits until the work is asked to end.
     ///
     /// The lease is renewed until the work has ended. When leadership is lost, the work is dropped instead.
     pub async fn stop_requested(&self) {
         // An error means that the term is over, which only a clone kept beyond the work can observe.
         let _term_over = self.stop_requested.clone().wait_for(|requested| *requested).await.is_err();
-    }
-}
-
-/// The election state machine with its clock and the request in flight.
-struct Driver<'a> {
-    machine: Election,
-    clock: Clock,
-    elector: &'a LeaderElector,
-    in_flight: Option<Pin<Box<dyn Future<Output = LeaseResponse> + Send + 'a>>>,
-    slow_paths: u64,
-}
-
-impl Driver<'_> {
-    /// Ends the term if it has expired, publishes the status, and returns the next event of the election.
-    fn next_event(&mut self) -> Option<Event> {
-        self.machine.handle_timeout(self.clock.now());
-        let event = self.machine.poll_event();
-        self.publish();
-        event
-    }
-
-    /// Sends a request if one is due, then waits for its response or for the next deadline.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel-safe: the request in flight is kept.
-    async fn advance(&mut self) {
-        let now = self.clock.now();
-        if self.in_flight.is_none()
-            && let Some(request) = self.machine.poll_request(now, lease::wall_clock())
-        {
-            if matches!(request, LeaseRequest::Read) && self.machine.fencing_token().is_some() {
-                self.slow_paths += 1;
-            }
-            self.in_flight = Some(Box::pin(self.elector.lease.execute(request)));
-        }
-        let next_deadline = self.machine.next_deadline().map(|deadline| self.clock.instant(deadline));
-        match &mut self.in_flight {
-            Some(request) => {
-                let request_deadline =
-                    self.machine.request_deadline().map(|deadline| self.clock.instant(deadline));
-                tokio::select! {
-                    biased;
-                    response = request.as_mut() => self.handle_response(response),
-                    () = sleep_until(request_deadline) => self.handle_response(LeaseResponse::Failed("request timed out".to_owned())),
-                    () = sleep_until(next_deadline) => {}
-                }
-            }
-            None => sleep_until(next_deadline).await,
-        }
-    }
-
-    fn handle_response(&mut self, response: LeaseResponse) {
-        self.in_flight = None;
-        if let LeaseResponse::Failed(error) = &response {
-            tracing::warn!(lease = %self.elector.lease, error, "reading or writing the lease failed");
-        }
-        self.machine.handle_response(self.clock.now(), response);
-    }
-
-    fn publish(&self) {
-        let now = self.clock.now();
-        let until = self.machine.leads_until().filter(|until| now < *until);
-        let term = self.machine.fencing_token().cloned().zip(until.map(|until| self.clock.instant(until)));
-        self.elector.status.send_if_modified(|status| {
-            // A renewal moves the end of a term, but is no change to observers.
-            let same = |a: &Option<(FencingToken, Instant)>, b: &Option<(FencingToken, Instant)>| {
-                a.as_ref().map(|(token, _)| token) == b.as_ref().map(|(token, _)| token)
-            };
-            let changed = !same(&status.term, &term) || status.holder != self.machine.holder();
-            let (holder, slow_paths) = (self.machine.holder().to_owned(), self.slow_paths);
-            *status = ElectionStatus { term, holder, slow_paths };
-            changed
-        });
     }
 }
 

@@ -16,7 +16,6 @@ use crate::metrics::Collect;
 use crate::recorder::EventRecorder;
 use futures::future::{FutureExt as _, join_all};
 use health::{Check, Health};
-use informer_core::election::FencingToken;
 use std::fmt;
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -322,7 +321,7 @@ impl Manager {
                 let (ending, term_result, stuck, manager) = (&ending, &term_result, &stuck, &*self);
                 async move {
                     manager.factories.iter().for_each(SharedInformerFactory::start);
-                    let ended = manager.run_term(Some(term.fencing_token().clone()), ending).await;
+                    let ended = manager.run_term(Some(term), ending).await;
                     let is_stuck =
                         matches!(&ended, Err(ManagerError::Controller(error)) if error.is_blocked());
                     *term_result.lock().unwrap_or_else(PoisonError::into_inner) = ended;
@@ -354,15 +353,11 @@ impl Manager {
     }
 
     /// Runs the controllers until all have ended, after `ending` was set or one of them has failed.
-    async fn run_term(
-        &self,
-        fencing_token: Option<FencingToken>,
-        ending: &watch::Sender<bool>,
-    ) -> Result<(), ManagerError> {
+    async fn run_term(&self, term: Option<Term>, ending: &watch::Sender<bool>) -> Result<(), ManagerError> {
         let runs = self.controllers.iter().map(|controller| {
-            let (fencing_token, stop) = (fencing_token.clone(), wait_until_true(ending.subscribe()));
+            let (term, stop) = (term.clone(), wait_until_true(ending.subscribe()));
             async move {
-                let ended = controller.run_in(fencing_token, stop).await;
+                let ended = controller.run_in(term, stop).await;
                 if let Err(error) = &ended {
                     tracing::error!(%error, "a controller has failed; stopping everything else");
                     ending.send_replace(true);
