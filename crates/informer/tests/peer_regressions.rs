@@ -12,7 +12,7 @@ use cluster::{
 use informer::selector::LabelSelector;
 use informer::source::WatchListPolicy;
 use informer::status::{Diagnostic, FailureKind, InformerState};
-use informer::{Event, InformerOptions, Key, Lister, SharedInformer};
+use informer::{Event, Index, InformerOptions, Key, Lister, Object, SharedInformer};
 use informer_apiserver::{ApiServer, Verb, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -194,6 +194,38 @@ async fn p9_c8_stuck_handler_affects_no_other_and_catches_up() {
     assert_eq!(tokio::time::timeout(TIMEOUT, slow.recv()).await.unwrap().unwrap(), "~a");
     pods.shutdown(TIMEOUT).await.unwrap();
     assert_eq!(slow.recv().await, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p7_c5_reads_return_while_the_writer_is_in_the_middle_of_a_relist() {
+    // A relist replaced and freed the objects under the store's write lock, so readers waited for it. Here the
+    // writer stops in the middle of a relist, in an index function, until the reads have returned.
+    let server = ApiServer::new();
+    create_pods(&server, &["a", "b"]);
+    let pods = synced_informer::<Pod>(&server, InformerOptions::default()).await;
+    let (reached, mut is_reached) = mpsc::unbounded_channel();
+    let (resume, resumed) = threads::channel::<()>();
+    let resumed = std::sync::Mutex::new(resumed);
+    let index = Index::from_fn("gate", move |pod: &Object<Pod>| {
+        if pod.name() == "new" {
+            let _ = reached.send(());
+            // An error means that the test has ended.
+            let _ = resumed.lock().unwrap().recv();
+        }
+        vec![pod.name().to_owned()]
+    });
+    pods.add_index(index).unwrap();
+    gap(&server, "pods", || create_pods(&server, &["new"])).await;
+    tokio::time::timeout(TIMEOUT, is_reached.recv()).await.expect("the relist arrives").unwrap();
+    let lister = pods.lister();
+    let read = tokio::task::spawn_blocking(move || {
+        let snapshot = lister.snapshot();
+        (names(&lister.list()), lister.get("default", "a").is_some(), snapshot.len())
+    });
+    let read = tokio::time::timeout(TIMEOUT, read).await.expect("reads return during the relist").unwrap();
+    assert_eq!(read, (vec!["a".to_owned(), "b".to_owned()], true, 2));
+    resume.send(()).unwrap();
+    until(|| pods.lister().len() == 3).await;
 }
 
 /// Uses real threads for a reader and the writer.
@@ -439,4 +471,27 @@ async fn p16_c11_410_on_every_watch_causes_no_hot_loop() {
     assert!((10..100).contains(&expired.hits()), "{} watches in ten minutes", expired.hits());
     create_pods(&server, &["b"]);
     until(|| pods.lister().len() == 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn p10_c11_first_list_does_not_require_a_quorum_read() {
+    // A list "at any version" was sent with a limit but without a version, which a server answers from etcd
+    // with a quorum read (kube#1743). Here the first list names version 0, and a relist the version of the
+    // cache.
+    let server = ApiServer::new();
+    create_pods(&server, &["a"]);
+    let pods = synced_informer::<Pod>(&server, listing()).await;
+    gap(&server, "pods", || create_pods(&server, &["b"])).await;
+    until(|| pods.lister().len() == 2).await;
+    let lists = requests_for(&server, Verb::List, "pods");
+    let versions = lists.iter().map(|list| query_parameter(&list.query, "resourceVersion"));
+    let versions: Vec<_> = versions.collect();
+    assert_eq!(versions.first().cloned().flatten().as_deref(), Some("0"), "{versions:?}");
+    assert!(versions.iter().all(Option::is_some), "{versions:?}");
+}
+
+/// Returns the value of a parameter of a query.
+fn query_parameter(query: &str, name: &str) -> Option<String> {
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.filter(|(key, _)| *key == name).map(|(_, value)| value.to_owned()).next()
 }

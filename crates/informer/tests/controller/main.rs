@@ -5,6 +5,7 @@
 mod cluster;
 
 mod reconciles;
+mod relists;
 mod shutdown;
 mod sources;
 mod start;
