@@ -10,15 +10,13 @@ use cluster::{
     synced_informer, until, with,
 };
 use informer::error::VersionWaitReason;
-use informer::metrics::{self, Collect};
 use informer::source::WatchListPolicy;
 use informer::status::{Diagnostic, FailureKind, InformerState};
-use informer::{InformerOptions, ResourceVersion, Selection, SharedInformer, SharedInformerFactory};
+use informer::{InformerOptions, ResourceVersion, SharedInformer};
 use informer_apiserver::{ApiServer, Verb, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
 use serde_json::Value;
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 const fn seconds(seconds: u64) -> Duration {
@@ -419,82 +417,4 @@ async fn metrics_follow_events_and_relists() {
     assert_eq!((m.reflector.relists.initial, m.reflector.relists.expired, m.reflector.expired), (1, 1, 1));
     assert!(m.synced && m.memory_bytes > 0);
     assert_eq!((&*m.handlers[0].name, m.handlers[0].delivered, m.handlers[0].pending), ("notes", 4, 0));
-}
-
-/// Parses and validates a text in Prometheus format and returns its samples.
-#[track_caller]
-fn samples(text: &str) -> Vec<(String, String)> {
-    let (mut families, mut samples) = (BTreeSet::new(), Vec::new());
-    let mut family = ("", "");
-    let mut lines = text.lines().peekable();
-    while let Some(line) = lines.next() {
-        if let Some(help) = line.strip_prefix("# HELP ") {
-            let (name, help) = help.split_once(' ').unwrap();
-            assert!(!help.is_empty() && families.insert(name), "{name} has one HELP");
-            let kind = lines.next().and_then(|line| line.strip_prefix("# TYPE ")?.strip_prefix(name));
-            family = (name, kind.expect("TYPE follows HELP").trim());
-            assert!(matches!(family.1, "gauge" | "counter"), "{family:?}");
-            assert_eq!(family.1 == "counter", name.ends_with("_total"), "{name}");
-            continue;
-        }
-        let (series, value) = line.rsplit_once(' ').unwrap();
-        let labels = series.strip_prefix(family.0).expect("samples follow their family");
-        assert!(labels.starts_with('{') && labels.ends_with('}'), "{line}");
-        assert!(value.parse::<f64>().is_ok(), "{line}");
-        samples.push((series.to_owned(), value.to_owned()));
-    }
-    let different: BTreeSet<_> = samples.iter().map(|(series, _)| series).collect();
-    assert_eq!(different.len(), samples.len(), "duplicate series:\n{text}");
-    samples
-}
-
-#[tokio::test(start_paused = true)]
-async fn prometheus_text_is_valid_and_follows_changes() {
-    let server = ApiServer::new();
-    create_pods(&server, &["a"]);
-    let factory = SharedInformerFactory::new(server.client());
-    let (pods, maps) = (factory.informer::<Pod>(), factory.informer::<ConfigMap>());
-    let name = "says \"hi\"\\\nand goes";
-    let (_registration, mut log) = log_events_with(pods.handler().name(name));
-    let (_same_name, _) = log_events_with(pods.handler().name(name));
-    let early = samples(&metrics::encode([&factory as &dyn Collect]));
-    assert!(early.iter().any(|(series, value)| series.contains("staleness") && value == "NaN"));
-    factory.start();
-    factory.wait_for_sync(TIMEOUT).await.unwrap();
-    log.expect(&["+a initial"]).await;
-    let find = |series: &str| {
-        let all = samples(&metrics::encode([&factory as &dyn Collect]));
-        let found = all.iter().find(|(known, _)| known == series);
-        found.unwrap_or_else(|| unreachable!("{series} is not in {all:#?}")).1.clone()
-    };
-    let pods_of = |family: &str| find(&format!("{family}{{resource=\"pods in all namespaces\"}}"));
-    assert_eq!((pods_of("informer_objects"), pods_of("informer_synced")), ("1".to_owned(), "1".to_owned()));
-    assert_eq!(pods_of("informer_staleness_seconds"), "0.000");
-    let delivered_series = r#"informer_handler_events_total{resource="pods in all namespaces",handler="says \"hi\"\\\nand goes",id="0"}"#;
-    assert_eq!(find(delivered_series), "1");
-    create_pods(&server, &["b"]);
-    log.expect(&["+b"]).await;
-    assert_eq!((pods_of("informer_objects"), find(delivered_series)), ("2".to_owned(), "2".to_owned()));
-    assert_eq!(find(r#"informer_events_total{resource="pods in all namespaces",kind="added"}"#), "2");
-    assert_eq!(find(r#"informer_state{resource="pods in all namespaces",state="live"}"#), "1");
-    assert_eq!(
-        find(r#"informer_relists_total{resource="configmaps in all namespaces",reason="initial"}"#),
-        "1"
-    );
-    assert_eq!(maps.metrics().objects, 0);
-    assert_eq!(metrics::encode([]), "");
-}
-
-#[tokio::test(start_paused = true)]
-async fn two_selections_of_one_kind_have_two_series() {
-    // Regression: both informers were `pods in all namespaces` or `pods in 2 namespaces`: duplicate series,
-    // which Prometheus rejects.
-    let server = ApiServer::new();
-    let factory = SharedInformerFactory::new(server.client());
-    let web = factory.select(Selection::default().label_selector("app=web".parse().unwrap()));
-    let (_all, _web) = (factory.informer::<Pod>(), web.informer::<Pod>());
-    let names =
-        |names: [&str; 2]| factory.select(Selection::default().namespaces(names)).informer::<ConfigMap>();
-    let (_one, _other) = (names(["a", "b"]), names(["c", "d"]));
-    samples(&metrics::encode([&factory as &dyn Collect]));
 }

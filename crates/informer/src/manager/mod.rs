@@ -12,12 +12,14 @@ use crate::controller::RunnableController;
 use crate::election::{LeaderElector, Term};
 use crate::error::{ControllerError, ManagerError, ShutdownError};
 use crate::factory::SharedInformerFactory;
-use crate::metrics::Collect;
+use crate::metrics::{self, Collect};
 use crate::recorder::EventRecorder;
+use crate::workqueue::WorkQueue;
 use futures::future::{FutureExt as _, join_all};
 use health::{Check, Health};
 use std::fmt;
 use std::future::Future;
+use std::hash::Hash;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -202,7 +204,17 @@ impl Manager {
         self
     }
 
-    /// Adds a collector to the metrics that are served at `/metrics`.
+    /// Serves the metrics of a work queue at `/metrics`, labelled `name`. Controllers' own queues are served
+    /// without this call, under the names of the controllers.
+    pub fn queue<T>(self, name: impl Into<String>, queue: &WorkQueue<T>) -> Self
+    where
+        T: Eq + Hash + Clone + Send + 'static,
+    {
+        self.add_collector(metrics::named(name, queue.clone()))
+    }
+
+    /// Adds a collector to the metrics that are served at `/metrics`; see [`queue`](Self::queue) for work
+    /// queues and [`metrics::named`] for other collectors without a name of their own.
     pub fn add_collector(mut self, collector: impl Collect + Send + Sync + 'static) -> Self {
         self.collectors.push(Box::new(collector));
         self

@@ -40,13 +40,19 @@ pub trait CollectNamed {
 
 /// Returns the metrics of all collectors in the text format of Prometheus.
 ///
+/// Pass everything that one response contains to one call: two results joined into one text repeat the `HELP`
+/// and `TYPE` lines of the families that both contain, and Prometheus rejects the text. A
+/// [`Manager`](crate::manager::Manager) makes this call for `/metrics`.
+///
 /// ```
 /// use informer::metrics::{self, Collect};
 ///
-/// let queue = informer::workqueue::WorkQueue::new();
-/// queue.add("default/web");
-/// let text = metrics::encode([&metrics::named("pods", &queue) as &dyn Collect]);
+/// let (pods, nodes) = (informer::workqueue::WorkQueue::new(), informer::workqueue::WorkQueue::new());
+/// pods.add("default/web");
+/// nodes.add("node-1");
+/// let text = metrics::encode([&metrics::named("pods", &pods) as &dyn Collect, &metrics::named("nodes", &nodes)]);
 /// assert!(text.contains("workqueue_adds_total{name=\"pods\"} 1"));
+/// assert_eq!(text.matches("# TYPE workqueue_adds_total counter").count(), 1);
 /// ```
 pub fn encode<'a>(collectors: impl IntoIterator<Item = &'a dyn Collect>) -> String {
     let mut encoder = Encoder::default();
@@ -84,8 +90,9 @@ impl<C: CollectNamed> CollectNamed for &C {
 ///
 /// The text stays valid whatever collectors add. If two of them add the same series (the same family and
 /// labels), the later one gets a label `duplicate` that counts up. Characters that a name may not contain
-/// become `_`. A family keeps the type and help text that it was first added with; samples of another type
-/// are left out.
+/// become `_`. If a sample has two labels of the same name, the first counts. A family keeps the type and help
+/// text that it was first added with; samples of another type are left out, and so are families whose name
+/// belongs to a series of a histogram (`…_bucket`, `…_sum`, `…_count`).
 #[derive(Debug, Default)]
 pub struct Encoder {
     /// The families, in the order in which they were first added.
@@ -107,7 +114,7 @@ struct Family {
 }
 
 impl Encoder {
-    /// Adds a sample of a counter.
+    /// Adds a sample of a counter, whose name should end in `_total`.
     pub fn counter(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: u64) {
         if let Some(family) = self.family(name, "counter", help) {
             family.sample("", labels, &value);
@@ -117,7 +124,7 @@ impl Encoder {
     /// Adds a sample of a gauge.
     pub fn gauge(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: f64) {
         if let Some(family) = self.family(name, "gauge", help) {
-            family.sample("", labels, &value);
+            family.sample("", labels, &Number(value));
         }
     }
 
@@ -131,8 +138,9 @@ impl Encoder {
     /// Adds a histogram of durations, in seconds.
     pub fn histogram(&mut self, name: &str, help: &str, labels: &[(&str, &str)], histogram: &Histogram) {
         let Some(family) = self.family(name, "histogram", help) else { return };
-        // All lines of a histogram have the labels of its `_count` series.
-        let labels = family.unique_labels("_count", labels);
+        // All lines of a histogram have the labels of its `_count` series; `le` is the label of its buckets.
+        let labels: Vec<(&str, &str)> = labels.iter().copied().filter(|(name, _)| *name != "le").collect();
+        let labels = family.unique_labels("_count", &labels);
         let bucket =
             |bound: &str| format!("{labels}{}le=\"{bound}\"", if labels.is_empty() { "" } else { "," });
         for (bound, count) in histogram.buckets() {
@@ -149,14 +157,26 @@ impl Encoder {
     /// A collector that adds several families calls this once, so that all of its series carry the same
     /// value.
     pub fn identity(&mut self, label: &str, value: &str) -> String {
-        let times = self.identities.entry((label.into(), value.into())).or_insert(0);
-        *times += 1;
-        if *times == 1 { value.to_owned() } else { format!("{value} #{times}") }
+        match self.count_identity(label, value) {
+            1 => value.to_owned(),
+            times => format!("{value} #{times}"),
+        }
     }
 
-    /// Returns the family of this name, adding it if necessary; `None` if it has another type.
+    /// Counts a collector with this identity; returns how many there are by now.
+    pub(super) fn count_identity(&mut self, label: &str, value: &str) -> usize {
+        let times = self.identities.entry((label.into(), value.into())).or_insert(0);
+        *times += 1;
+        *times
+    }
+
+    /// Returns the family of this name, adding it if necessary; `None` if it has another type or is part of
+    /// a histogram.
     fn family(&mut self, name: &str, kind: &'static str, help: &str) -> Option<&mut Family> {
         let name = valid_name(name);
+        if !self.positions.contains_key(&*name) && self.overlaps_histogram(&name, kind) {
+            return None;
+        }
         let position = *self.positions.entry(name.clone().into()).or_insert(self.families.len());
         if position == self.families.len() {
             let help = help.replace('\\', "\\\\").replace('\n', "\\n").into();
@@ -164,6 +184,16 @@ impl Encoder {
             self.families.push(Family { name: name.into(), kind, help, lines, series });
         }
         self.families.get_mut(position).filter(|family| family.kind == kind)
+    }
+
+    /// Returns whether a new family would contain a series of a histogram, or the reverse.
+    fn overlaps_histogram(&self, name: &str, kind: &str) -> bool {
+        ["_bucket", "_sum", "_count"].into_iter().any(|suffix| {
+            let base = name.strip_suffix(suffix).and_then(|base| self.positions.get(base));
+            let family = base.and_then(|position| self.families.get(*position));
+            let is_part = family.is_some_and(|family| family.kind == "histogram");
+            is_part || (kind == "histogram" && self.positions.contains_key(&*format!("{name}{suffix}")))
+        })
     }
 
     fn finish(self) -> String {
@@ -183,18 +213,25 @@ impl Family {
     }
 
     fn line(&mut self, suffix: &str, labels: &str, value: &dyn fmt::Display) {
-        let _ = writeln!(self.lines, "{}{suffix}{{{labels}}} {value}", self.name);
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+        let _ = writeln!(self.lines, "{}{suffix}{labels} {value}", self.name);
     }
 
     /// Formats labels, with a label `duplicate` added if the series exists already.
     fn unique_labels(&mut self, suffix: &str, labels: &[(&str, &str)]) -> String {
-        let format_label =
-            |(name, value): &(&str, &str)| format!("{}=\"{}\"", valid_name(name), Escaped(value));
-        let mut labels: Vec<String> = labels.iter().map(format_label).collect();
+        let mut names = BTreeSet::new();
+        let mut labels: Vec<String> = labels
+            .iter()
+            .map(|(name, value)| (valid_name(name), value))
+            .filter(|(name, _)| names.insert(name.clone()))
+            .map(|(name, value)| format!("{name}=\"{}\"", Escaped(value)))
+            .collect();
         let (base, mut copy) = (labels.len(), 1);
         while !self.series.insert(series_key(suffix, &labels)) {
             copy += 1;
             labels.truncate(base);
+            // The label replaces one of the same name, which the collector may have set.
+            labels.retain(|label| !label.starts_with("duplicate="));
             labels.push(format!("duplicate=\"{copy}\""));
         }
         labels.join(",")
@@ -214,7 +251,20 @@ fn valid_name(name: &str) -> String {
         let allowed = c.is_ascii_alphabetic() || c == '_' || (position > 0 && c.is_ascii_digit());
         if allowed { c } else { '_' }
     };
-    name.chars().enumerate().map(replace).collect()
+    if name.is_empty() { "_".to_owned() } else { name.chars().enumerate().map(replace).collect() }
+}
+
+/// Displays a floating-point number as the format spells it.
+struct Number(f64);
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            f64::INFINITY => f.write_str("+Inf"),
+            f64::NEG_INFINITY => f.write_str("-Inf"),
+            number => number.fmt(f),
+        }
+    }
 }
 
 /// Displays a duration in seconds; `None` as `NaN`.
@@ -264,7 +314,7 @@ mod tests {
     fn family_of_several_collectors_is_written_once() {
         let text = encode([&One("x") as &dyn Collect, &One("y"), &One("x")]);
         let expected = "# HELP a_total First.\n# TYPE a_total counter\na_total{name=\"x\"} 1\na_total{name=\"y\"} 1\n\
-                        a_total{name=\"x #2\"} 1\n# HELP b Second.\n# TYPE b gauge\nb{} 0.5\nb{duplicate=\"2\"} 0.5\n\
+                        a_total{name=\"x #2\"} 1\n# HELP b Second.\n# TYPE b gauge\nb 0.5\nb{duplicate=\"2\"} 0.5\n\
                         b{duplicate=\"3\"} 0.5\n";
         assert_eq!(text, expected);
     }

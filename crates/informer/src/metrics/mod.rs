@@ -22,6 +22,11 @@ use std::time::Duration;
 pub struct InformerMetrics {
     /// The resource and its selection, as in `pods in all namespaces`.
     pub informer: Arc<str>,
+    /// The labels of the informer's series: `group`, `version`, `resource` and `namespace`, as the API spells
+    /// them. `group` is empty for the core group, and `namespace` for all namespaces; several namespaces are
+    /// separated by commas. `label_selector`, `field_selector` and `representation` (`metadata`) follow if
+    /// they are set.
+    pub labels: Arc<[(&'static str, Box<str>)]>,
     /// The current state.
     pub state: InformerState,
     /// Whether the initial list is in the cache.
@@ -115,6 +120,7 @@ impl ControllerMetrics {
 impl InformerMetrics {
     pub(crate) fn new(
         informer: &Arc<str>,
+        labels: &Arc<[(&'static str, Box<str>)]>,
         status: &InformerStatus,
         snapshot: &StoreSnapshot,
         decode_errors: u64,
@@ -122,6 +128,7 @@ impl InformerMetrics {
     ) -> Self {
         Self {
             informer: Arc::clone(informer),
+            labels: Arc::clone(labels),
             state: status.state.clone(),
             synced: status.synced,
             objects: snapshot.len(),
@@ -143,8 +150,15 @@ impl InformerMetrics {
 
 impl Collect for InformerMetrics {
     fn collect(&self, encoder: &mut Encoder) {
-        let identity = &encoder.identity("resource", &self.informer);
-        let labels = &[("resource", &**identity)][..];
+        let mut labels: Vec<(&str, &str)> =
+            self.labels.iter().map(|(name, value)| (*name, &**value)).collect();
+        // Distinguishes informers of different factories, in all families.
+        let times = encoder.count_identity("informer", &format!("{labels:?}")).to_string();
+        if times != "1" {
+            labels.push(("duplicate", &times));
+        }
+        let labels = &labels[..];
+        let with = |name, value| [labels, &[(name, value)]].concat();
         for (name, help, value) in GAUGES {
             encoder.gauge(name, help, labels, value(self));
         }
@@ -155,23 +169,18 @@ impl Collect for InformerMetrics {
         for (name, help, value) in COUNTERS {
             encoder.counter(name, help, labels, value(self));
         }
-        let state = [labels[0], ("state", state_name(&self.state))];
+        let state = with("state", state_name(&self.state));
         encoder.gauge("informer_state", "The state of the informer: 1 for the current one.", &state, 1.0);
         for (kind, count) in [("added", self.added), ("updated", self.updated), ("deleted", self.deleted)] {
-            let labels = [labels[0], ("kind", kind)];
-            encoder.counter("informer_events_total", "Changes of the cache, by kind.", &labels, count);
+            let help = "Changes of the cache, by kind.";
+            encoder.counter("informer_events_total", help, &with("kind", kind), count);
         }
         for (reason, count) in self.reflector.relists.by_reason() {
-            let labels = [labels[0], ("reason", reason)];
-            encoder.counter(
-                "informer_relists_total",
-                "Relists by reason, the initial list included.",
-                &labels,
-                count,
-            );
+            let help = "Relists by reason, the initial list included.";
+            encoder.counter("informer_relists_total", help, &with("reason", reason), count);
         }
         for handler in &self.handlers {
-            handler.collect(labels[0], encoder);
+            handler.collect(labels, encoder);
         }
     }
 }
@@ -214,10 +223,10 @@ const HANDLER_COUNTERS: &[Counter<HandlerMetrics>] = &[
 ];
 
 impl HandlerMetrics {
-    fn collect(&self, informer: (&str, &str), encoder: &mut Encoder) {
+    fn collect(&self, informer: &[(&str, &str)], encoder: &mut Encoder) {
         // Handlers of one informer may share a name; their ids differ.
         let id = self.id.to_string();
-        let labels = &[informer, ("handler", &*self.name), ("id", &id)];
+        let labels = &[informer, &[("handler", &*self.name), ("id", &id)]].concat();
         let help = "Events queued for the handler and not delivered yet.";
         #[expect(clippy::cast_precision_loss, reason = "a gauge is a floating-point number")]
         encoder.gauge("informer_handler_pending", help, labels, self.pending as f64);

@@ -40,6 +40,8 @@ pub(crate) struct DetachedListener(pub(super) Arc<Listener>);
 pub(crate) struct Engine {
     /// Description of the informer for messages, such as `pods in all namespaces`.
     pub(crate) description: Arc<str>,
+    /// The labels of its metrics.
+    metric_labels: Arc<[(&'static str, Box<str>)]>,
     pub(crate) kind: ResourceType,
     pub(crate) reader: StoreReader,
     pub(super) status: Arc<StatusCell>,
@@ -134,6 +136,7 @@ impl Engine {
         let tasks = UnstartedTasks { drivers, pump, compression_task };
         Arc::new(Self {
             description,
+            metric_labels: options.metric_labels(resource),
             kind: resource.clone(),
             reader,
             status,
@@ -246,7 +249,8 @@ impl Engine {
         let (status, snapshot) = (self.status(), self.reader.snapshot());
         let handlers = self.live_listeners().iter().map(|listener| handler_metrics(listener)).collect();
         let decode_errors = self.decode_errors.load(Ordering::Relaxed);
-        InformerMetrics::new(&self.description, &status, &snapshot, decode_errors, handlers)
+        let (informer, labels) = (&self.description, &self.metric_labels);
+        InformerMetrics::new(informer, labels, &status, &snapshot, decode_errors, handlers)
     }
 
     /// Stops the engine, waits until pending events are delivered, and drops the rest after `timeout`.

@@ -14,6 +14,9 @@ use std::time::Duration;
 /// Lower bound of the audit period; each audit is a full list.
 const MIN_AUDIT_PERIOD: Duration = Duration::from_mins(1);
 
+/// Upper bound on the namespaces that descriptions and metric labels list by name.
+const MAX_NAMES: usize = 8;
+
 /// Top-level fields of built-in kinds that contain the contents of an object, as opposed to its metadata.
 const CONTENT_FIELDS: [&str; 9] =
     ["spec", "status", "data", "stringData", "binaryData", "rules", "subsets", "webhooks", "endpoints"];
@@ -123,8 +126,6 @@ impl InformerOptions {
 
     /// Describes the selection for messages: `in all namespaces`, `in namespaces a, b with app=web`.
     pub(crate) fn describe_selection(&self) -> String {
-        /// Upper bound on the namespaces that are listed by name.
-        const MAX_NAMES: usize = 8;
         let SelectionKey { namespaces, labels, fields } = self.selection_key();
         let mut text = match &*namespaces {
             [] => "in all namespaces".to_owned(),
@@ -139,6 +140,31 @@ impl InformerOptions {
             text.push_str(selector);
         }
         text
+    }
+
+    /// Returns the labels of an informer's metrics (see `InformerMetrics::labels`).
+    pub(crate) fn metric_labels(&self, resource: &ResourceType) -> Arc<[(&'static str, Box<str>)]> {
+        let SelectionKey { namespaces, labels, fields } = self.selection_key();
+        let mut names = namespaces;
+        if names.len() > MAX_NAMES {
+            let more = format!("+{}", names.len() - MAX_NAMES);
+            names.truncate(MAX_NAMES);
+            names.push(more);
+        }
+        let mut metric_labels = vec![
+            ("group", resource.group.clone()),
+            ("version", resource.version.clone()),
+            ("resource", resource.plural.clone()),
+            ("namespace", names.join(",").into()),
+        ];
+        let representation = if resource.metadata_only { "metadata" } else { "" };
+        let optional = [
+            ("label_selector", labels.into()),
+            ("field_selector", fields.into()),
+            ("representation", representation.into()),
+        ];
+        metric_labels.extend(optional.into_iter().filter(|(_, value): &(_, Box<str>)| !value.is_empty()));
+        metric_labels.into()
     }
 
     pub(crate) fn selection_key(&self) -> SelectionKey {
