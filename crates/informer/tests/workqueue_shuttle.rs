@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use informer::workqueue::WorkQueue;
+use informer::workqueue::{FastSlow, RetryLimit, WorkQueue};
 use shuttle::{future, thread};
 
 const RUNS: usize = 3_000;
@@ -78,6 +79,43 @@ fn cancelled_worker_passes_its_wakeup_on() {
             fickle.join().unwrap();
             waiting.join().unwrap();
             assert!(queue.is_empty());
+        },
+        RUNS,
+    );
+}
+
+/// A retry that the limit holds is taken when the running one ends, whichever worker waits.
+#[test]
+fn held_retry_is_taken_after_the_running_one_ends() {
+    shuttle::check_random(
+        || {
+            let limit = RetryLimit::new(f64::INFINITY, 1).max_processing(1);
+            let immediately = FastSlow::new(Duration::ZERO, Duration::ZERO, 0);
+            let queue: WorkQueue<usize> = WorkQueue::with_limits(immediately, limit);
+            let running = Arc::new(AtomicUsize::new(0));
+            let workers: Vec<_> = (0..2)
+                .map(|_| {
+                    let (queue, running) = (queue.clone(), running.clone());
+                    thread::spawn(move || {
+                        future::block_on(async {
+                            for _ in 0..2 {
+                                let Some(item) = queue.get().await else { return };
+                                if item.retries() == 0 {
+                                    item.retry();
+                                    continue;
+                                }
+                                assert_eq!(running.fetch_add(1, Ordering::SeqCst), 0, "one at a time");
+                                running.fetch_sub(1, Ordering::SeqCst);
+                                item.done();
+                            }
+                        });
+                    })
+                })
+                .collect();
+            queue.add(1);
+            queue.add(2);
+            workers.into_iter().for_each(|worker| worker.join().unwrap());
+            assert!(queue.is_empty() && queue.delayed().is_empty());
         },
         RUNS,
     );

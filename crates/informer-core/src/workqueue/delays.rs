@@ -52,24 +52,27 @@ impl Delays {
         self.heap.iter().map(|due| (due.slot, due.at))
     }
 
-    /// Delays a key until `at`. If the key is already delayed, the earlier of both moments counts.
-    pub(super) fn set(&mut self, slot: Slot, at: Stamp) {
+    /// Delays a key until `at`. If the key is already delayed, the earlier of both moments counts. Returns
+    /// whether `at` counts.
+    pub(super) fn set(&mut self, slot: Slot, at: Stamp) -> bool {
         if self.count == u32::MAX {
             self.renumber();
         }
         self.count += 1;
         let due = Due { at, sequence: self.count, slot };
         if let Some(position) = self.position(slot) {
-            if at < self.heap[position].at {
+            let is_earlier = at < self.heap[position].at;
+            if is_earlier {
                 self.sift_up(position, due);
             }
-            return;
+            return is_earlier;
         }
         if self.positions.len() <= slot as usize {
             self.positions.resize(slot as usize + 1, NONE);
         }
         self.heap.push(due);
         self.sift_up(self.heap.len() - 1, due);
+        true
     }
 
     /// Removes and returns the next key that is due.

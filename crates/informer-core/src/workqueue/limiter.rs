@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::hash::Hash;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -27,6 +26,8 @@ use crate::time::Moment;
 /// ```
 pub trait RateLimiter<T>: Send + fmt::Debug {
     /// Records a failure of the key and returns the delay before its next attempt.
+    ///
+    /// The queue does not call this for a failure before the previous delay of the key has passed.
     fn when(&mut self, now: Moment, key: &T) -> Duration;
 
     /// Resets the failures of a key, after it was processed successfully.
@@ -34,14 +35,6 @@ pub trait RateLimiter<T>: Send + fmt::Debug {
 
     /// Returns the number of failures of a key since they were last reset.
     fn retries(&self, key: &T) -> u32;
-}
-
-/// Records a failure of the key and returns the delay before its retry. If a user's limiter panics, the key
-/// must not be lost.
-pub(super) fn retry_delay<T>(limiter: &mut dyn RateLimiter<T>, now: Moment, key: &T) -> Duration {
-    /// Long enough to prevent a hot loop.
-    const LIMITER_PANIC_DELAY: Duration = Duration::from_secs(1);
-    catch_unwind(AssertUnwindSafe(|| limiter.when(now, key))).unwrap_or(LIMITER_PANIC_DELAY)
 }
 
 /// A delay per key that doubles with each failure, up to a maximum.

@@ -15,7 +15,7 @@ pub struct QueueMetrics {
     pub depth: usize,
     /// Number of keys that are processing.
     pub processing: usize,
-    /// Number of delayed keys.
+    /// Number of delayed keys, including retries that wait for the retry limit.
     pub delayed: usize,
     /// Number of retries, and of adds with a delay, even if the delay is zero.
     pub retries: u64,

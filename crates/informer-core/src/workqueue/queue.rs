@@ -3,17 +3,21 @@
 //!
 //! Invariants: a key is queued only if it is not processing, and processing with at most one token. A key
 //! that is added while it is processing is queued when the processing ends. A key that is neither queued,
-//! processing nor delayed has no entry.
+//! processing, delayed nor held by the retry limit has no entry.
 
-use std::fmt;
+mod inspect;
+mod limited;
+
 use std::hash::Hash;
 use std::time::Duration;
 
 use super::delays::Delays;
-use super::limiter::{RateLimiter, retry_delay};
-use super::metrics::{Histogram, QueueMetrics};
+use super::limiter::RateLimiter;
+use super::metrics::Histogram;
 use super::priority::Priority;
 use super::priority_levels::{List, PriorityLevels};
+use super::retries::Retries;
+use super::retry_limit::{RetryLimit, RetryThrottle};
 use super::sampling::{SamplingRate, Stamp};
 use super::slot::Slot;
 use super::slots::{Slots, Stage};
@@ -74,7 +78,11 @@ pub struct Queue<T> {
     /// Ordered by when they were taken.
     processing: List,
     delays: Delays,
-    limiter: Box<dyn RateLimiter<T>>,
+    retries: Retries<T>,
+    /// `None` if retries are not limited.
+    throttle: Option<RetryThrottle>,
+    /// Retries that are due and wait for the throttle, in the order in which they became due.
+    held: List,
     phase: Phase,
     sampling_rate: SamplingRate,
     counts: Counts,
@@ -89,6 +97,24 @@ enum Phase {
     Closing {
         keeps_delayed: bool,
     },
+}
+
+/// Why a key is delayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// The caller chose the delay.
+    Request,
+    /// The key has failed.
+    Retry,
+}
+
+/// How an attempt to process a key ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Attempt {
+    Succeeded,
+    Failed,
+    /// Neither: retried after a delay of the caller, or dropped.
+    Undecided,
 }
 
 #[derive(Debug, Default)]
@@ -133,12 +159,20 @@ impl<T: Eq + Hash + Clone> Queue<T> {
             queued: PriorityLevels::default(),
             processing: List::default(),
             delays: Delays::default(),
-            limiter: Box::new(limiter),
+            retries: Retries::new(limiter),
+            throttle: None,
+            held: List::default(),
             phase: Phase::Open,
             sampling_rate: SamplingRate::default(),
             counts: Counts::default(),
             last_generation: 0,
         }
+    }
+
+    /// Limits the retries of all keys together, in addition to the delays of each key.
+    #[must_use]
+    pub fn with_retry_limit(self, limit: RetryLimit) -> Self {
+        Queue { throttle: Some(RetryThrottle::new(limit)), ..self }
     }
 
     /// Returns whether the time of the next add is measured. If not, any moment may be passed to
@@ -173,16 +207,23 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         }
         self.counts.retries += 1;
         let slot = self.slots.find_or_insert(key);
-        self.delay(now, slot, delay, priority)
+        self.delay(now, slot, delay, priority, Cause::Request)
     }
 
-    /// Adds a key after the delay that the limiter returns, and counts a failure of the key.
+    /// Adds a key after the delay that the limiter returns, and records a failure of the key.
+    ///
+    /// If the previous delay of the key has not passed, the failure does not count, and the rest of that delay
+    /// is used.
     pub fn add_rate_limited(&mut self, now: Moment, key: T, priority: Priority) -> bool {
         if self.phase != Phase::Open {
             return false;
         }
-        let delay = retry_delay(&mut *self.limiter, now, &key);
-        self.add_after(now, key, delay, priority)
+        let delay = self.retries.fail(now, &key);
+        self.counts.retries += 1;
+        let slot = self.slots.find_or_insert(key);
+        let is_added = self.delay(now, slot, delay, priority, Cause::Retry);
+        // A limited retry without a delay is due already.
+        is_added || (delay.is_zero() && self.throttle.is_some() && self.handle_timeout(now) > 0)
     }
 
     /// Takes the next key, if there is one, and marks it as processing.
@@ -194,35 +235,49 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         self.queued.remove(entries, slot);
         self.processing.push(entries, slot);
         self.last_generation = self.last_generation.wrapping_add(1);
-        let (generation, sampled) =
-            (self.last_generation, self.sampling_rate.is_sampled(u64::from(self.last_generation)));
+        let generation = self.last_generation;
+        // The throttle needs the time of every end.
+        let sampled = self.throttle.is_some() || self.sampling_rate.is_sampled(u64::from(generation));
         self.sampling_rate.count(stamp);
         let entry = &mut entries[slot];
         (entry.stage, entry.generation, entry.taken_at) = (Stage::Processing, generation, stamp);
         self.counts.queue_duration.count(entry.queued_at.map(|queued_at| stamp.since(queued_at)));
         self.counts.taken = self.counts.taken.saturating_add(stamp.since_origin());
-        Some(TakenKey { key, token: WorkToken { slot, generation, sampled }, priority: entry.priority })
+        let taken =
+            TakenKey { key, token: WorkToken { slot, generation, sampled }, priority: entry.priority };
+        if entry.is_limited_retry {
+            self.throttle.iter_mut().for_each(RetryThrottle::take);
+            self.release_held(now);
+        }
+        Some(taken)
     }
 
     /// Finishes a successful processing and resets the failures of the key.
     pub fn done(&mut self, now: Moment, token: WorkToken) -> Result<(), StaleToken> {
-        self.limiter.forget(key_of(&self.slots, token)?);
+        self.retries.forget(key_of(&self.slots, token)?);
+        self.end_attempt(now, token.slot, Attempt::Succeeded);
         self.release(now, token);
+        self.release_held(now);
         Ok(())
     }
 
     /// Finishes a failed processing; unless a shutdown drops retries, the key is queued again after the delay
     /// that the limiter returns. Returns the delay.
+    ///
+    /// If the previous delay of the key has not passed, the failure does not count, and the rest of that delay
+    /// is used.
     pub fn retry(&mut self, now: Moment, token: WorkToken) -> Result<Duration, StaleToken> {
-        let delay = retry_delay(&mut *self.limiter, now, key_of(&self.slots, token)?);
-        self.requeue(now, token, delay);
+        let delay = self.retries.fail(now, key_of(&self.slots, token)?);
+        self.end_attempt(now, token.slot, Attempt::Failed);
+        self.requeue(now, token, delay, Cause::Retry);
         Ok(delay)
     }
 
     /// Finishes the processing; unless a shutdown drops retries, the key is queued again after `delay`.
     pub fn retry_after(&mut self, now: Moment, token: WorkToken, delay: Duration) -> Result<(), StaleToken> {
         key_of(&self.slots, token)?;
-        self.requeue(now, token, delay);
+        self.end_attempt(now, token.slot, Attempt::Undecided);
+        self.requeue(now, token, delay, Cause::Request);
         Ok(())
     }
 
@@ -236,36 +291,41 @@ impl<T: Eq + Hash + Clone> Queue<T> {
 
     /// Resets the failures of a key.
     pub fn forget(&mut self, key: &T) {
-        self.limiter.forget(key);
+        self.retries.forget(key);
     }
 
-    /// Returns the number of failures of a key since they were last reset.
+    /// Returns the number of counted failures of a key since they were last reset.
     pub fn retries(&self, key: &T) -> u32 {
-        self.limiter.retries(key)
+        self.retries.count(key)
     }
 
     /// Cancels the delay of a key; returns whether it was delayed. A key that is queued stays queued.
     pub fn cancel(&mut self, key: &T) -> bool {
         let Some(slot) = self.slots.find(key) else { return false };
-        let cancelled = self.delays.cancel(slot);
+        let cancelled = self.delays.cancel(slot) | self.unhold(slot);
+        self.slots.entries[slot].is_delayed_retry = false;
         self.remove_if_unused(slot);
         cancelled
     }
 
-    /// Queues the keys that are due; returns how many more keys can be taken.
+    /// Queues the keys that are due, as far as the retry limit allows; returns how many more keys can be
+    /// taken.
     pub fn handle_timeout(&mut self, now: Moment) -> usize {
         let mut added = 0;
         if self.delays.len() > 0 {
             while let Some(slot) = self.delays.pop(now.into()) {
-                added += usize::from(self.enqueue(now, slot, self.slots.entries[slot].priority));
+                if !self.hold(slot) {
+                    added += usize::from(self.enqueue(now, slot, self.slots.entries[slot].priority));
+                }
             }
         }
-        added
+        added + self.release_held(now)
     }
 
     /// Returns the next moment at which [`Queue::handle_timeout`] must be called.
     pub fn next_deadline(&self) -> Option<Moment> {
-        self.delays.next_due().map(Moment::from)
+        let due = self.delays.next_due().map(Moment::from);
+        [due, self.next_held_start()].into_iter().flatten().min()
     }
 
     /// Rejects new keys, and drops delayed keys and retries. Queued keys can still be taken.
@@ -283,6 +343,10 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         self.shutdown();
         while let Some(slot) = self.queued.first() {
             self.queued.remove(&mut self.slots.entries, slot);
+            if self.slots.entries[slot].is_limited_retry {
+                self.throttle.iter_mut().for_each(RetryThrottle::take);
+            }
+            self.end_attempt(Moment::default(), slot, Attempt::Undecided);
             self.slots.entries[slot].stage = Stage::Idle;
             self.slots.remove(slot);
             self.counts.dropped += 1;
@@ -298,79 +362,14 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         }
     }
 
-    /// Returns whether new keys are rejected.
-    pub fn is_shutting_down(&self) -> bool {
-        self.phase != Phase::Open
-    }
-
-    /// Returns whether no key will become available any more.
-    pub fn is_over(&self) -> bool {
-        match self.phase {
-            Phase::Open => false,
-            Phase::Closing { keeps_delayed: false } => self.queued.len() == 0 && self.counts.dirty == 0,
-            Phase::Closing { keeps_delayed: true } => self.slots.len() == 0,
-        }
-    }
-
-    /// Returns whether the queue is shut down and no key is queued, processing or delayed.
-    pub fn is_drained(&self) -> bool {
-        self.is_shutting_down() && self.slots.len() == 0
-    }
-
-    /// Returns the number of keys that can be taken.
-    pub fn len(&self) -> usize {
-        self.queued.len()
-    }
-
-    /// Returns whether no key can be taken.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Returns the keys that can be taken, highest priority first.
-    pub fn queued(&self) -> impl Iterator<Item = &T> {
-        self.queued.iter(&self.slots.entries).filter_map(|slot| self.slots.key(slot))
-    }
-
-    /// Returns the keys that are processing and when they were taken, earliest first.
-    pub fn processing(&self) -> impl Iterator<Item = (&T, Moment)> {
-        let since = |slot| Moment::from(self.slots.entries[slot].taken_at);
-        self.processing
-            .iter(&self.slots.entries)
-            .filter_map(move |slot| Some((self.slots.key(slot)?, since(slot))))
-    }
-
-    /// Returns the delayed keys and when they are due, in no particular order.
-    pub fn delayed(&self) -> impl Iterator<Item = (&T, Moment)> {
-        self.delays.iter().filter_map(|(slot, at)| Some((self.slots.key(slot)?, at.into())))
-    }
-
-    /// Returns the metrics of the queue.
-    pub fn metrics(&self, now: Moment) -> QueueMetrics {
-        let processing = u32::try_from(self.processing.len()).unwrap_or(u32::MAX);
-        let longest = self.processing().next().map(|(_, since)| now - since);
-        QueueMetrics {
-            adds: self.counts.adds,
-            depth: self.queued.len() + self.counts.dirty,
-            processing: self.processing.len(),
-            delayed: self.delays.len(),
-            retries: self.counts.retries,
-            abandoned: self.counts.abandoned,
-            dropped: self.counts.dropped,
-            queue_duration: self.counts.queue_duration.histogram.clone(),
-            work_duration: self.counts.work_duration.histogram.clone(),
-            unfinished_work: now.since_origin().saturating_mul(processing).saturating_sub(self.counts.taken),
-            longest_running: longest.unwrap_or_default(),
-        }
-    }
-
     /// Adds a known key; returns whether one more key can be taken.
     fn enqueue(&mut self, now: Moment, slot: Slot, priority: Priority) -> bool {
         let sampled = self.samples_next_add();
+        let was_held = self.unhold(slot);
         let entry = &mut self.slots.entries[slot];
         match entry.stage {
-            Stage::Idle => {
-                let is_delayed = self.delays.contains(slot);
+            Stage::Idle | Stage::Held => {
+                let is_delayed = was_held || self.delays.contains(slot);
                 entry.priority = if is_delayed { priority.max(entry.priority) } else { priority };
                 (entry.stage, entry.queued_at) = (Stage::Queued, sampled.then(|| now.into()));
                 self.queued.push(&mut self.slots.entries, slot);
@@ -394,30 +393,38 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         false
     }
 
-    fn delay(&mut self, now: Moment, slot: Slot, delay: Duration, priority: Priority) -> bool {
-        if delay.is_zero() {
+    fn delay(&mut self, now: Moment, slot: Slot, delay: Duration, priority: Priority, cause: Cause) -> bool {
+        let is_limited = cause == Cause::Retry && self.throttle.is_some();
+        if delay.is_zero() && !is_limited {
             return self.enqueue(now, slot, priority);
         }
         let entry = &mut self.slots.entries[slot];
         // The priority of a queued or processing key is not changed by a delay.
-        if entry.stage == Stage::Idle {
-            let is_delayed = self.delays.contains(slot);
+        if matches!(entry.stage, Stage::Idle | Stage::Held) {
+            let is_delayed = entry.stage == Stage::Held || self.delays.contains(slot);
             entry.priority = if is_delayed { priority.max(entry.priority) } else { priority };
         }
-        self.delays.set(slot, (now + delay).into());
+        if self.delays.set(slot, (now + delay).into()) {
+            entry.is_delayed_retry = cause == Cause::Retry;
+        }
         false
     }
 
     /// Finishes a processing; delays the key unless a shutdown drops retries.
-    fn requeue(&mut self, now: Moment, token: WorkToken, delay: Duration) {
+    fn requeue(&mut self, now: Moment, token: WorkToken, delay: Duration, cause: Cause) {
         if self.phase == (Phase::Closing { keeps_delayed: false }) {
             self.counts.dropped += 1;
         } else {
             self.counts.retries += 1;
             // Delayed before it is released: `release` removes a key that is not delayed.
-            self.delay(now, token.slot, delay, self.slots.entries[token.slot].priority);
+            self.delay(now, token.slot, delay, self.slots.entries[token.slot].priority, cause);
         }
         self.release(now, token);
+        if delay.is_zero() && self.throttle.is_some() {
+            // A limited retry without a delay is due already.
+            self.handle_timeout(now);
+        }
+        self.release_held(now);
     }
 
     /// Finishes a processing; the key is queued again if it was added in the meantime.
@@ -446,35 +453,17 @@ impl<T: Eq + Hash + Clone> Queue<T> {
             return;
         }
         for slot in self.delays.clear() {
+            self.slots.entries[slot].is_delayed_retry = false;
             self.counts.dropped += 1;
             self.remove_if_unused(slot);
         }
+        self.drop_held();
     }
 
     fn remove_if_unused(&mut self, slot: Slot) {
         if self.slots.entries[slot].stage == Stage::Idle && !self.delays.contains(slot) {
             self.slots.remove(slot);
         }
-    }
-
-    #[cfg(test)]
-    pub(super) fn check_invariants(&self) {
-        self.delays.check();
-        let entries = &self.slots.entries;
-        let queued: Vec<Slot> = self.queued.iter(entries).collect();
-        assert_eq!(queued.len(), self.queued.len(), "the lists contain every queued key");
-        assert!(queued.iter().all(|slot| entries[*slot].stage == Stage::Queued));
-        let processing: Vec<Slot> = self.processing.iter(entries).collect();
-        assert_eq!(processing.len(), self.processing.len(), "the list contains every processing key");
-        let is_processing =
-            |slot: &Slot| matches!(entries[*slot].stage, Stage::Processing | Stage::ProcessingDirty);
-        assert!(processing.iter().all(is_processing));
-        let dirty = processing.iter().filter(|slot| entries[**slot].stage == Stage::ProcessingDirty).count();
-        assert_eq!(dirty, self.counts.dirty);
-        let idle = self.delays.iter().filter(|(slot, _)| entries[*slot].stage == Stage::Idle).count();
-        let known = queued.len() + processing.len() + idle;
-        assert_eq!(self.slots.len(), known, "every entry is queued, processing or delayed");
-        assert!(self.phase != (Phase::Closing { keeps_delayed: false }) || self.delays.len() == 0);
     }
 }
 
@@ -485,15 +474,4 @@ fn key_of<T: Eq + Hash>(slots: &Slots<T>, token: WorkToken) -> Result<&T, StaleT
     let is_current = matches!(entry.stage, Stage::Processing | Stage::ProcessingDirty)
         && entry.generation == token.generation;
     if is_current { Ok(key) } else { Err(StaleToken) }
-}
-
-impl<T> fmt::Debug for Queue<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue")
-            .field("queued", &self.queued.len())
-            .field("processing", &self.processing.len())
-            .field("delayed", &self.delays.len())
-            .field("phase", &self.phase)
-            .finish_non_exhaustive()
-    }
 }

@@ -28,6 +28,10 @@ pub(super) struct Entry {
     pub(super) queued_at: Option<Stamp>,
     /// When the key was taken, while it is processing.
     pub(super) taken_at: Stamp,
+    /// Whether the delay of the key is that of a retry; only if the key is delayed.
+    pub(super) is_delayed_retry: bool,
+    /// Whether the key is queued or processing as a retry that counts towards the retry limit.
+    pub(super) is_limited_retry: bool,
     /// The neighbours in the list that contains the key.
     pub(super) link: Link,
 }
@@ -50,6 +54,8 @@ impl Default for Link {
 pub(super) enum Stage {
     /// Only delayed, or unknown and the slot is free.
     Idle,
+    /// A retry that is due and waits for the retry limit.
+    Held,
     Queued,
     Processing,
     /// Processing, and added again.
@@ -161,6 +167,8 @@ impl Entry {
             priority: Priority::default(),
             queued_at: None,
             taken_at: Stamp::default(),
+            is_delayed_retry: false,
+            is_limited_retry: false,
             link: Link::default(),
         }
     }

@@ -303,6 +303,64 @@ fn rl_1_retry_is_delayed_and_done_resets_failures() {
     assert_eq!(queue.next_deadline(), Some(at(80)));
 }
 
+/// Regression (kubernetes/kubernetes#132805): a key whose object changed every 100 ms while its reconciles
+/// failed had a delay of 1,000 s after two seconds, as if it had failed for half an hour. Every failure
+/// counted, also of attempts that an event had caused before the delay had passed. The tests of retries
+/// always took a key when it was due.
+#[test]
+fn early_trigger_does_not_extend_the_delay() {
+    let mut queue = queue();
+    queue.add(at(0), "a", NORMAL);
+    let fail = |queue: &mut Queue<&str>, now: u64| {
+        let taken = queue.take(at(now)).expect("the key is queued");
+        // As a controller does: the attempt replaces the delayed one.
+        queue.cancel(&"a");
+        queue.retry(at(now), taken.token).unwrap()
+    };
+    assert_eq!(fail(&mut queue, 0), Duration::from_millis(10));
+    for now in [1, 3, 9] {
+        queue.add(at(now), "a", NORMAL);
+        assert_eq!(fail(&mut queue, now), Duration::from_millis(10 - now), "due at 10 as before");
+        assert_eq!(queue.retries(&"a"), 1, "the failure does not count");
+    }
+    queue.add_rate_limited(at(9), "a", NORMAL);
+    assert_eq!((queue.retries(&"a"), queue.next_deadline()), (1, Some(at(10))));
+    assert!(queue.take(at(9)).is_none());
+    assert_eq!(fail(&mut queue, 10), Duration::from_millis(20), "the retry itself counts");
+    queue.add(at(11), "a", NORMAL);
+    let taken = queue.take(at(11)).unwrap();
+    assert_eq!(queue.retry(at(30), taken.token), Ok(Duration::from_millis(40)), "it failed after the delay");
+    queue.forget(&"a");
+    queue.add(at(31), "a", NORMAL);
+    assert_eq!(fail(&mut queue, 31), Duration::from_millis(10), "forgetting also ends the delay");
+}
+
+/// With an event every 100 ms for ten minutes, the delays are those of a key without events.
+#[test]
+fn events_do_not_change_the_delays_of_a_failing_key() {
+    let delays = |event_period: Option<u64>| {
+        let mut queue: Queue<u8> = Queue::new(ExponentialBackoff::default());
+        queue.add(at(0), 0, NORMAL);
+        let mut delays = Vec::new();
+        for now in 0..600_000 {
+            if event_period.is_some_and(|period| now % period == 0) {
+                queue.add(at(now), 0, NORMAL);
+            }
+            while let Some(taken) = queue.take(at(now)) {
+                let before = queue.retries(&0);
+                queue.cancel(&0);
+                let delay = queue.retry(at(now), taken.token).unwrap();
+                if queue.retries(&0) > before {
+                    delays.push(delay);
+                }
+            }
+        }
+        delays
+    };
+    let expected = delays(None);
+    assert_eq!((expected.len(), delays(Some(100)), delays(Some(7))), (17, expected.clone(), expected));
+}
+
 #[test]
 fn abandoned_key_is_retried_and_counted() {
     let mut queue = queue();
@@ -379,16 +437,70 @@ struct ReferenceModel {
     queued: Vec<(u8, i32)>,
     /// The processing keys, with the priority of the key if it was added again.
     processing: BTreeMap<u8, Option<i32>>,
-    /// Due time, number of the delay, key and priority.
-    delayed: Vec<(u64, u64, u8, i32)>,
+    /// Due time, number of the delay, key, priority, and whether it is a retry.
+    delayed: Vec<(u64, u64, u8, i32, bool)>,
     count: u64,
     open: bool,
     keeps_delayed: bool,
     takes_without_low: u32,
+    /// Number of counted failures of each key, and when it is due after the last one.
+    failures: BTreeMap<u8, (u32, u64)>,
+    limit: Option<LimitModel>,
+}
+
+/// The model of a limit of 100 retries per second after a burst of two, at most two of them at a time.
+#[derive(Debug, Default)]
+struct LimitModel {
+    /// Retries that are due, in order.
+    held: Vec<u8>,
+    /// Keys that are queued or processing as retries.
+    active: Vec<u8>,
+    /// Time until the bucket is full, as of `last`; one token takes 10 ms.
+    missing: u64,
+    last: u64,
+}
+
+impl LimitModel {
+    fn limit() -> RetryLimit {
+        RetryLimit::new(100.0, 2).max_processing(2)
+    }
+
+    fn refill(&mut self, now: u64) {
+        self.missing = self.missing.saturating_sub(now - self.last);
+        self.last = now;
+    }
+
+    fn next_start(&self) -> Option<u64> {
+        let waits = !self.held.is_empty() && self.active.len() < 2;
+        waits.then(|| self.last + self.missing.saturating_sub(10))
+    }
+
+    fn end(&mut self, key: u8, now: u64, succeeded: bool) {
+        let before = self.active.len();
+        self.active.retain(|active| *active != key);
+        if succeeded && self.active.len() < before {
+            self.refill(now);
+            self.missing = self.missing.saturating_sub(20);
+        }
+    }
 }
 
 impl ReferenceModel {
+    /// Records a failure; returns the delay. Delays are 3, 6, 12 and then 20 ms.
+    fn fail(&mut self, key: u8, now: u64) -> u64 {
+        let (count, due) = self.failures.get(&key).copied().unwrap_or_default();
+        if now < due {
+            return due - now;
+        }
+        let delay = (3 << count.min(3)).min(20);
+        self.failures.insert(key, (count + 1, now + delay));
+        delay
+    }
+
     fn enqueue(&mut self, key: u8, priority: i32) {
+        if let Some(limit) = &mut self.limit {
+            limit.held.retain(|held| *held != key);
+        }
         if let Some(readded) = self.processing.get_mut(&key) {
             *readded = Some(readded.map_or(priority, |known| known.max(priority)));
         } else if let Some(position) = self.queued.iter().position(|(known, _)| *known == key) {
@@ -401,7 +513,7 @@ impl ReferenceModel {
         }
     }
 
-    fn delay(&mut self, key: u8, due: u64, priority: i32) {
+    fn delay(&mut self, key: u8, due: u64, priority: i32, is_retry: bool) {
         self.count += 1;
         let idle_priority =
             if self.processing.contains_key(&key) || self.queued.iter().any(|(known, _)| *known == key) {
@@ -409,24 +521,48 @@ impl ReferenceModel {
             } else {
                 Some(priority)
             };
-        match self.delayed.iter_mut().find(|(_, _, known, _)| *known == key) {
+        match self.delayed.iter_mut().find(|(_, _, known, ..)| *known == key) {
             Some(known) => {
                 if due < known.0 {
-                    (known.0, known.1) = (due, self.count);
+                    (known.0, known.1, known.4) = (due, self.count, is_retry);
                 }
                 if let Some(priority) = idle_priority {
                     known.3 = known.3.max(priority);
                 }
             }
-            None => self.delayed.push((due, self.count, key, priority)),
+            None => self.delayed.push((due, self.count, key, priority, is_retry)),
         }
     }
 
     fn queue_due(&mut self, now: u64) {
         self.delayed.sort_unstable();
         while self.delayed.first().is_some_and(|(due, ..)| *due <= now) {
-            let (_, _, key, priority) = self.delayed.remove(0);
-            self.enqueue(key, priority);
+            let (_, _, key, priority, is_retry) = self.delayed.remove(0);
+            let is_known =
+                self.processing.contains_key(&key) || self.queued.iter().any(|(known, _)| *known == key);
+            match &mut self.limit {
+                Some(limit) if is_retry && !is_known => {
+                    if !limit.held.contains(&key) {
+                        limit.held.push(key);
+                    }
+                }
+                _ => self.enqueue(key, priority),
+            }
+        }
+        self.release_held(now);
+    }
+
+    fn release_held(&mut self, now: u64) {
+        while let Some(limit) = &mut self.limit
+            && let Some(key) = limit.held.first().copied()
+        {
+            limit.refill(now);
+            if limit.active.len() == 2 || limit.missing > 10 {
+                return;
+            }
+            limit.missing += 10;
+            limit.active.push(key);
+            self.enqueue(key, 0);
         }
     }
 
@@ -445,10 +581,14 @@ impl ReferenceModel {
         Some(key)
     }
 
-    fn release(&mut self, key: u8) {
+    fn release(&mut self, key: u8, now: u64, succeeded: bool) {
+        if let Some(limit) = &mut self.limit {
+            limit.end(key, now, succeeded);
+        }
         if let Some(Some(priority)) = self.processing.remove(&key) {
             self.queued.push((key, priority));
         }
+        self.release_held(now);
     }
 }
 
@@ -466,8 +606,12 @@ struct Comparison {
 impl Comparison {
     fn new(seed: u64) -> Self {
         let limiter = ExponentialBackoff::new(Duration::from_millis(3), Duration::from_millis(20));
-        let model = ReferenceModel { open: true, ..ReferenceModel::default() };
-        let queue = Queue::new(limiter);
+        let mut model = ReferenceModel { open: true, ..ReferenceModel::default() };
+        let mut queue = Queue::new(limiter);
+        if seed % 2 == 1 {
+            model.limit = Some(LimitModel::default());
+            queue = queue.with_retry_limit(LimitModel::limit());
+        }
         Comparison { seed, random: Random::new(seed), queue, model, tokens: BTreeMap::new(), now: 0 }
     }
 
@@ -497,7 +641,8 @@ impl Comparison {
             8 => {
                 if let Some((key, token)) = self.tokens.pop_first() {
                     self.queue.done(at(self.now), token).unwrap();
-                    self.model.release(key);
+                    self.model.failures.remove(&key);
+                    self.model.release(key, self.now, true);
                 }
             }
             9 => self.retry(),
@@ -508,22 +653,32 @@ impl Comparison {
     }
 
     fn delay(&mut self, key: u8) {
+        if self.random.below(4) == 0 {
+            self.queue.add_rate_limited(at(self.now), key, NORMAL);
+            if self.model.open {
+                let delay = self.model.fail(key, self.now);
+                self.model.delay(key, self.now + delay, 0, true);
+            }
+            return;
+        }
         let delay = self.random.below(12);
         self.queue.add_after(at(self.now), key, Duration::from_millis(delay), NORMAL);
         match (self.model.open, delay) {
             (false, _) => {}
             (true, 0) => self.model.enqueue(key, 0),
-            (true, _) => self.model.delay(key, self.now + delay, 0),
+            (true, _) => self.model.delay(key, self.now + delay, 0, false),
         }
     }
 
     fn retry(&mut self) {
         let Some((key, token)) = self.tokens.pop_last() else { return };
-        let delay = self.queue.retry(at(self.now), token).unwrap();
+        let delay = self.model.fail(key, self.now);
+        let seed = self.seed;
+        assert_eq!(self.queue.retry(at(self.now), token), Ok(Duration::from_millis(delay)), "seed {seed}");
         if self.model.open || self.model.keeps_delayed {
-            self.model.delay(key, self.now + u64::try_from(delay.as_millis()).unwrap(), 0);
+            self.model.delay(key, self.now + delay, 0, true);
         }
-        self.model.release(key);
+        self.model.release(key, self.now, false);
     }
 
     /// Advances the time and sometimes cancels a delay.
@@ -532,9 +687,11 @@ impl Comparison {
         self.queue.handle_timeout(at(self.now));
         self.model.queue_due(self.now);
         if self.random.below(4) == 0 {
-            let is_delayed = self.model.delayed.iter().any(|(_, _, known, _)| *known == key);
-            assert_eq!(self.queue.cancel(&key), is_delayed, "seed {}", self.seed);
-            self.model.delayed.retain(|(_, _, known, _)| *known != key);
+            let is_held = self.model.limit.as_ref().is_some_and(|limit| limit.held.contains(&key));
+            let is_delayed = self.model.delayed.iter().any(|(_, _, known, ..)| *known == key);
+            assert_eq!(self.queue.cancel(&key), is_delayed || is_held, "seed {}", self.seed);
+            self.model.delayed.retain(|(_, _, known, ..)| *known != key);
+            self.model.limit.iter_mut().for_each(|limit| limit.held.retain(|held| *held != key));
         }
     }
 
@@ -546,6 +703,7 @@ impl Comparison {
             self.queue.shutdown();
             self.model.keeps_delayed = false;
             self.model.delayed.clear();
+            self.model.limit.iter_mut().for_each(|limit| limit.held.clear());
         }
         self.model.open = false;
     }
@@ -554,9 +712,17 @@ impl Comparison {
         let (queue, model, seed) = (&self.queue, &self.model, self.seed);
         queue.check_invariants();
         assert_eq!(queue.len(), model.queued.len(), "seed {seed}");
-        let next = model.delayed.iter().map(|(due, ..)| at(*due)).min();
-        assert_eq!(queue.next_deadline(), next, "seed {seed}");
-        let empty = model.queued.is_empty() && model.processing.is_empty() && model.delayed.is_empty();
+        let next_held = model.limit.as_ref().and_then(LimitModel::next_start);
+        let next = model.delayed.iter().map(|(due, ..)| *due).chain(next_held).min();
+        assert_eq!(queue.next_deadline(), next.map(at), "seed {seed}");
+        let held = model.limit.as_ref().map_or(0, |limit| limit.held.len());
+        assert_eq!(queue.metrics(at(self.now)).delayed, model.delayed.len() + held, "seed {seed}");
+        for key in 0..6 {
+            let failures = model.failures.get(&key).map_or(0, |(count, _)| *count);
+            assert_eq!(queue.retries(&key), failures, "seed {seed}");
+        }
+        let unfinished = model.queued.len() + model.processing.len() + model.delayed.len() + held;
+        let empty = unfinished == 0;
         assert_eq!(queue.is_drained(), !model.open && empty, "seed {seed}");
     }
 }
@@ -592,7 +758,7 @@ fn random_priorities_are_taken_in_order() {
                     queue.add(at(0), key, Priority(priority));
                     model.enqueue(key, priority);
                     queue.done(at(0), taken.token).unwrap();
-                    model.release(key);
+                    model.release(key, 0, true);
                 }
             }
             queue.check_invariants();
@@ -601,7 +767,7 @@ fn random_priorities_are_taken_in_order() {
             let taken = queue.take(at(0)).unwrap();
             assert_eq!(taken.key, key, "seed {seed}");
             queue.done(at(0), taken.token).unwrap();
-            model.release(key);
+            model.release(key, 0, true);
         }
         assert!(queue.take(at(0)).is_none());
     }

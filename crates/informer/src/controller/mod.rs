@@ -30,7 +30,7 @@ use crate::resource::is_cluster_scoped;
 use crate::workqueue::WorkQueue;
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{Stream, StreamExt as _};
-use informer_core::workqueue::RateLimiter;
+use informer_core::workqueue::{RateLimiter, RetryLimit};
 use informer_core::{Key, Object};
 use kube::Resource;
 use kube::core::{ApiResource, DynamicObject};
@@ -80,6 +80,7 @@ use std::time::Duration;
 ///   forbidden or not served blocks the start, and [`RunnableController::state`] reports it; an
 ///   [`optional`](Controller::optional) source does not. Once the controller runs, no source delays another.
 /// - A reconcile that panics, fails or times out affects no other key: its own key is retried with backoff.
+///   Only if many keys fail, their retries share a [limit](Controller::retry_limit).
 /// - After [`Context::record_write`] the next reconcile of that key starts once the cache shows the write, or
 ///   after the [write visibility timeout](Controller::write_visibility_timeout).
 #[must_use = "a controller does nothing until it runs"]
@@ -249,12 +250,30 @@ impl<L: 'static, S> Controller<L, S> {
 
     /// Sets the rate limiter for retries. Defaults to exponential backoff per key, from 5 ms to 1,000 s.
     ///
+    /// A failure counts only if the delay after the previous one has passed: events of a failing object cause
+    /// reconciles immediately, but do not increase its delay.
+    ///
     /// `limiter` is called once per run.
     pub fn rate_limiter<R: RateLimiter<Key> + 'static>(
         mut self,
         limiter: impl Fn() -> R + Send + Sync + 'static,
     ) -> Self {
-        self.spec.settings.new_queue = Box::new(move || WorkQueue::with_rate_limiter(limiter()));
+        self.spec.settings.new_queue = Box::new(move |limit| WorkQueue::with_limits(limiter(), limit));
+        self
+    }
+
+    /// Sets the limit on retries of all keys together, which is in addition to the
+    /// [rate limiter](Self::rate_limiter) of each key; `None` disables it. Defaults to
+    /// [`RetryLimit::default`]: 50 retries per second after a burst of 40.
+    ///
+    /// The limit protects the server when thousands of keys fail at once: their retries wait in the order in
+    /// which they became due. It hardly delays few failing keys. Retries occupy at most half of the
+    /// [workers](Self::concurrency), or one if there is one, unless [`RetryLimit::max_processing`] says
+    /// otherwise. When reconciles succeed again, the limit rises with each success, and remaining delays
+    /// become at most 30 s. Reconciles that an event or a requeue causes are not retries and are not limited,
+    /// even if the key has failed before.
+    pub fn retry_limit(mut self, limit: impl Into<Option<RetryLimit>>) -> Self {
+        self.spec.settings.retry_limit = limit.into();
         self
     }
 

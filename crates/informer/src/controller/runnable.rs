@@ -253,7 +253,7 @@ impl<'a> Run<'a> {
             source.engine.start(&Handle::current());
         }
         shared.pending_writes.clear();
-        let queue = (shared.settings.new_queue)();
+        let queue = shared.settings.new_queue();
         shared.external_keys.keys().into_iter().for_each(|key| queue.add(key));
         *shared.queue() = Some(queue.clone());
         // The first source is the kind of the controller itself.

@@ -6,7 +6,7 @@ use super::source::{ErasedSource, KeyStream, OwnerKind};
 use crate::factory::SharedInformerFactory;
 use crate::workqueue::{WorkQueue, seed};
 use informer_core::Key;
-use informer_core::workqueue::ExponentialBackoff;
+use informer_core::workqueue::{ExponentialBackoff, RetryLimit};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,8 +29,10 @@ pub(super) struct Settings {
     pub(super) reconcile_timeout: Duration,
     pub(super) shutdown_timeout: Duration,
     pub(super) write_visibility_timeout: Duration,
-    /// Creates the work queue of a run, with its rate limiter.
-    pub(super) new_queue: Box<dyn Fn() -> WorkQueue<Key> + Send + Sync>,
+    /// The limit on retries of all keys together.
+    pub(super) retry_limit: Option<RetryLimit>,
+    /// Creates the work queue of a run, with its rate limiter and this limit on retries.
+    pub(super) new_queue: Box<dyn Fn(Option<RetryLimit>) -> WorkQueue<Key> + Send + Sync>,
 }
 
 impl Default for Settings {
@@ -40,9 +42,19 @@ impl Default for Settings {
             reconcile_timeout: Duration::from_mins(5),
             shutdown_timeout: Duration::from_secs(30),
             write_visibility_timeout: Duration::from_secs(30),
-            new_queue: Box::new(|| {
-                WorkQueue::with_rate_limiter(ExponentialBackoff::default().jitter(seed()))
+            retry_limit: Some(RetryLimit::default()),
+            new_queue: Box::new(|limit| {
+                WorkQueue::with_limits(ExponentialBackoff::default().jitter(seed()), limit)
             }),
         }
+    }
+}
+
+impl Settings {
+    /// Creates the work queue of a run. Unless the limit says otherwise, half of the workers are for keys
+    /// that are not retried.
+    pub(super) fn new_queue(&self) -> WorkQueue<Key> {
+        let limit = self.retry_limit.map(|limit| limit.or_max_processing(self.concurrency / 2));
+        (self.new_queue)(limit)
     }
 }

@@ -46,7 +46,8 @@ impl<T: Eq + Hash + Clone> WorkItem<T> {
         self.priority
     }
 
-    /// Returns the number of retries of the key since it last succeeded or its failures were forgotten.
+    /// Returns the number of retries of the key since it last succeeded or its failures were forgotten. An
+    /// attempt before the delay of a retry has passed does not count.
     pub fn retries(&self) -> u32 {
         self.shared.state.lock().queue.retries(&self.key)
     }
@@ -54,14 +55,22 @@ impl<T: Eq + Hash + Clone> WorkItem<T> {
     /// Finishes the item as succeeded and forgets the failures of the key.
     pub fn done(mut self) {
         if let Some(token) = self.token.take() {
+            // Neither result can be an error: no other owner of this token exists.
+            if self.shared.limits_retries {
+                // The end of an attempt may allow a retry to start, now or at a later moment.
+                let _result = self.shared.with_queue(|queue, now| queue.done(now, token));
+                return;
+            }
             // Only keys whose durations are sampled for metrics need the time.
             let now = if token.is_sampled() { self.shared.clock.now() } else { Moment::default() };
-            // Cannot fail: no other owner of this token exists.
             let _result = self.shared.with_queue_no_timer(|queue| queue.done(now, token));
         }
     }
 
     /// Finishes the item as failed, requeues the key with the rate limiter's delay and returns that delay.
+    ///
+    /// If the key was added before its previous delay had passed, the failure does not count: the key is
+    /// requeued when it was due anyway, and its next delay does not grow.
     pub fn retry(mut self) -> Duration {
         let Some(token) = self.token.take() else { return Duration::ZERO };
         self.shared.with_queue(|queue, now| queue.retry(now, token)).unwrap_or_default()

@@ -24,7 +24,7 @@ pub use get::{Drained, Get};
 pub use item::WorkItem;
 
 pub use informer_core::workqueue::{
-    ExponentialBackoff, FastSlow, MaxOf, Priority, RateLimiter, TokenBucket, WithMaxDelay,
+    ExponentialBackoff, FastSlow, MaxOf, Priority, RateLimiter, RetryLimit, TokenBucket, WithMaxDelay,
 };
 
 use crate::clock::Clock;
@@ -61,6 +61,8 @@ pub struct WorkQueue<T> {
 struct Shared<T> {
     state: Mutex<State<T>>,
     clock: Clock,
+    /// Whether the queue has a [`RetryLimit`].
+    limits_retries: bool,
 }
 
 struct State<T> {
@@ -88,9 +90,24 @@ impl<T: Eq + Hash + Clone + Send + fmt::Debug + 'static> Default for WorkQueue<T
 impl<T: Eq + Hash + Clone> WorkQueue<T> {
     /// Creates a queue whose retries are delayed by `limiter`.
     pub fn with_rate_limiter(limiter: impl RateLimiter<T> + 'static) -> Self {
-        let queue = Queue::new(limiter);
+        Self::with_limits(limiter, None)
+    }
+
+    /// Creates a queue whose retries are delayed by `limiter`, each key for itself, and limited by
+    /// `retry_limit`, all keys together.
+    ///
+    /// The queues of controllers have such a limit by default, others do not.
+    pub fn with_limits(
+        limiter: impl RateLimiter<T> + 'static,
+        retry_limit: impl Into<Option<RetryLimit>>,
+    ) -> Self {
+        let (mut queue, retry_limit) = (Queue::new(limiter), retry_limit.into());
+        if let Some(limit) = retry_limit {
+            queue = queue.with_retry_limit(limit);
+        }
         let state = State { queue, getters: Waiters::default(), drainers: Waiters::default() };
-        WorkQueue { shared: Arc::new(Shared { state: Mutex::new(state), clock: Clock::new() }) }
+        let (state, limits_retries) = (Mutex::new(state), retry_limit.is_some());
+        WorkQueue { shared: Arc::new(Shared { state, clock: Clock::new(), limits_retries }) }
     }
 
     /// Queues a key with normal priority. Has no effect after a shutdown.
@@ -112,7 +129,8 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
         self.shared.with_queue(|queue, now| queue.add_after(now, key, delay, Priority::NORMAL));
     }
 
-    /// Queues a key after the delay of the rate limiter, as after a failure.
+    /// Queues a key after the delay of the rate limiter, as after a failure, or after the rest of its previous
+    /// delay if that has not passed.
     pub fn add_rate_limited(&self, key: T) {
         self.shared.with_queue(|queue, now| queue.add_rate_limited(now, key, Priority::NORMAL));
     }
@@ -200,7 +218,8 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
         self.len() == 0
     }
 
-    /// Returns the delayed keys and their remaining delays, the shortest first.
+    /// Returns the delayed keys and their remaining delays, the shortest first. Retries that wait for the
+    /// [`RetryLimit`] have no remaining delay.
     pub fn delayed(&self) -> Vec<(T, Duration)> {
         let state = self.shared.state.lock();
         let now = self.shared.clock.now();

@@ -5,12 +5,13 @@ use crate::{Running, event_log};
 use informer::SharedInformerFactory;
 use informer::controller::{Controller, Outcome};
 use informer::metrics::{self, Collect};
+use informer::workqueue::RetryLimit;
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::pending;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -162,6 +163,73 @@ async fn failing_key_is_retried_less_and_less_often() {
     // Eighteen doublings from 5 ms to 1,000 s, then one per 1,000 s; delays vary by up to a fifth.
     assert!((80..=150).contains(&failed), "{failed} attempts in a day");
     running.stop().await.unwrap();
+}
+
+/// Regression (kubernetes/kubernetes#132805): each of many events of a failing object doubled its delay. The
+/// tests of failing keys had no events.
+#[tokio::test(start_paused = true)]
+async fn events_of_a_failing_object_do_not_increase_its_delay() {
+    let server = ApiServer::new();
+    create_pods(&server, &["a"]);
+    let factory = SharedInformerFactory::new(server.client());
+    let retries = Arc::new(AtomicU32::new(0));
+    let recorded = Arc::clone(&retries);
+    let running = Running::start(Controller::new::<Pod>(&factory).reconcile(move |_, ctx| {
+        recorded.store(ctx.retries(), Ordering::Relaxed);
+        async { Err::<Outcome, _>("always") }
+    }));
+    running.reconciler.wait_until_running().await;
+    for number in 0..200 {
+        let label = format!("l{number}");
+        server.update(&with(pod("default", "a"), "/metadata/labels/app", label)).unwrap();
+        advance_time(Duration::from_millis(50)).await;
+    }
+    // 5 ms, doubled eleven times, are ten seconds.
+    assert!(retries.load(Ordering::Relaxed) <= 11, "{retries:?}");
+    assert!(running.reconciler.metrics().failed >= 200);
+    running.stop().await.unwrap();
+}
+
+/// 1,000 pods fail for a minute: at most 100 retries start per second, and all succeed soon after. Without the
+/// limit, more start.
+#[tokio::test(start_paused = true)]
+async fn retries_of_many_failing_keys_are_limited() {
+    for limit in [Some(RetryLimit::default()), None] {
+        let server = ApiServer::new();
+        let factory = SharedInformerFactory::new(server.client());
+        for number in 0..1_000 {
+            server.create(&pod("default", &format!("p{number}"))).unwrap();
+        }
+        let is_down = Arc::new(AtomicBool::new(true));
+        let retries: Arc<Mutex<Vec<Instant>>> = Arc::default();
+        let (down, recorded) = (Arc::clone(&is_down), Arc::clone(&retries));
+        let mut controller = Controller::new::<Pod>(&factory).concurrency(8);
+        if limit.is_none() {
+            controller = controller.retry_limit(limit);
+        }
+        let running = Running::start(controller.reconcile(move |_, ctx| {
+            if ctx.retries() > 0 {
+                recorded.lock().unwrap().push(Instant::now());
+            }
+            let down = Arc::clone(&down);
+            async move {
+                advance_time(Duration::from_millis(2)).await;
+                if down.load(Ordering::Relaxed) { Err("down") } else { Ok(Outcome::Done) }
+            }
+        }));
+        until(|| running.reconciler.metrics().failed >= 1_000).await;
+        advance_time(Duration::from_mins(1)).await;
+        let starts = std::mem::take(&mut *retries.lock().unwrap());
+        let window = Duration::from_secs(1);
+        let from = |first: usize| starts[first..].partition_point(|start| *start < starts[first] + window);
+        let max = (0..starts.len()).map(from).max().unwrap();
+        assert_eq!(max <= 100, limit.is_some(), "{max} retries per second");
+        is_down.store(false, Ordering::Relaxed);
+        let end = Instant::now();
+        until(|| running.reconciler.metrics().succeeded >= 1_000).await;
+        assert!(limit.is_none() || end.elapsed() < Duration::from_secs(40), "{:?}", end.elapsed());
+        running.stop().await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]
