@@ -390,6 +390,35 @@ async fn lease_is_not_released_while_a_reconcile_runs() {
     drop(let_go);
 }
 
+/// Regression: if an informer stopped while a reconcile blocked its thread, the controller reported the
+/// stopped informer only, and the manager released the lease, so that the next leader reconciled at the same
+/// time. The error of the stop was dropped if the run had ended with another one. The test above stops the
+/// manager, not an informer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn lease_is_not_released_if_an_informer_stops_while_a_reconcile_runs() {
+    let server = ApiServer::new();
+    create_pods(&server, &["a"]);
+    let factory = SharedInformerFactory::new(server.client());
+    let (let_go, gate) = std::sync::mpsc::channel::<()>();
+    let gate = Arc::new(Mutex::new(gate));
+    let controller =
+        Controller::new::<Pod>(&factory).shutdown_timeout(Duration::ZERO).reconcile(move |_, _| {
+            let gate = Arc::clone(&gate);
+            async move {
+                let _over = gate.lock().unwrap().recv().is_err();
+                Ok::<_, Infallible>(Outcome::Done)
+            }
+        });
+    let elector = LeaderElector::new(server.client(), "default", "shop");
+    let (_handle, task) = start(Manager::new().controller(controller.clone()).leader_election(elector));
+    until(|| controller.metrics().active == 1).await;
+    factory.shutdown(TIMEOUT).await.unwrap();
+    let error = end(task).await.unwrap_err();
+    assert!(error.to_string().contains("some still run"), "{error}");
+    assert_ne!(holder(&server), "");
+    drop(let_go);
+}
+
 /// LE-19: metrics of elections have the names of client-go.
 #[tokio::test]
 async fn le_19_election_metrics_have_client_go_names() {

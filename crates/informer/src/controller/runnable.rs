@@ -194,8 +194,11 @@ impl RunnableController {
                 ended = run.run_loop() => ended,
             };
         }
-        let stopped = run.stop().await;
-        result.and(stopped)
+        match run.stop().await {
+            // Takes precedence: reconciles that still run may write, whatever ended the run.
+            Err(error) if error.is_blocked() => Err(error),
+            stopped => result.and(stopped),
+        }
     }
 }
 
