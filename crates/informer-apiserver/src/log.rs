@@ -1,10 +1,10 @@
 //! The log of received requests for resources, for tests that inspect traffic.
 //!
 //! Entries describe requests as the server interpreted them. The log holds the last `MAX_REQUESTS`
-//! requests.
+//! requests, or fewer if they take more than `MAX_BYTES`.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The operation that a request performs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -85,21 +85,90 @@ impl RecordedRequest {
 
 /// The most recent requests, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Log(Mutex<VecDeque<RecordedRequest>>);
+pub(crate) struct Log(Mutex<Entries>);
+
+#[derive(Debug, Default)]
+struct Entries {
+    requests: VecDeque<RecordedRequest>,
+    /// Total size of `requests`.
+    bytes: usize,
+}
 
 /// Number of requests that the log retains.
 const MAX_REQUESTS: usize = 10_000;
 
+/// Upper bound on the size of the log: query and headers of a request may take a megabyte.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+
 impl Log {
     pub(crate) fn push(&self, request: RecordedRequest) {
-        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if log.len() == MAX_REQUESTS {
-            log.pop_front();
+        let mut log = self.lock();
+        log.bytes += size(&request);
+        log.requests.push_back(request);
+        while (log.requests.len() > MAX_REQUESTS || log.bytes > MAX_BYTES)
+            && let Some(oldest) = log.requests.pop_front()
+        {
+            log.bytes -= size(&oldest);
         }
-        log.push_back(request);
     }
 
     pub(crate) fn all(&self) -> Vec<RecordedRequest> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.lock().requests.iter().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the approximate memory that an entry takes.
+fn size(request: &RecordedRequest) -> usize {
+    let RecordedRequest {
+        verb: _,
+        group,
+        version,
+        plural,
+        namespace,
+        name,
+        subresource,
+        query,
+        user,
+        accept,
+    } = request;
+    let optional = [namespace, name, subresource].into_iter().flatten();
+    let texts = [group, version, plural, query, user, accept].into_iter().chain(optional);
+    size_of::<RecordedRequest>() + texts.map(String::capacity).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bug: the log was limited by the number of requests only. With queries and `Accept` headers of a
+    /// megabyte it would have taken 10 GB. No test sent large requests.
+    #[test]
+    fn log_is_limited_by_number_and_size() {
+        let push = |log: &Log, number: usize, query: usize| {
+            log.push(RecordedRequest {
+                verb: Verb::Get,
+                group: String::new(),
+                version: "v1".to_owned(),
+                plural: "pods".to_owned(),
+                namespace: None,
+                name: Some(number.to_string()),
+                subresource: None,
+                query: "q".repeat(query),
+                user: String::new(),
+                accept: String::new(),
+            });
+        };
+        for (requests, query, expected) in [(12_000, 0, MAX_REQUESTS), (40, 1_000_000, 16)] {
+            let log = Log::default();
+            (0..requests).for_each(|number| push(&log, number, query));
+            let all = log.all();
+            assert_eq!(all.len(), expected);
+            let newest = (requests - 1).to_string();
+            assert_eq!(all.last().and_then(|request| request.name.as_deref()), Some(newest.as_str()));
+        }
     }
 }

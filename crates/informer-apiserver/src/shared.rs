@@ -65,6 +65,13 @@ impl ResourceNotifiers {
         self.namespaces.entry(namespace.to_owned()).or_default().clone()
     }
 
+    /// Returns whether a watch holds one of the notifiers.
+    fn are_used(&self) -> bool {
+        std::iter::once(&self.all)
+            .chain(self.namespaces.values())
+            .any(|notifier| Arc::strong_count(notifier) > 1)
+    }
+
     /// Wakes the watches of all namespaces and the watches of `namespace`. `None` wakes every watch.
     fn notify(&self, namespace: Option<&str>) {
         self.all.notify_waiters();
@@ -127,6 +134,10 @@ impl Shared {
     /// Returns the notifier for changes of a resource in `namespace`; an empty namespace stands for all.
     pub(crate) fn notifier(&self, id: ResourceId, namespace: &str) -> Arc<Notify> {
         let mut notifiers = self.notifiers.lock().unwrap_or_else(PoisonError::into_inner);
+        if !notifiers.contains_key(&id) {
+            // Removes the notifiers of resources without watches, some of which may not be served any more.
+            notifiers.retain(|_, notifiers| notifiers.are_used());
+        }
         notifiers.entry(id).or_default().for_namespace(namespace)
     }
 

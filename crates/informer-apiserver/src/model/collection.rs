@@ -13,6 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use imbl::OrdMap;
+use jiff::Timestamp;
 
 use super::resource::Resource;
 use super::state::State;
@@ -23,9 +24,8 @@ pub(crate) type Objects = OrdMap<Arc<str>, Arc<State>>;
 /// Number of paged lists whose state is retained. Later pages of older lists are reconstructed from history.
 const MAX_PINS: usize = 8;
 
-/// Upper bound on the bytes of objects in the history of a resource, in addition to the limit on the number
-/// of changes, so that a large object that changes often cannot fill the memory.
-const MAX_HISTORY_BYTES: usize = 64 * 1024 * 1024;
+/// Number of namespaces whose dropped changes are tracked one by one.
+const MAX_DROPPED_NAMESPACES: usize = 10_000;
 
 /// The objects of one resource, with history.
 #[derive(Debug)]
@@ -36,6 +36,9 @@ pub(crate) struct Collection {
     first: u64,
     /// For each namespace, the sequence number of its last change that was dropped from `history`.
     dropped: HashMap<String, u64>,
+    /// Watches that have not inspected the changes before this sequence number have missed changes, in
+    /// whichever namespace. Used when `dropped` would become too large.
+    dropped_everywhere: u64,
     /// The oldest version that can be reconstructed: all later changes are in `history`.
     floor: u64,
     /// The oldest version in the simulated watch cache, from which watches can start. At least `floor`.
@@ -63,6 +66,7 @@ pub(crate) struct Collection {
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
     pub(crate) version: u64,
+    time: Timestamp,
     /// The previous state; `None` for a new object.
     pub(crate) before: Option<Arc<State>>,
     /// The new state; `None` for a deletion.
@@ -70,10 +74,11 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// Returns the number of bytes that the change counts for: the size of its larger state.
+    /// Returns the number of bytes that the change counts for: itself and its larger state. The other state
+    /// usually belongs to another change too.
     fn weight(&self) -> usize {
-        let length = |state: &Option<Arc<State>>| state.as_ref().map_or(0, |state| state.len());
-        length(&self.after).max(length(&self.before))
+        let size = |state: &Option<Arc<State>>| state.as_ref().map_or(0, |state| state.size());
+        size_of::<Change>() + size(&self.after).max(size(&self.before))
     }
 }
 
@@ -85,6 +90,7 @@ impl Collection {
             history: VecDeque::new(),
             first: 0,
             dropped: HashMap::new(),
+            dropped_everywhere: 0,
             floor,
             watch_floor: floor,
             storage_floor: floor,
@@ -107,14 +113,40 @@ impl Collection {
         self.watch_floor
     }
 
-    pub(crate) fn put(&mut self, before: Option<Arc<State>>, after: Arc<State>) {
+    /// Stores a state; returns the size of the recorded change.
+    pub(crate) fn put(&mut self, now: Timestamp, before: Option<Arc<State>>, after: Arc<State>) -> usize {
         self.live.insert(after.key().into(), after.clone());
-        self.record(Change { version: after.version, before, after: Some(after) });
+        self.record(Change { version: after.version, time: now, before, after: Some(after) })
     }
 
-    pub(crate) fn remove(&mut self, before: Arc<State>, version: u64) {
+    /// Removes an object; returns the size of the recorded change.
+    pub(crate) fn remove(&mut self, now: Timestamp, before: Arc<State>, version: u64) -> usize {
         self.live.remove(before.key().as_str());
-        self.record(Change { version, before: Some(before), after: None });
+        self.record(Change { version, time: now, before: Some(before), after: None })
+    }
+
+    /// Returns the size of the history.
+    pub(crate) fn history_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Drops the oldest change. Versions before it can then be neither listed nor watched from.
+    pub(crate) fn drop_oldest(&mut self) {
+        if let Some(version) = self.drop_first() {
+            self.floor = version;
+            self.watch_floor = self.watch_floor.max(self.floor);
+            // The states of a retained list are also in the history, unless its version was dropped.
+            self.pins.retain(|(pinned, _)| *pinned >= version);
+        }
+    }
+
+    /// Drops the changes that are older than `time`, except for the last `min_changes`.
+    pub(crate) fn drop_before(&mut self, time: Timestamp, min_changes: usize) {
+        while self.history.len() > min_changes
+            && self.history.front().is_some_and(|oldest| oldest.time < time)
+        {
+            self.drop_oldest();
+        }
     }
 
     /// Returns the objects at a version, or `None` if that version was dropped. For a version that is not
@@ -171,7 +203,6 @@ impl Collection {
         self.live = self.live.iter().map(|(key, state)| (key.clone(), reencode(state))).collect();
         self.pins.clear();
         self.bytes = self.history.iter().map(Change::weight).sum();
-        self.trim();
     }
 
     /// Drops all history. `version` is the current version of the server.
@@ -250,6 +281,9 @@ impl Collection {
         if namespace.is_empty() {
             return sequence < self.first;
         }
+        if sequence < self.dropped_everywhere {
+            return true;
+        }
         self.dropped.get(namespace).is_some_and(|last| sequence <= *last)
     }
 
@@ -258,20 +292,14 @@ impl Collection {
         sequence.max(self.first)
     }
 
-    fn record(&mut self, change: Change) {
-        self.bytes += change.weight();
+    fn record(&mut self, change: Change) -> usize {
+        let weight = change.weight();
+        self.bytes += weight;
         self.history.push_back(change);
-        self.trim();
-    }
-
-    /// Drops the oldest changes until both limits hold.
-    fn trim(&mut self) {
-        while (self.history.len() > self.limit || self.bytes > MAX_HISTORY_BYTES)
-            && let Some(version) = self.drop_first()
-        {
-            self.floor = version;
-            self.watch_floor = self.watch_floor.max(self.floor);
+        while self.history.len() > self.limit {
+            self.drop_oldest();
         }
+        weight
     }
 
     /// Drops the oldest change; returns its version.
@@ -289,7 +317,16 @@ impl Collection {
             }
         }
         self.first += 1;
+        if self.dropped.len() > MAX_DROPPED_NAMESPACES {
+            self.dropped = HashMap::new();
+            self.dropped_everywhere = self.first;
+        }
         Some(change.version)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn dropped_namespaces(&self) -> usize {
+        self.dropped.len()
     }
 
     #[cfg(test)]

@@ -61,7 +61,7 @@ impl Model {
             return;
         }
         let id = self.registry.insert(resource);
-        let collection = Collection::new(Objects::new(), self.version, self.history_limit);
+        let collection = Collection::new(Objects::new(), self.version, self.limits.changes);
         self.collections.insert(id, collection);
     }
 
@@ -101,9 +101,9 @@ impl Model {
             "InstanceDeletionPending",
             message,
         );
-        let marked = self.store(gvr.id, &resource, Some(before), &definition);
+        let marked = self.store(now, gvr.id, &resource, Some(before), &definition);
         let Some(served) = self.served_by(&definition) else {
-            self.remove(gvr.id, marked.clone());
+            self.remove(now, gvr.id, marked.clone());
             return Ok(marked);
         };
         let message = "CustomResource deletion is in progress";
@@ -132,13 +132,13 @@ impl Model {
                 &DeleteOptions::default(),
             );
         }
-        self.finish_definition_if_empty(served);
+        self.finish_definition_if_empty(now, served);
         Ok(marked)
     }
 
     /// Completes the deletion of the definition of a custom resource, if the definition is terminating and
     /// the resource has no objects left.
-    pub(super) fn finish_definition_if_empty(&mut self, id: ResourceId) {
+    pub(super) fn finish_definition_if_empty(&mut self, now: Timestamp, id: ResourceId) {
         let Some(resource) = self.registry.get(id) else { return };
         let empty = self.collections.get(&id).is_some_and(|collection| collection.live().is_empty());
         let Some(definition) = self.definition_of(resource).filter(|found| found.terminating && empty) else {
@@ -153,7 +153,7 @@ impl Model {
         }
         self.notices.push(ChangeNotice { id, namespace: None });
         if let Some(definitions) = self.registry.find(DEFINITIONS.0, DEFINITIONS.1) {
-            self.remove(definitions, definition);
+            self.remove(now, definitions, definition);
         }
     }
 

@@ -79,7 +79,7 @@ impl Model {
             mark(&mut object, now, None);
             json_edit::terminate_namespace(&mut object);
             return Ok(DeleteResponse::Object(
-                self.store_marked(storage_id, &stored_as, before, &object, options),
+                self.store_marked(now, storage_id, &stored_as, before, &object, options),
             ));
         }
         if stored_as.is_definition() {
@@ -93,20 +93,21 @@ impl Model {
             mark(&mut object, now, Some(0));
         }
         if !finalizing && grace == Grace::None {
-            return Ok(self.delete_now(storage_id, &stored_as, &before, &object, options));
+            return Ok(self.delete_now(now, storage_id, &stored_as, &before, &object, options));
         }
-        let marked = self.store_marked(storage_id, &stored_as, before, &object, options);
+        let marked = self.store_marked(now, storage_id, &stored_as, before, &object, options);
         if finalizing || matches!(grace, Grace::Set(seconds) if seconds > 0) || options.dry_run {
             return Ok(DeleteResponse::Object(marked));
         }
         // A pod with grace period 0: watches see that it is marked, then that it is deleted.
-        self.remove(storage_id, marked);
+        self.remove(now, storage_id, marked);
         Ok(DeleteResponse::Object(Arc::new(State::encode(&stored_as, self.version, &object))))
     }
 
     /// Stores a marked object, unless nothing changed or the deletion is a dry run.
     fn store_marked(
         &mut self,
+        now: Timestamp,
         id: ResourceId,
         resource: &Resource,
         before: Arc<State>,
@@ -119,12 +120,13 @@ impl Model {
         if options.dry_run {
             return Arc::new(State::encode(resource, before.version, object));
         }
-        self.store(id, resource, Some(before), object)
+        self.store(now, id, resource, Some(before), object)
     }
 
     /// Removes an object that has neither finalizers nor a grace period.
     fn delete_now(
         &mut self,
+        now: Timestamp,
         id: ResourceId,
         resource: &Resource,
         before: &Arc<State>,
@@ -132,8 +134,8 @@ impl Model {
         options: &DeleteOptions,
     ) -> DeleteResponse {
         if !options.dry_run {
-            self.remove(id, before.clone());
-            self.finish_definition_if_empty(id);
+            self.remove(now, id, before.clone());
+            self.finish_definition_if_empty(now, id);
         }
         if resource.delete_shows_object() {
             let version = if options.dry_run { before.version } else { self.version };

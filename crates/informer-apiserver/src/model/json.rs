@@ -72,6 +72,11 @@ impl Json {
         writer.finish()
     }
 
+    /// Returns the number of allocated bytes.
+    pub(super) fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Writes the parts that a view shows; `digits` replaces the resource version.
     pub(super) fn show(&self, view: &View, digits: Option<&str>, out: &mut Vec<u8>) {
         let new_version = digits.map(|digits| (&self.version_at, digits));
@@ -161,7 +166,9 @@ struct Writer {
 }
 
 impl Writer {
-    fn finish(self) -> Json {
+    fn finish(mut self) -> Json {
+        // The bytes live as long as the history: do not keep the room for growth, up to half of the buffer.
+        self.out.shrink_to_fit();
         Json {
             bytes: Bytes::from(self.out),
             version_at: self.version_at,

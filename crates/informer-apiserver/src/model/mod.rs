@@ -14,6 +14,7 @@ mod delete;
 mod encodings;
 mod facts;
 mod fields;
+mod history;
 mod ids;
 mod json;
 mod json_edit;
@@ -46,6 +47,7 @@ pub(crate) use collection::Objects;
 pub(crate) use delete::{DeleteOptions, DeleteResponse, Policy};
 pub use encodings::EncodingCounters;
 pub(crate) use fields::{Filter, selected_name};
+pub(crate) use history::HistoryLimits;
 pub(crate) use kinds::{GroupKind, Registry, ResourceId, VersionedResource};
 pub(crate) use list::{Listing, Page, Paging, ReadVersion, Token, states_after};
 pub(crate) use meta::NAMESPACES_DIFFER;
@@ -59,6 +61,7 @@ pub(crate) use write_context::{WriteContext, WriteOrigin, WriteResult};
 pub(crate) use write_target::WriteTarget;
 
 use collection::Collection;
+use history::TrimSchedule;
 pub(crate) use ids::Ids;
 
 /// Namespaces that every server has.
@@ -74,7 +77,8 @@ pub(crate) struct Model {
     version: u64,
     /// Number of restores, including restarts. Watches of an earlier epoch are broken.
     epoch: u64,
-    history_limit: usize,
+    limits: HistoryLimits,
+    trim_schedule: TrimSchedule,
     ids: Ids,
     registry: Registry,
     collections: BTreeMap<ResourceId, Collection>,
@@ -102,19 +106,19 @@ pub(crate) struct ModelBackup {
 
 impl Model {
     #[cfg(test)]
-    pub(crate) fn new(now: Timestamp, seed: u64, history_limit: usize) -> Self {
-        Model::serving(Registry::builtin(), now, seed, history_limit)
+    pub(crate) fn new(now: Timestamp, seed: u64, limits: HistoryLimits) -> Self {
+        Model::serving(Registry::builtin(), now, seed, limits)
     }
 
-    /// Creates a model with the default namespaces and priority classes. It retains `history_limit` changes
-    /// per resource.
-    pub(crate) fn serving(registry: Registry, now: Timestamp, seed: u64, history_limit: usize) -> Self {
-        let collections =
-            registry.iter().map(|(id, _)| (id, Collection::new(Objects::new(), 0, history_limit))).collect();
+    /// Creates a model with the default namespaces and priority classes.
+    pub(crate) fn serving(registry: Registry, now: Timestamp, seed: u64, limits: HistoryLimits) -> Self {
+        let empty = || Collection::new(Objects::new(), 0, limits.changes);
+        let collections = registry.iter().map(|(id, _)| (id, empty())).collect();
         let mut model = Model {
             version: 1,
             epoch: 0,
-            history_limit,
+            limits,
+            trim_schedule: TrimSchedule::new(now),
             ids: Ids::new(seed),
             registry,
             collections,
@@ -206,10 +210,10 @@ impl Model {
         self.version = backup.version;
         self.epoch += 1;
         self.notices.extend(self.collections.keys().map(|id| ChangeNotice { id: *id, namespace: None }));
-        let (version, history_limit) = (self.version, self.history_limit);
+        let (version, max_changes) = (self.version, self.limits.changes);
         let objects = backup.objects.iter().filter(|(id, _)| self.registry.get(**id).is_some());
         self.collections =
-            objects.map(|(id, live)| (*id, Collection::new(live.clone(), version, history_limit))).collect();
+            objects.map(|(id, live)| (*id, Collection::new(live.clone(), version, max_changes))).collect();
     }
 
     /// Returns the changes since the last call.
@@ -220,6 +224,7 @@ impl Model {
     /// Stores an object under the next version.
     fn store(
         &mut self,
+        now: Timestamp,
         id: ResourceId,
         resource: &Resource,
         before: Option<Arc<State>>,
@@ -228,18 +233,20 @@ impl Model {
         self.version += 1;
         let state = Arc::new(State::encode(resource, self.version, object).counted(&self.encoded));
         if let Some(collection) = self.collections.get_mut(&id) {
-            collection.put(before, state.clone());
+            let recorded = collection.put(now, before, state.clone());
+            self.trim_history(now, recorded);
         }
         self.notices.push(ChangeNotice { id, namespace: Some(state.namespace.clone()) });
         state
     }
 
     /// Removes an object under the next version.
-    fn remove(&mut self, id: ResourceId, before: Arc<State>) {
+    fn remove(&mut self, now: Timestamp, id: ResourceId, before: Arc<State>) {
         self.version += 1;
         self.notices.push(ChangeNotice { id, namespace: Some(before.namespace.clone()) });
         if let Some(collection) = self.collections.get_mut(&id) {
-            collection.remove(before, self.version);
+            let recorded = collection.remove(now, before, self.version);
+            self.trim_history(now, recorded);
         }
     }
 

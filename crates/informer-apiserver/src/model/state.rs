@@ -3,8 +3,8 @@
 //! The bytes are the whole object as in a watch frame. The positions of resourceVersion, apiVersion and
 //! metadata are recorded, so that list items, metadata-only responses, API versions with equal fields and
 //! DELETED frames are copies of these bytes with a part removed or replaced. Representations with other
-//! fields, and protobuf, are encoded on first use and cached. A state is immutable and knows neither other
-//! objects nor earlier states.
+//! fields, and protobuf, are encoded on first use and cached for a while. A state is immutable and knows
+//! neither other objects nor earlier states.
 //!
 //! A state keeps a custom object as it was written, and shows it as the current definition requires: unknown
 //! fields are pruned and defaults applied when the state is created. API versions with other fields are
@@ -23,6 +23,9 @@ use super::representation::Representation;
 use super::resource::Resource;
 use super::view::{ObjectShape, View};
 
+/// Approximate memory that the allocator adds to one allocation.
+const ALLOCATION_BYTES: usize = 16;
+
 /// An immutable state of an object.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -35,16 +38,13 @@ pub(crate) struct State {
     pub(crate) fields: Vec<String>,
     pub(crate) terminating: bool,
     json: Json,
-    /// The object in the representation that is not the stored one, after its first use. No kind has more
-    /// than one such representation.
-    converted: OnceLock<Json>,
     /// The object in those versions of a custom resource that differ from `json`, by apiVersion.
     other_versions: Vec<(String, Json)>,
     /// The stored form of a custom object, if it differs from `json` or was written under another version
     /// than the current storage version.
     stored: Option<Box<Stored>>,
-    /// Cached protobuf encodings.
-    encodings: EncodingCache,
+    /// Cached encodings, after the first use of one.
+    encodings: OnceLock<Arc<EncodingCache>>,
     /// The counters of the server; `None` for a state that is not stored, for example of a dry run.
     counters: Option<Arc<Counters>>,
 }
@@ -143,10 +143,9 @@ impl State {
             fields: resource.fields.iter().map(|field| field.read(object)).collect(),
             terminating: metadata.is_some_and(|metadata| metadata.contains_key("deletionTimestamp")),
             json: Json::object(resource, version, object),
-            converted: OnceLock::new(),
             other_versions: Vec::new(),
             stored: None,
-            encodings: EncodingCache::default(),
+            encodings: OnceLock::new(),
             counters: None,
         }
     }
@@ -182,6 +181,28 @@ impl State {
         self.json.bytes.len()
     }
 
+    /// Returns the approximate memory that the state takes, without cached encodings, which have a limit of
+    /// their own.
+    pub(crate) fn size(&self) -> usize {
+        let text = |text: &String| text.capacity() + ALLOCATION_BYTES;
+        let labels = self.labels.iter().map(|(key, value)| text(key) + text(value));
+        let versions = self.other_versions.iter().map(|(name, json)| text(name) + json.size());
+        let stored = self.stored.as_ref().map_or(0, |stored| {
+            size_of::<Stored>() + text(&stored.version) + stored.json.len() + 2 * ALLOCATION_BYTES
+        });
+        size_of::<State>()
+            + size_of_val(self.labels.as_slice())
+            + size_of_val(self.fields.as_slice())
+            + size_of_val(self.other_versions.as_slice())
+            + [&self.uid, &self.name, &self.namespace].into_iter().map(text).sum::<usize>()
+            + labels.sum::<usize>()
+            + self.fields.iter().map(text).sum::<usize>()
+            + self.json.size()
+            + versions.sum::<usize>()
+            + stored
+            + 4 * ALLOCATION_BYTES
+    }
+
     /// Returns the encoded object; without a copy if the view is the stored form.
     pub(crate) fn bytes(&self, view: &View) -> Bytes {
         if view.shape == ObjectShape::Whole
@@ -197,16 +218,23 @@ impl State {
 
     /// Writes the object with the given resource version.
     pub(crate) fn write(&self, view: &View, version: u64, out: &mut Vec<u8>) {
+        self.write_converted(self.converted(view).as_deref(), view, version, out);
+    }
+
+    /// Writes the object from its converted JSON, or from the stored one if there is none.
+    fn write_converted(&self, converted: Option<&Json>, view: &View, version: u64, out: &mut Vec<u8>) {
         let digits = (version != self.version).then(|| version.to_string());
+        let json = converted.unwrap_or_else(|| self.json_of(view.api_version.as_deref()));
+        json.show(view, digits.as_deref(), out);
+    }
+
+    /// Returns the JSON in the representation of a view; `None` if the stored JSON shows it.
+    fn converted(&self, view: &View) -> Option<Arc<Json>> {
         if view.representation == Representation::Same || view.shape == ObjectShape::Metadata {
-            self.json_of(view.api_version.as_deref()).show(view, digits.as_deref(), out);
-        } else {
-            self.converted.get_or_init(|| self.convert(view.representation)).show(
-                view,
-                digits.as_deref(),
-                out,
-            );
+            return None;
         }
+        let convert = || self.convert(view.representation);
+        Some(self.encodings().get_or_convert(self.counters.as_deref(), convert))
     }
 
     /// Returns the JSON with the fields that an API version shows. Its apiVersion is that of the first
@@ -219,20 +247,27 @@ impl State {
     /// Returns the object as protobuf with the given resource version, or `None` if its kind has no protobuf
     /// encoding.
     ///
-    /// The object is encoded with `encode` once per view and version, and cached as long as the state exists.
+    /// The object is encoded with `encode` once per view and version. The encoding is cached until the server
+    /// has cached too many others.
     pub(crate) fn protobuf(
         &self,
         view: &View,
         version: u64,
         encode: impl FnOnce(&Value) -> Option<Vec<u8>>,
     ) -> Option<Bytes> {
-        self.encodings.get_or_make(view, version, || {
+        // Converted before, because the cache is locked while it calls the closure.
+        let converted = self.converted(view);
+        self.encodings().get_or_make(self.counters.as_deref(), view, version, || {
             self.count(Encoded::Protobuf);
             let mut json = Vec::new();
-            self.write(view, version, &mut json);
+            self.write_converted(converted.as_deref(), view, version, &mut json);
             let object = serde_json::from_slice(&json).ok()?;
             encode(&object).map(Bytes::from)
         })
+    }
+
+    fn encodings(&self) -> &Arc<EncodingCache> {
+        self.encodings.get_or_init(Arc::default)
     }
 
     /// Counts an encoded table row.

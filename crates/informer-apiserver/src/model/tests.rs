@@ -19,7 +19,7 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, history: usize) -> Self {
+    fn new(seed: u64, history: HistoryLimits) -> Self {
         let model = Model::new(Timestamp::UNIX_EPOCH, seed, history);
         let gvr = model.registry().resource("", "v1", "configmaps").unwrap();
         let reference = vec![(model.version(), BTreeMap::new())];
@@ -97,6 +97,11 @@ impl World {
     }
 }
 
+/// Returns limits with only a maximum number of changes per resource.
+fn limited_to(changes: usize) -> HistoryLimits {
+    HistoryLimits { changes, ..HistoryLimits::UNLIMITED }
+}
+
 fn value(state: &State) -> String {
     state.decode().pointer("/data/k").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
@@ -104,7 +109,7 @@ fn value(state: &State) -> String {
 #[test]
 fn every_retained_version_can_be_listed() {
     for seed in 0..200 {
-        let mut world = World::new(seed, 20);
+        let mut world = World::new(seed, limited_to(20));
         for _ in 0..60 {
             world.act();
         }
@@ -124,7 +129,7 @@ fn every_retained_version_can_be_listed() {
 #[test]
 fn watch_from_any_version_leads_to_the_same_state() {
     for seed in 0..200 {
-        let mut world = World::new(seed, usize::MAX);
+        let mut world = World::new(seed, HistoryLimits::UNLIMITED);
         for _ in 0..40 {
             world.act();
         }
@@ -163,7 +168,7 @@ fn watch_from_any_version_leads_to_the_same_state() {
 #[test]
 fn watch_and_list_with_selector_agree() {
     for seed in 0..200 {
-        let mut world = World::new(seed, usize::MAX);
+        let mut world = World::new(seed, HistoryLimits::UNLIMITED);
         let resource = world.model.registry().get(world.gvr.id).unwrap().clone();
         let filter = Filter::parse(&resource, "default", "on=yes", "").unwrap();
         let mut cursor = world.model.open_watch(world.gvr, WatchStart::ExistingObjects).unwrap().cursor;
@@ -195,7 +200,7 @@ fn watch_and_list_with_selector_agree() {
 fn watch_of_one_namespace_survives_dropped_changes_of_others() {
     let (mut runs, mut expired) = (0, 0);
     for seed in 0..300 {
-        let mut world = World::new(seed, 10);
+        let mut world = World::new(seed, limited_to(10));
         let filter = Filter::namespace("default");
         let mut cursor = world.model.open_watch(world.gvr, WatchStart::Now).unwrap().cursor;
         let (mut seen, mut seen_version) = (BTreeMap::new(), world.reference[0].0);
@@ -249,7 +254,7 @@ fn watch_of_one_namespace_survives_dropped_changes_of_others() {
 /// 300 copies of it.
 #[test]
 fn history_is_limited_by_bytes() {
-    let mut world = World::new(1, usize::MAX);
+    let mut world = World::new(1, HistoryLimits { bytes: 64_000_000, ..HistoryLimits::UNLIMITED });
     let context = WriteContext::at(Timestamp::UNIX_EPOCH, "test");
     let large = |value: usize| json!({"metadata": {"name": "large"}, "data": {"k": value.to_string(), "l": "x".repeat(1_000_000)}});
     world.model.create(&context, world.gvr, "default", large(0), WriteOrigin::Internal).unwrap();
@@ -264,14 +269,14 @@ fn history_is_limited_by_bytes() {
     world.model.check_invariants();
     let newest = world.model.version();
     assert_eq!(world.listed(&ReadVersion::Exact(first)).unwrap_err().code, 410);
-    assert!(world.listed(&ReadVersion::Exact(newest - 50)).is_ok(), "more than 60 changes fit");
+    assert!(world.listed(&ReadVersion::Exact(newest - 50)).is_ok(), "more than 50 changes fit");
 }
 
 /// Regression: the size of the history was not recomputed when a changed definition encoded its objects
 /// again. With smaller objects every write was dropped immediately; with larger ones the limit had no effect.
 #[test]
 fn history_size_is_recomputed_when_definition_changes() {
-    let mut model = Model::new(Timestamp::UNIX_EPOCH, 1, usize::MAX);
+    let mut model = Model::new(Timestamp::UNIX_EPOCH, 1, HistoryLimits::UNLIMITED);
     let context = WriteContext::at(Timestamp::UNIX_EPOCH, "test");
     let definitions =
         model.registry().resource("apiextensions.k8s.io", "v1", "customresourcedefinitions").unwrap();
@@ -328,7 +333,7 @@ fn history_size_is_recomputed_when_definition_changes() {
 #[test]
 fn pages_add_up_to_the_list() {
     for seed in 0..50 {
-        let mut world = World::new(seed, usize::MAX);
+        let mut world = World::new(seed, HistoryLimits::UNLIMITED);
         for _ in 0..30 {
             world.act();
         }
@@ -352,7 +357,7 @@ fn pages_add_up_to_the_list() {
 
 #[test]
 fn keys_are_sorted_as_text() {
-    let mut world = World::new(0, usize::MAX);
+    let mut world = World::new(0, HistoryLimits::UNLIMITED);
     let namespaces = world.model.registry().resource("", "v1", "namespaces").unwrap();
     let now = Timestamp::UNIX_EPOCH;
     for namespace in ["a", "a-b"] {
@@ -382,7 +387,7 @@ fn keys_are_sorted_as_text() {
 #[test]
 fn same_seed_produces_same_uids() {
     let uids = |seed| {
-        let mut world = World::new(seed, 10);
+        let mut world = World::new(seed, limited_to(10));
         for _ in 0..20 {
             world.act();
         }
@@ -395,7 +400,7 @@ fn same_seed_produces_same_uids() {
 
 #[test]
 fn malformed_bodies_never_break_the_model() {
-    let mut world = World::new(0, 10);
+    let mut world = World::new(0, limited_to(10));
     let now = Timestamp::UNIX_EPOCH;
     let resources: Vec<VersionedResource> =
         world.model.registry().iter().map(|(id, _)| VersionedResource { id, version: 0 }).collect();

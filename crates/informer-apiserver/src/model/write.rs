@@ -75,7 +75,7 @@ impl Model {
             let state = Arc::new(State::encode(&stored_as, 0, &object));
             return Ok(WriteResult { state, created: true, warnings });
         }
-        let state = self.store(storage_id, &stored_as, None, &object);
+        let state = self.store(context.now, storage_id, &stored_as, None, &object);
         if resource.is_definition() {
             self.install(context.now, gvr, state.clone())?;
         }
@@ -203,7 +203,7 @@ impl Model {
             self.representation(gvr).convert_to_stored(&mut object);
             let storage_id = self.storage_id(gvr);
             let stored_as = self.resource(storage_id)?;
-            return Ok(self.store(storage_id, &stored_as, None, &object));
+            return Ok(self.store(context.now, storage_id, &stored_as, None, &object));
         };
         let old = before.decode();
         for field in ["namespace", "uid", "creationTimestamp", "resourceVersion", "generation"] {
@@ -242,11 +242,11 @@ impl Model {
         if is_deletion_complete(&resource, object) {
             // The response shows no finalizers and the old version; watchers see the previous state deleted.
             let response = Arc::new(State::encode(&resource, before.version, object));
-            self.remove(id, before);
-            self.finish_definition_if_empty(id);
+            self.remove(context.now, id, before);
+            self.finish_definition_if_empty(context.now, id);
             return Ok(response);
         }
-        let state = self.store(id, &resource, Some(before), object);
+        let state = self.store(context.now, id, &resource, Some(before), object);
         if resource.is_definition() && old.get("spec") != object.get("spec") {
             self.redefine(old, object);
             self.install(context.now, VersionedResource { id, version: 0 }, state.clone())?;

@@ -20,13 +20,10 @@ use crate::faults::{FaultGuard, FaultRule};
 use crate::http::{ApiService, Documents};
 use crate::log::RecordedRequest;
 use crate::model::{
-    DeleteOptions, DeleteResponse, EncodingCounters, Filter, Model, ModelBackup, ObjectShape, Paging, Policy,
-    ReadVersion, Registry, State, VersionedResource, WriteContext, WriteOrigin, WriteTarget,
+    DeleteOptions, DeleteResponse, EncodingCounters, Filter, HistoryLimits, Model, ModelBackup, ObjectShape,
+    Paging, Policy, ReadVersion, Registry, State, VersionedResource, WriteContext, WriteOrigin, WriteTarget,
 };
 use crate::shared::Shared;
-
-/// Default number of changes retained per resource.
-const DEFAULT_HISTORY_LIMIT: usize = 100_000;
 
 /// Field manager of objects that are written directly.
 const DIRECT_FIELD_MANAGER: &str = "informer-apiserver";
@@ -68,7 +65,7 @@ pub struct ApiServer {
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct ApiServerBuilder {
-    history_limit: usize,
+    history: HistoryLimits,
     seed: u64,
     all_versions: bool,
 }
@@ -81,14 +78,17 @@ impl ApiServerBuilder {
     /// Sets the number of changes retained per resource.
     ///
     /// A watch that has not sent all changes in its scope before they are dropped ends with 410. Defaults to
-    /// 100,000. Independently of this limit, the changes retained for one resource take at most 64 MiB.
+    /// 100,000. Independently of this limit, the changes of all resources together take at most 32 MiB, and
+    /// changes older than five minutes are dropped, except for the last 100 of each resource but events.
     pub fn history_limit(self, changes: usize) -> Self {
-        ApiServerBuilder { history_limit: changes, ..self }
+        ApiServerBuilder { history: HistoryLimits { changes, ..self.history }, ..self }
     }
 
-    /// Removes the limit on the number of retained changes. The limit of 64 MiB per resource remains.
+    /// Removes all limits of the history: number, size and age of changes.
+    ///
+    /// Memory then grows with every write, until [`ApiServer::compact`] is called.
     pub fn unlimited_history(self) -> Self {
-        self.history_limit(usize::MAX)
+        ApiServerBuilder { history: HistoryLimits::UNLIMITED, ..self }
     }
 
     /// Sets the seed of uids and generated names. Defaults to 0.
@@ -107,7 +107,7 @@ impl ApiServerBuilder {
     pub fn build(self) -> ApiServer {
         let now = Timestamp::now();
         let registry = if self.all_versions { Registry::all_versions() } else { Registry::builtin() };
-        let model = Model::serving(registry, now, self.seed, self.history_limit);
+        let model = Model::serving(registry, now, self.seed, self.history);
         ApiServer { shared: Arc::new(Shared::new(model, now)), documents: Arc::default() }
     }
 }
@@ -126,7 +126,7 @@ impl ApiServer {
 
     /// Returns the options of a new server, with defaults.
     pub fn builder() -> ApiServerBuilder {
-        ApiServerBuilder { history_limit: DEFAULT_HISTORY_LIMIT, seed: 0, all_versions: false }
+        ApiServerBuilder { history: HistoryLimits::default(), seed: 0, all_versions: false }
     }
 
     /// Returns a client of this server with full access. Must be called in a tokio runtime.
@@ -310,7 +310,7 @@ impl ApiServer {
         self.restore(&self.backup());
     }
 
-    /// Returns the last 10,000 requests for resources, oldest first.
+    /// Returns the last requests for resources, oldest first: at most 10,000, and at most 16 MiB.
     pub fn recorded_requests(&self) -> Vec<RecordedRequest> {
         self.shared.log.all()
     }

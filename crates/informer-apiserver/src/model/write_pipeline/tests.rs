@@ -16,7 +16,7 @@ struct Server {
 
 impl Server {
     fn new() -> Self {
-        Server { model: Model::new(Timestamp::UNIX_EPOCH, 1, 100) }
+        Server { model: Model::new(Timestamp::UNIX_EPOCH, 1, super::super::HistoryLimits::default()) }
     }
 
     fn context() -> WriteContext {
