@@ -1,6 +1,8 @@
 //! The parts of request handling that all resources share: rejection, reading the body, the request log and
 //! audit ids. Also handles access reviews, which are never stored.
 
+use std::time::Duration;
+
 use bytes::{Buf, Bytes};
 use http::header::{self, HeaderValue};
 use http::request::Parts;
@@ -16,8 +18,23 @@ use crate::log::{RecordedRequest, Verb};
 use crate::request::{Query, Route, Target};
 use crate::shared::Shared;
 
+/// How long a client may take to send the body of a request, as in kube-apiserver.
+const BODY_TIMEOUT: Duration = Duration::from_mins(1);
+
 /// Reads a body up to the maximum size.
 pub(super) async fn read_body<B>(body: B) -> Result<Bytes, Status>
+where
+    B: http_body::Body + Send,
+    B::Data: Send,
+{
+    let read = tokio::time::timeout(BODY_TIMEOUT, read_limited(body)).await;
+    read.unwrap_or_else(|_| {
+        let why = "Timeout: request did not complete within requested timeout - context deadline exceeded";
+        Err(Status::new(504, "Timeout", why))
+    })
+}
+
+async fn read_limited<B>(body: B) -> Result<Bytes, Status>
 where
     B: http_body::Body + Send,
     B::Data: Send,

@@ -1,7 +1,8 @@
 //! Connections: accepted, served by one task each, and shut down together.
 //!
 //! A client that is slow, breaks the protocol or sends oversized requests affects only its own connection.
-//! The number of connections is not limited. When the server stops, responses that are waiting, such as idle
+//! Connections without requests are closed after some time, and their number is limited, see
+//! [`ConnectionLimits`]. When the server stops, responses that are waiting, such as idle
 //! watches, end normally. Responses that have data to send continue for at most `DRAIN_TIMEOUT`; then the
 //! remaining connections are aborted.
 
@@ -17,19 +18,43 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
+use super::activity::{Activity, OpenRequest};
 use crate::http::{ApiService, BodyError, ResponseBody};
 
-/// How long a client may take for the TLS handshake.
-const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long an HTTP/1 client may take to send the headers of its next request; also closes idle connections.
-///
-/// Not applied before the first bytes of a connection, which select HTTP/1 or HTTP/2.
-const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeouts of connections, and how many there may be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ConnectionLimits {
+    /// How long a client may take for the TLS handshake.
+    pub(super) handshake_timeout: Duration,
+    /// How long a client may take from the start of a connection to the complete head of its first request.
+    pub(super) first_request_timeout: Duration,
+    /// How long a connection may have no open request after its first one.
+    pub(super) idle_timeout: Duration,
+    /// Maximum number of open connections. Further clients wait until one is closed.
+    pub(super) max_connections: usize,
+}
+
+impl Default for ConnectionLimits {
+    /// Returns the timeouts of kube-apiserver, and a number of connections that a process can afford.
+    fn default() -> Self {
+        ConnectionLimits {
+            handshake_timeout: Duration::from_secs(32),
+            first_request_timeout: Duration::from_secs(32),
+            idle_timeout: Duration::from_secs(90),
+            max_connections: 4_096,
+        }
+    }
+}
+
+/// How long an idle connection may take to close after the client was told (HTTP/2 only).
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Upper bound on the part of a response that is passed to the connection at once.
+const PART_BYTES: usize = 64 * 1024;
 /// How long responses may continue after the server was stopped.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time without a received frame after which an HTTP/2 client is pinged. A client that does not respond is
@@ -47,6 +72,7 @@ pub(super) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     service: ApiService,
+    limits: ConnectionLimits,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut connections = JoinSet::new();
@@ -57,10 +83,12 @@ pub(super) async fn serve(
             // Removes ended connections. The result is ignored, so that a panic in one does not affect the
             // others.
             Some(_ended) = connections.join_next() => {}
-            accepted = listener.accept() => match accepted {
+            accepted = listener.accept(), if connections.len() < limits.max_connections => match accepted {
                 Ok((stream, _)) => {
+                    // Send small watch frames immediately. If this fails, they are only delayed.
+                    let _result = stream.set_nodelay(true);
                     let (tls, service, stop) = (tls.clone(), service.clone(), stop.clone());
-                    connections.spawn(connection(stream, tls, service, stop));
+                    connections.spawn(connection(stream, tls, service, limits, stop));
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_RETRY_DELAY).await,
             },
@@ -73,43 +101,61 @@ pub(super) async fn serve(
     }
 }
 
-async fn connection(
-    stream: TcpStream,
+pub(super) async fn connection<S>(
+    stream: S,
     tls: Option<TlsAcceptor>,
     service: ApiService,
+    limits: ConnectionLimits,
     mut stop: watch::Receiver<bool>,
-) {
-    // Send small watch frames immediately. If this fails, they are only delayed.
-    let _result = stream.set_nodelay(true);
-    let Some(tls) = tls else { return serve_http(stream, service, stop).await };
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Some(tls) = tls else { return serve_http(stream, service, limits, stop).await };
     tokio::select! {
         () = wait_until_stopped(&mut stop) => {}
-        handshake = tokio::time::timeout(TLS_HANDSHAKE_TIMEOUT, tls.accept(stream)) => {
+        handshake = tokio::time::timeout(limits.handshake_timeout, tls.accept(stream)) => {
             if let Ok(Ok(stream)) = handshake {
-                serve_http(stream, service, stop).await;
+                serve_http(stream, service, limits, stop).await;
             }
         }
     }
 }
 
-async fn serve_http<S>(stream: S, service: ApiService, mut stop: watch::Receiver<bool>)
-where
+async fn serve_http<S>(
+    stream: S,
+    service: ApiService,
+    limits: ConnectionLimits,
+    mut stop: watch::Receiver<bool>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_READ_TIMEOUT);
+    // Activity closes connections whose next request does not arrive. hyper's own timeout does so for HTTP/1
+    // only, and only after the first bytes of the connection.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None);
     builder
         .http2()
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_PERIOD)
         .max_header_list_size(MAX_HEADER_BYTES);
-    let service = TowerToHyperService::new(Stoppable { service, stop: stop.clone() });
+    let activity = Activity::new();
+    let tracked = TrackedService { service, activity: activity.clone(), stop: stop.clone() };
+    let service = TowerToHyperService::new(tracked);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     // The result is ignored: there is nothing to do about a failed connection.
     tokio::select! {
         _ended = connection.as_mut() => return,
         () = wait_until_stopped(&mut stop) => connection.as_mut().graceful_shutdown(),
+        () = activity.wait_until_idle(limits.first_request_timeout, limits.idle_timeout) => {
+            connection.as_mut().graceful_shutdown();
+            // A request may arrive at the same time. Its response ends normally.
+            tokio::select! {
+                _ended = connection.as_mut() => {}
+                () = activity.wait_until_idle(limits.first_request_timeout + CLOSE_TIMEOUT, limits.idle_timeout + CLOSE_TIMEOUT) => {}
+            }
+            return;
+        }
     }
     let _ended = connection.await;
 }
@@ -119,19 +165,21 @@ async fn wait_until_stopped(stop: &mut watch::Receiver<bool>) {
     let _stopped = stop.wait_for(|stop| *stop).await;
 }
 
-/// The service, with responses that are ended by [`UntilStopped`] when the server stops.
+/// The service of one connection: its requests are counted, and its responses are ended by [`TrackedBody`] when
+/// the server stops.
 #[derive(Clone)]
-struct Stoppable {
+struct TrackedService {
     service: ApiService,
+    activity: Activity,
     stop: watch::Receiver<bool>,
 }
 
-impl<B> tower::Service<Request<B>> for Stoppable
+impl<B> tower::Service<Request<B>> for TrackedService
 where
     B: Body + Send + 'static,
     B::Data: Send,
 {
-    type Response = Response<UntilStopped>;
+    type Response = Response<TrackedBody>;
     type Error = BodyError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BodyError>> + Send>>;
 
@@ -140,24 +188,36 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
+        let open_request = self.activity.open_request();
         let response = tower::Service::call(&mut self.service, request);
         let mut stop = self.stop.clone();
         Box::pin(async move {
             let stopped = Box::pin(async move { wait_until_stopped(&mut stop).await });
-            response.await.map(|response| response.map(|body| UntilStopped { body, stopped, ended: false }))
+            let track = |body| TrackedBody {
+                body,
+                rest: Bytes::new(),
+                stopped,
+                ended: false,
+                _open_request: open_request,
+            };
+            response.await.map(|response| response.map(track))
         })
     }
 }
 
 /// A body that, once the server is stopped, ends as soon as it has nothing to send.
-struct UntilStopped {
+struct TrackedBody {
     body: ResponseBody,
+    /// What is left of a large frame. It is sent in parts, so that the request stays open until almost all of
+    /// the response is sent, even if the client reads slowly.
+    rest: Bytes,
     /// Completes when the server is stopped.
     stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
     ended: bool,
+    _open_request: OpenRequest,
 }
 
-impl Body for UntilStopped {
+impl Body for TrackedBody {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -168,7 +228,17 @@ impl Body for UntilStopped {
         if self.ended {
             return Poll::Ready(None);
         }
-        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if !self.rest.is_empty() {
+            let length = self.rest.len().min(PART_BYTES);
+            return Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(length)))));
+        }
+        let mut frame = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &mut frame
+            && let Some(data) = frame.data_mut()
+            && data.len() > PART_BYTES
+        {
+            self.rest = data.split_off(PART_BYTES);
+        }
         if frame.is_pending() && self.stopped.as_mut().poll(context).is_ready() {
             self.ended = true;
             return Poll::Ready(None);
@@ -177,10 +247,16 @@ impl Body for UntilStopped {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.ended || self.body.is_end_stream()
+        self.ended || (self.rest.is_empty() && self.body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let mut hint = self.body.size_hint();
+        let rest = self.rest.len() as u64;
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint.set_lower(hint.lower() + rest);
+        hint
     }
 }

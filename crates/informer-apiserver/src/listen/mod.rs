@@ -4,9 +4,12 @@
 //! guard is dropped or [shut down](RunningServer::shutdown); then watches end and connections are closed.
 //! Requests are passed to an [`ApiService`](crate::ApiService); nothing about them is decided here.
 
+mod activity;
 mod certificate;
 mod connection;
 mod kubeconfig;
+#[cfg(test)]
+mod tests;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -21,6 +24,7 @@ use crate::access::AccessControl;
 use crate::server::ApiServer;
 use crate::user::User;
 use certificate::Identity;
+use connection::ConnectionLimits;
 
 /// Options of a server that listens on a socket.
 ///
@@ -272,8 +276,9 @@ impl ApiServer {
         let url = format!("{scheme}://{}", reachable(address));
         let client = client(&url, identity.as_ref(), &token)?;
         let stop = watch::Sender::new(false);
+        let limits = ConnectionLimits::default();
         let tls = identity.as_ref().map(|identity| identity.acceptor.clone());
-        let serving = tokio::spawn(connection::serve(listener, tls, service, stop.subscribe()));
+        let serving = tokio::spawn(connection::serve(listener, tls, service, limits, stop.subscribe()));
         Ok(RunningServer { address, url, token, identity, client, stop, serving })
     }
 }
