@@ -1,4 +1,4 @@
-//! Differences between two states of an object, field by field: as data, and as short text for a line.
+//! Differences between two states of an object, field by field: as data, and as short text.
 //!
 //! Lists whose items have names are compared by name, so that a moved item is not a change. Fields that every
 //! write changes (`resourceVersion`, `managedFields`) are omitted; fields with little information (times,
@@ -39,30 +39,10 @@ pub(crate) fn changes(old: &Value, new: &Value, is_secret: bool) -> Vec<Change> 
     walk.changes
 }
 
-/// Formats changes in one line of about `width` characters, but at least the first change:
-/// `spec.replicas 3 → 5, +2 more`.
-pub(crate) fn line(changes: &[Change], width: usize) -> String {
-    let mut line = String::new();
-    let mut used = 0;
-    for (shown, change) in changes.iter().enumerate() {
-        let text = change.to_string();
-        let length = text.chars().count() + 2;
-        if shown > 0 && used + length > width {
-            return format!("{line}, +{} more", changes.len() - shown);
-        }
-        if shown > 0 {
-            line.push_str(", ");
-        }
-        line.push_str(&text);
-        used += length;
-    }
-    line
-}
-
 /// Shortens values and escapes control characters.
 impl std::fmt::Display for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let path = escape(&self.path);
+        let path = self.path();
         match self.short_values() {
             (Some(old), Some(new)) if old == new => write!(f, "{path} changed"),
             (Some(old), Some(new)) => write!(f, "{path} {old} → {new}"),
@@ -73,6 +53,11 @@ impl std::fmt::Display for Change {
 }
 
 impl Change {
+    /// Returns the path with escaped control characters, as in the text of the change.
+    pub(crate) fn path(&self) -> std::borrow::Cow<'_, str> {
+        escape(&self.path)
+    }
+
     /// Formats both values in few characters.
     fn short_values(&self) -> (Option<String>, Option<String>) {
         match (&self.old, &self.new) {
@@ -334,6 +319,7 @@ fn shorten(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::change_line::line;
     use super::*;
     use serde_json::json;
 
@@ -424,15 +410,9 @@ mod tests {
     }
 
     #[test]
-    fn long_values_and_lines_are_shortened() {
+    fn long_values_are_shortened() {
         let long = "x".repeat(100);
         check(json!({"a": "y"}), json!({"a": long}), &format!("a y → {}…", "x".repeat(40)));
-        let many = |value: u8| {
-            (b'a'..=b'z').map(|name| (char::from(name).to_string(), json!(value))).collect::<Value>()
-        };
-        let found = changes(&many(1), &many(2), false);
-        assert_eq!(line(&found, 20), "a 1 → 2, b 1 → 2, +24 more");
-        assert_eq!(line(&found, 0), "a 1 → 2, +25 more");
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Table columns of each kind: the values that `kubectl get` users look for.
 //!
-//! A kind without an entry shows its age. Cells are read from the JSON object; a missing value or one of another type
+//! Every kind shows its age, apart from events. Cells are read from the JSON object; a missing value or one of another type
 //! is `-`.
 
+use super::layout::Sizing;
+use super::pod_status;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -43,6 +45,27 @@ const fn column(title: &'static str, prefix: &'static str, suffix: &'static str,
     Column { title, width, prefix, suffix, cell }
 }
 
+impl Column {
+    /// Returns the rules for the width of the column at this position among the columns of its kind.
+    pub(crate) fn sizing(&self, position: usize) -> Sizing {
+        let importance = match (position, self.cell) {
+            (0, _) => return Sizing::flexible(FIRST_COLUMN, 8, 12),
+            (_, Cell::Age) => AGE_COLUMN,
+            (position, _) => OTHER_COLUMNS.saturating_add(u8::try_from(position).unwrap_or(u8::MAX)),
+        };
+        match self.cell {
+            Cell::Field(_) => Sizing::flexible(importance, 8, 20),
+            _ => Sizing::whole(importance),
+        }
+    }
+}
+
+/// Importance of the first column of a kind, which usually contains its status.
+pub(crate) const FIRST_COLUMN: u8 = 3;
+/// Importance of the other columns of a kind; their positions are added. The age follows the first of them.
+const OTHER_COLUMNS: u8 = 40;
+const AGE_COLUMN: u8 = OTHER_COLUMNS + 1;
+
 const AGE: Column = column("AGE", "", " old", Cell::Age);
 const READY: Column = column("READY", "", " ready", Cell::Ratio("/status/readyReplicas", "/spec/replicas"));
 
@@ -53,19 +76,24 @@ const KINDS: &[(&str, &[Column])] = &[
             column("STATUS", "", "", Cell::PodStatus),
             column("READY", "", " ready", Cell::PodReady),
             column("RESTARTS", "", " restarts", Cell::PodRestarts),
+            AGE,
             column("NODE", "on ", "", Cell::Field("/spec/nodeName")),
         ],
     ),
-    ("/Node", &[column("STATUS", "", "", Cell::NodeStatus)]),
+    ("/Node", &[column("STATUS", "", "", Cell::NodeStatus), AGE]),
     ("/Namespace", &[column("STATUS", "", "", Cell::Field("/status/phase")), AGE]),
     ("/ConfigMap", &[column("KEYS", "", " keys", Cell::Keys), AGE]),
-    ("/Secret", &[column("KEYS", "", " keys", Cell::Keys), column("TYPE", "", "", Cell::Field("/type"))]),
+    (
+        "/Secret",
+        &[column("KEYS", "", " keys", Cell::Keys), column("TYPE", "", "", Cell::Field("/type")), AGE],
+    ),
     (
         "/Service",
         &[
             column("TYPE", "", "", Cell::Field("/spec/type")),
             column("CLUSTER-IP", "", "", Cell::Field("/spec/clusterIP")),
             column("PORTS", "", "", Cell::Ports),
+            AGE,
         ],
     ),
     (
@@ -101,6 +129,7 @@ const KINDS: &[(&str, &[Column])] = &[
         &[
             column("STATUS", "", "", Cell::JobStatus),
             column("DONE", "", " done", Cell::Ratio("/status/succeeded", "/spec/completions")),
+            AGE,
         ],
     ),
     ("batch/CronJob", &[column("SCHEDULE", "", "", Cell::Field("/spec/schedule")), AGE]),
@@ -109,6 +138,7 @@ const KINDS: &[(&str, &[Column])] = &[
         &[
             column("HOLDER", "held by ", "", Cell::Field("/spec/holderIdentity")),
             column("RENEWED", "renewed ", "", Cell::Field("/spec/renewTime")),
+            AGE,
         ],
     ),
 ];
@@ -161,19 +191,12 @@ impl Cell {
                 let number = |path| object.pointer(path).and_then(Value::as_u64);
                 Some(format!("{}/{}", number(actual).unwrap_or(0), number(desired).unwrap_or(1)))
             }
-            Self::PodStatus => Some(pod_status(object)),
+            Self::PodStatus => Some(pod_status::status(object)),
             Self::PodReady => {
-                let wanted = items(object, "/spec/containers").len();
-                let ready =
-                    items(object, "/status/containerStatuses").iter().filter(|one| one["ready"] == true);
-                Some(format!("{}/{wanted}", ready.count()))
+                let (ready, wanted) = pod_status::ready(object);
+                Some(format!("{ready}/{wanted}"))
             }
-            Self::PodRestarts => {
-                let restarts = items(object, "/status/containerStatuses")
-                    .iter()
-                    .filter_map(|one| one["restartCount"].as_u64());
-                Some(restarts.fold(0, u64::saturating_add).to_string())
-            }
+            Self::PodRestarts => Some(pod_status::restarts(object).to_string()),
             Self::NodeStatus => Some(node_status(object)),
             Self::JobStatus => Some(job_status(object)),
             Self::Keys => {
@@ -193,25 +216,6 @@ impl Cell {
             }
         }
     }
-}
-
-/// Returns `Terminating` for a pod that is being deleted. Otherwise returns the first of these that exists:
-/// the reason in the pod's status, the reason why a container waits or terminated, the phase.
-fn pod_status(pod: &Value) -> String {
-    if pod.pointer("/metadata/deletionTimestamp").is_some_and(Value::is_string) {
-        return "Terminating".to_owned();
-    }
-    let container_reason = |status: &Value| {
-        let reason = |state: &str| text(status.pointer(&format!("/state/{state}/reason"))?);
-        reason("waiting").or_else(|| reason("terminated").filter(|reason| reason != "Completed"))
-    };
-    let statuses = ["/status/initContainerStatuses", "/status/containerStatuses"];
-    let container = statuses.iter().flat_map(|path| items(pod, path)).find_map(container_reason);
-    let pod_text = |path| pod.pointer(path).and_then(text);
-    pod_text("/status/reason")
-        .or(container)
-        .or_else(|| pod_text("/status/phase"))
-        .unwrap_or_else(|| "Pending".to_owned())
 }
 
 fn node_status(node: &Value) -> String {
@@ -235,11 +239,11 @@ fn job_status(job: &Value) -> String {
     known.unwrap_or("Running").to_owned()
 }
 
-fn items<'a>(object: &'a Value, path: &str) -> &'a [Value] {
+pub(super) fn items<'a>(object: &'a Value, path: &str) -> &'a [Value] {
     object.pointer(path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-fn text(value: &Value) -> Option<String> {
+pub(super) fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => (!text.is_empty()).then(|| text.clone()),
         Value::Number(number) => Some(number.to_string()),
@@ -269,14 +273,14 @@ mod tests {
                 {"name": "b", "ready": false, "restartCount": 1, "state": {"waiting": {"reason": "CrashLoopBackOff"}}},
             ]},
         });
-        check("", "Pod", &pod, "CrashLoopBackOff | 1/2 | 3 | n1");
+        check("", "Pod", &pod, "CrashLoopBackOff | 1/2 | 3 | - | n1");
         check(
             "",
             "Pod",
             &json!({"status": {"phase": "Failed", "reason": "Evicted"}}),
-            "Evicted | 0/0 | 0 | -",
+            "Evicted | 0/0 | 0 | - | -",
         );
-        check("", "Pod", &json!({"metadata": {"deletionTimestamp": "x"}}), "Terminating | 0/0 | 0 | -");
+        check("", "Pod", &json!({"metadata": {"deletionTimestamp": "x"}}), "Terminating | 0/0 | 0 | - | -");
         check(
             "apps",
             "Deployment",
@@ -288,9 +292,9 @@ mod tests {
             "",
             "Node",
             &json!({"spec": {"unschedulable": true}, "status": {"conditions": conditions}}),
-            "NotReady,SchedulingDisabled",
+            "NotReady,SchedulingDisabled | -",
         );
-        check("", "Secret", &json!({"data": {"a": "", "b": ""}, "type": "Opaque"}), "2 | Opaque");
+        check("", "Secret", &json!({"data": {"a": "", "b": ""}, "type": "Opaque"}), "2 | Opaque | -");
         check(
             "example.com",
             "Widget",
@@ -326,9 +330,9 @@ mod tests {
 
     #[test]
     fn joined_cells_omit_missing_values() {
-        let cells = ["Running", "1/1", "0", "node-1"].map(str::to_owned);
+        let cells = ["Running", "1/1", "0", "-", "node-1"].map(str::to_owned);
         assert_eq!(joined(columns("", "Pod"), &cells), "Running, 1/1 ready, on node-1");
-        let cells = ["Running", "1/1", "1", "-"].map(str::to_owned);
-        assert_eq!(joined(columns("", "Pod"), &cells), "Running, 1/1 ready, 1 restart");
+        let cells = ["Running", "1/1", "1", "5m", "-"].map(str::to_owned);
+        assert_eq!(joined(columns("", "Pod"), &cells), "Running, 1/1 ready, 1 restart, 5m old");
     }
 }

@@ -4,26 +4,32 @@
 //! This module does not know where events come from or where the output goes.
 
 pub(crate) mod change;
+mod change_line;
 pub(crate) mod columns;
 pub(crate) mod escape;
+mod layout;
+mod pod_status;
 pub(crate) mod redact;
 mod table;
+
+pub(crate) use layout::Screen;
 
 use anstyle::{AnsiColor, Style};
 use columns::Column;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use layout::{Ellipsis, REST, Sizing};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::io::{self, Write};
-use table::{Cell, Table};
+use table::{Cell, Table, TableColumn};
 
 /// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
     /// Aligned columns, a few for each kind
     Table,
-    /// Like table, with labels and uids
+    /// Like table, with labels and uids; never shortened to the width of the terminal
     Wide,
     /// One JSON object per event and line: time, type, resource, object, changes
     Json,
@@ -95,41 +101,38 @@ pub(crate) struct Printer<W> {
     single_kind: Option<&'static [Column]>,
     table: Table,
     out: W,
-    /// Width of the terminal, if there is one.
-    width: fn() -> Option<usize>,
 }
 
-/// Width of the changes without a terminal.
-const DEFAULT_CHANGES_WIDTH: usize = 200;
-/// Minimal width of the changes in a narrow terminal.
-const MIN_CHANGES_WIDTH: usize = 40;
+/// Width of the changes in a comment.
+const COMMENT_CHANGES_WIDTH: usize = 200;
+
+/// Which namespaces are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Namespaces {
+    /// All namespaces, or a kind without namespaces.
+    All,
+    /// A single one; its name is the same in all rows.
+    One,
+}
 
 impl<W: Write> Printer<W> {
+    /// Creates a printer. `screen` returns the size of the terminal, if there is one.
     pub(crate) fn new(
         format: Format,
         kinds: &[ShownKind],
+        namespaces: Namespaces,
         zone: TimeZone,
-        width: fn() -> Option<usize>,
+        screen: impl Fn() -> Option<Screen> + Send + 'static,
         out: W,
     ) -> Self {
         let single_kind = match kinds {
             [one] => Some(columns::columns(&one.group, &one.kind)),
             _ => None,
         };
-        let mut titles = vec![("TIME", 0), ("TYPE", "UPDATED".len())];
-        if single_kind.is_none() {
-            titles.push(("RESOURCE", 0));
-        }
-        titles.extend([("NAMESPACE", 0), ("NAME", 0)]);
-        match single_kind {
-            Some(columns) => titles.extend(columns.iter().map(|column| (column.title, column.width))),
-            None => titles.push(("STATE", 0)),
-        }
-        if format == Format::Wide {
-            titles.extend([("LABELS", 0), ("UID", 0)]);
-        }
-        titles.push(("CHANGES", 0));
-        Self { format, zone, single_kind, table: Table::new(&titles), out, width }
+        let columns = table_columns(format, single_kind, namespaces);
+        let is_fitted = format == Format::Table;
+        let table = Table::new(columns, move || screen().filter(|_| is_fitted));
+        Self { format, zone, single_kind, table, out }
     }
 
     /// Prints an event; tables may buffer it until [`Printer::flush`].
@@ -185,9 +188,7 @@ impl<W: Write> Printer<W> {
         if self.format == Format::Wide {
             row.extend([Cell::new(&labels(&object)), Cell::new(text(&object, "/metadata/uid"))]);
         }
-        let remaining = (self.width)()
-            .map_or(DEFAULT_CHANGES_WIDTH, |width| self.table.remaining_width(width).max(MIN_CHANGES_WIDTH));
-        row.push(Cell::new(&event.changes_line(&object, remaining)));
+        row.push(Cell::changes(event.changes(&object)));
         row
     }
 
@@ -201,7 +202,7 @@ impl<W: Write> Printer<W> {
             event.shown.resource,
             event.name
         );
-        let changes = event.changes_line(&object, DEFAULT_CHANGES_WIDTH);
+        let changes = change_line::line(&event.changes(&object), COMMENT_CHANGES_WIDTH);
         if !changes.is_empty() {
             head = format!("{head}: {changes}");
         }
@@ -228,10 +229,38 @@ impl PrintedEvent<'_> {
         let old: Value = serde_json::from_slice(old).unwrap_or_default();
         change::changes(&old, object, redact::is_secret(&self.shown.kind))
     }
+}
 
-    fn changes_line(&self, object: &Value, width: usize) -> String {
-        change::line(&self.changes(object), width)
+/// Returns the columns of the table. The time is less important than the columns that identify an object.
+fn table_columns(
+    format: Format,
+    single_kind: Option<&'static [Column]>,
+    namespaces: Namespaces,
+) -> Vec<TableColumn> {
+    let column =
+        |title: &'static str, reserved, sizing| TableColumn { title: Cow::Borrowed(title), reserved, sizing };
+    let mut columns = vec![
+        column("TIME", 0, Sizing::whole(30)),
+        column("TYPE", Verb::Updated.word().len(), Sizing::whole(1)),
+    ];
+    if single_kind.is_none() {
+        columns.push(column("RESOURCE", 0, Sizing::flexible(2, 8, 16)));
     }
+    let importance = if namespaces == Namespaces::All { 4 } else { 100 };
+    let name = Sizing { ellipsis: Ellipsis::Middle, ..Sizing::flexible(0, 14, 30) };
+    columns.extend([column("NAMESPACE", 0, Sizing::flexible(importance, 8, 14)), column("NAME", 0, name)]);
+    match single_kind {
+        Some(kind) => {
+            let kind = kind.iter().enumerate();
+            columns.extend(kind.map(|(position, one)| column(one.title, one.width, one.sizing(position))));
+        }
+        None => columns.push(column("STATE", 0, Sizing::flexible(columns::FIRST_COLUMN, 12, 24))),
+    }
+    if format == Format::Wide {
+        columns.extend([column("LABELS", 0, Sizing::whole(101)), column("UID", 0, Sizing::whole(102))]);
+    }
+    columns.push(column("CHANGES", REST, Sizing::flexible(5, 12, 24)));
+    columns
 }
 
 fn json_line(event: &PrintedEvent<'_>) -> String {
@@ -288,3 +317,5 @@ fn tone(cell: &str) -> Style {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod width_tests;

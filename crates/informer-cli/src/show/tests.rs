@@ -17,7 +17,7 @@ fn secrets() -> ShownKind {
 
 /// Prints events of one object: their types and states.
 fn printed(format: Format, kinds: &[ShownKind], events: &[(Verb, Value)]) -> String {
-    let mut printer = Printer::new(format, kinds, TimeZone::UTC, || None, Vec::new());
+    let mut printer = Printer::new(format, kinds, Namespaces::All, TimeZone::UTC, || None, Vec::new());
     let mut old: Option<Vec<u8>> = None;
     for (verb, object) in events {
         let bytes = object.to_string().into_bytes();
@@ -58,10 +58,10 @@ fn table_of_one_kind_has_its_columns() {
     assert_eq!(
         printed(Format::Table, &[pods()], &events),
         "\
-TIME       TYPE      NAMESPACE   NAME    STATUS              READY   RESTARTS   NODE     CHANGES
-12:03:04   ADDED     shop        web-0   Pending             0/1     0          node-1
-12:03:04   UPDATED   shop        web-0   Running             0/1     0          node-1   status.phase Pending → Running
-12:03:04   DELETED   shop        web-0   Running             0/1     0          node-1
+TIME       TYPE      NAMESPACE   NAME    STATUS              READY   RESTARTS   AGE   NODE     CHANGES
+12:03:04   ADDED     shop        web-0   Pending             0/1     0          -     node-1
+12:03:04   UPDATED   shop        web-0   Running             0/1     0          -     node-1   status.phase Pending → Running
+12:03:04   DELETED   shop        web-0   Running             0/1     0          -     node-1
 "
     );
 }

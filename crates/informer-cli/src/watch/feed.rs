@@ -10,7 +10,7 @@ use super::counts::EventCounts;
 use crate::args::Watch;
 use crate::cli_error::CliError;
 use crate::resolve::Served;
-use crate::show::{Format, PrintedEvent, Printer, ShownKind, Verb};
+use crate::show::{Format, Namespaces, PrintedEvent, Printer, Screen, ShownKind, Verb};
 use crate::terminal::Terminal;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use informer::handler::Delivery;
@@ -42,6 +42,7 @@ impl Feed {
     pub(crate) fn new(
         args: &Watch,
         resources: &[Served],
+        namespaces: Namespaces,
         informers: &[SharedInformer<DynamicObject>],
         terminal: &Terminal,
     ) -> Self {
@@ -52,7 +53,7 @@ impl Feed {
             Format::Json | Format::Yaml | Format::Name => Box::new(io::stdout()),
         };
         let zone = jiff::tz::TimeZone::system();
-        let printer = Mutex::new(Printer::new(args.output, &kinds, zone, width, out));
+        let printer = Mutex::new(Printer::new(args.output, &kinds, namespaces, zone, screen, out));
         let (counts, terminal, error) = (EventCounts::default(), terminal.clone(), watch::channel(None).0);
         let output = Arc::new(Output { printer, counts, terminal, error });
         let handlers = informers.iter().zip(kinds);
@@ -176,7 +177,9 @@ fn shown_kind(served: &Served) -> ShownKind {
     }
 }
 
-/// Returns the width of the terminal, if stdout is one.
-fn width() -> Option<usize> {
-    console::Term::stdout().size_checked().map(|(_, columns)| columns.into())
+/// Returns the size of the terminal, if stdout is one.
+fn screen() -> Option<Screen> {
+    let (rows, columns) = console::Term::stdout().size_checked()?;
+    // A terminal of unknown size reports zero.
+    (columns > 0).then(|| Screen { columns: columns.into(), rows: rows.into() })
 }

@@ -12,6 +12,7 @@ use crate::args::Watch;
 use crate::cli_error::CliError;
 use crate::cluster::{self, Cluster};
 use crate::resolve::{Served, resolve};
+use crate::show::Namespaces;
 use crate::terminal::Terminal;
 use counts::EventCounts;
 use feed::Feed;
@@ -39,7 +40,11 @@ pub(crate) async fn run(args: Watch) -> Result<(), CliError> {
     let resources = resources(&served, &args.resources)?;
     let factory = SharedInformerFactory::with_options(cluster.client.clone(), options(&args, &cluster));
     let informers = informers(&factory, &resources)?;
-    let feed = Feed::new(&args, &resources, &informers, &terminal);
+    let namespaces = match namespace(&args, &cluster) {
+        Some(_) => Namespaces::One,
+        None => Namespaces::All,
+    };
+    let feed = Feed::new(&args, &resources, namespaces, &informers, &terminal);
     terminal.info(&greeting(&args, &cluster, &resources));
     terminal.begin();
     factory.start();
