@@ -51,7 +51,7 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// How long an idle connection may take to close after the client was told (HTTP/2 only).
+/// How long an idle connection may take to close after the closing was announced to the client (HTTP/2 only).
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Upper bound on the part of a response that is passed to the connection at once.
 const PART_BYTES: usize = 64 * 1024;
