@@ -167,7 +167,7 @@ struct Writer {
 
 impl Writer {
     fn finish(mut self) -> Json {
-        // The bytes live as long as the history: do not keep the room for growth, up to half of the buffer.
+        // The bytes live as long as the history: release the spare capacity, up to half of the buffer.
         self.out.shrink_to_fit();
         Json {
             bytes: Bytes::from(self.out),

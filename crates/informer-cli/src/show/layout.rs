@@ -51,7 +51,7 @@ impl Sizing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ellipsis {
     End,
-    /// For names: their beginning tells what an object is, their end distinguishes it from others.
+    /// For names: their beginning shows what an object is, their end distinguishes it from others.
     Middle,
 }
 

@@ -31,7 +31,7 @@ pub(super) const MAX_DELAY_AFTER_OUTAGE: Duration = Duration::from_secs(30);
 /// A limit on the retries of all keys of a queue, in addition to the delay of each key.
 ///
 /// Retries that are due start at up to `per_second`, after a burst, in the order in which they became due. A
-/// retry that succeeds makes room for two more, so the limit rises quickly when a server is back after an
+/// retry that succeeds allows two more, so the limit rises quickly when a server is back after an
 /// outage. If nothing has succeeded for at least 10 s, the first success also shortens the remaining delays
 /// of failed keys to at most 30 s.
 ///

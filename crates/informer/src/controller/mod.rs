@@ -268,8 +268,8 @@ impl<L: 'static, S> Controller<L, S> {
     ///
     /// The limit protects the server when thousands of keys fail at once: their retries wait in the order in
     /// which they became due. It hardly delays few failing keys. Retries occupy at most half of the
-    /// [workers](Self::concurrency), or one if there is one, unless [`RetryLimit::max_processing`] says
-    /// otherwise. When reconciles succeed again, the limit rises with each success, and remaining delays
+    /// [workers](Self::concurrency), or one if there is one, unless [`RetryLimit::max_processing`] is
+    /// set. When reconciles succeed again, the limit rises with each success, and remaining delays
     /// become at most 30 s. Reconciles that an event or a requeue causes are not retries and are not limited,
     /// even if the key has failed before.
     pub fn retry_limit(mut self, limit: impl Into<Option<RetryLimit>>) -> Self {

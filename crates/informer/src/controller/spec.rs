@@ -51,7 +51,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Creates the work queue of a run. Unless the limit says otherwise, half of the workers are for keys
+    /// Creates the work queue of a run. Unless the limit sets a number, half of the workers are for keys
     /// that are not retried.
     pub(super) fn new_queue(&self) -> WorkQueue<Key> {
         let limit = self.retry_limit.map(|limit| limit.or_max_processing(self.concurrency / 2));
