@@ -155,8 +155,8 @@ impl Pump {
         let (initial, end) = (batch.initial, batch.end());
         let Some(scope) = self.scopes.get(scope_index) else { return };
         let applied = self.writer.apply(scope, batch.deltas);
-        let snapshot = self.reader.snapshot();
-        self.status.record_batch(&applied, &snapshot, self.clock.now());
+        let (snapshot, now) = (self.reader.snapshot(), self.clock.now());
+        self.status.record_batch(&applied, &snapshot, now);
         if applied.index_panics > 0 {
             self.diagnostics.report(&Diagnostic::IndexPanicked { calls: applied.index_panics });
         }
@@ -166,14 +166,14 @@ impl Pump {
         for listener in &listeners.active {
             listener.enqueue(&applied.changes, initial);
         }
-        listeners.schedule_call_check(self.clock.now());
+        listeners.schedule_call_check(now);
         if let Some(compression) = &self.compression {
             compression.observe_batch(&applied.changes, &snapshot);
         }
         if self.queue.applied(scope_index, end) && !listeners.synced {
             listeners.synced = true;
             // The informer first: a handler must not be synced before its informer.
-            self.status.set_synced(self.clock.now());
+            self.status.set_synced(now);
             for listener in &listeners.active {
                 listener.mark_initial_list_complete();
             }
