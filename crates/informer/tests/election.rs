@@ -321,27 +321,11 @@ async fn jumping_clock_causes_no_second_leader() {
     second.stop().await;
 }
 
-/// A gate at which work blocks its thread.
-#[derive(Default)]
-struct Gate(Mutex<bool>, std::sync::Condvar);
-
-impl Gate {
-    fn open(&self) {
-        *self.0.lock().unwrap() = true;
-        self.1.notify_all();
-    }
-
-    fn wait(&self) {
-        let open = self.0.lock().unwrap();
-        drop(self.1.wait_while(open, |open| !*open).unwrap());
-    }
-}
-
 /// Regression: the lease was renewed by the task that ran the work. Work that blocked its thread lost the
 /// lease after 15 s, and overlapped with the work of the next leader. All tests used work that awaits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn lease_is_renewed_while_the_work_blocks_its_thread() {
-    let (server, gate) = (ApiServer::new(), Arc::new(Gate::default()));
+    let (server, gate) = (ApiServer::new(), Arc::new(std::sync::Barrier::new(2)));
     let mut config = ElectionConfig::default();
     (config.lease_duration, config.renew_deadline) = (Duration::from_secs(2), Duration::from_secs(1));
     config.retry_period = Duration::from_millis(100);
@@ -372,7 +356,7 @@ async fn lease_is_renewed_while_the_work_blocks_its_thread() {
     }
     assert!(leadership.is_leader() && term.is_current());
     assert_eq!(lease(&server)["spec"]["leaseTransitions"], 0);
-    gate.open();
+    gate.wait();
     let outcome = timeout(Duration::from_secs(30), candidate).await.expect("the candidate ends in time");
     assert_eq!(outcome.unwrap().unwrap(), ElectionOutcome::WorkCompleted);
     assert!(!term.is_current());

@@ -363,6 +363,21 @@ async fn caches_started_once_leading_need_no_controller() {
     end(task).await.unwrap();
 }
 
+/// A controller whose reconciles block their thread until the sender is dropped.
+fn blocked_controller(factory: &SharedInformerFactory) -> (RunnableController, std::sync::mpsc::Sender<()>) {
+    let (let_go, gate) = std::sync::mpsc::channel::<()>();
+    let gate = Arc::new(Mutex::new(gate));
+    let controller = Controller::new::<Pod>(factory).shutdown_timeout(Duration::ZERO);
+    let controller = controller.reconcile(move |_, _| {
+        let gate = Arc::clone(&gate);
+        async move {
+            let _over = gate.lock().unwrap().recv().is_err();
+            Ok::<_, Infallible>(Outcome::Done)
+        }
+    });
+    (controller, let_go)
+}
+
 /// A reconcile blocks its thread and cannot be aborted. Another manager would reconcile at the same time, so
 /// the lease is not released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
@@ -370,16 +385,7 @@ async fn lease_is_not_released_while_a_reconcile_runs() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
     let factory = SharedInformerFactory::new(server.client());
-    let (let_go, gate) = std::sync::mpsc::channel::<()>();
-    let gate = Arc::new(Mutex::new(gate));
-    let controller =
-        Controller::new::<Pod>(&factory).shutdown_timeout(Duration::ZERO).reconcile(move |_, _| {
-            let gate = Arc::clone(&gate);
-            async move {
-                let _over = gate.lock().unwrap().recv().is_err();
-                Ok::<_, Infallible>(Outcome::Done)
-            }
-        });
+    let (controller, let_go) = blocked_controller(&factory);
     let elector = LeaderElector::new(server.client(), "default", "shop");
     let (handle, task) = start(Manager::new().controller(controller.clone()).leader_election(elector));
     until(|| controller.metrics().active == 1).await;
@@ -399,16 +405,7 @@ async fn lease_is_not_released_if_an_informer_stops_while_a_reconcile_runs() {
     let server = ApiServer::new();
     create_pods(&server, &["a"]);
     let factory = SharedInformerFactory::new(server.client());
-    let (let_go, gate) = std::sync::mpsc::channel::<()>();
-    let gate = Arc::new(Mutex::new(gate));
-    let controller =
-        Controller::new::<Pod>(&factory).shutdown_timeout(Duration::ZERO).reconcile(move |_, _| {
-            let gate = Arc::clone(&gate);
-            async move {
-                let _over = gate.lock().unwrap().recv().is_err();
-                Ok::<_, Infallible>(Outcome::Done)
-            }
-        });
+    let (controller, let_go) = blocked_controller(&factory);
     let elector = LeaderElector::new(server.client(), "default", "shop");
     let (_handle, task) = start(Manager::new().controller(controller.clone()).leader_election(elector));
     until(|| controller.metrics().active == 1).await;

@@ -7,7 +7,8 @@ mod cluster;
 
 use cluster::{
     Diagnostics, TIMEOUT, advance_time, break_watches, config_map, create_pods, describe, frame, gap,
-    inject_from_first_frame, log_events, names, pod, requests_for, synced_informer, until, with,
+    gap_with_changes, inject_from_first_frame, log_events, names, pod, requests_for, synced_informer, until,
+    with,
 };
 use informer::selector::LabelSelector;
 use informer::source::WatchListPolicy;
@@ -51,12 +52,7 @@ async fn relist_halfway(options: InformerOptions, fault: fn() -> faults::FaultRu
     }
 
     let halfway = server.inject(fault());
-    gap(&server, "pods", || {
-        server.insert_unchecked(&with(pod("default", "a"), "/spec/nodeName", "node-1")).unwrap();
-        server.delete("v1", "pods", Some("default"), "gone").unwrap();
-        create_pods(&server, &["zoe"]);
-    })
-    .await;
+    gap_with_changes(&server).await;
     until(|| halfway.hits() == 1).await;
     assert!(log.try_recv().is_err(), "an event was delivered before the list was complete");
     assert_eq!(names(&pods.lister().list()), ["a", "b", "c", "gone"], "the old list stays complete");

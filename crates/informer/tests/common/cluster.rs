@@ -182,6 +182,16 @@ pub(crate) async fn gap_for(server: &ApiServer, rule: FaultRule, changes: impl F
     server.compact();
 }
 
+/// A gap in which the pod `a` was scheduled, `gone` deleted and `zoe` created.
+pub(crate) async fn gap_with_changes(server: &ApiServer) {
+    gap(server, "pods", || {
+        server.insert_unchecked(&with(pod("default", "a"), "/spec/nodeName", "node-1")).unwrap();
+        server.delete("v1", "pods", Some("default"), "gone").unwrap();
+        create_pods(server, &["zoe"]);
+    })
+    .await;
+}
+
 /// A gap in which a pod was created and deleted, so that nothing differs afterwards.
 pub(crate) async fn gap_without_change(server: &ApiServer) {
     gap(server, "pods", || {

@@ -1,6 +1,6 @@
 //! What a controller reconciles after a relist (P1).
 
-use crate::cluster::{advance_time, create_pods, gap, names, pod, until, with};
+use crate::cluster::{advance_time, create_pods, gap_with_changes, names, until};
 use crate::{Running, event_log};
 use informer::controller::{Controller, Outcome};
 use informer::source::WatchListPolicy;
@@ -31,12 +31,7 @@ async fn reconciles_after_relist(options: InformerOptions, fault: fn() -> faults
     reconciles.expect(&["a: no node", "b: no node", "c: no node", "gone: no node"]).await;
 
     let halfway = server.inject(fault());
-    gap(&server, "pods", || {
-        server.insert_unchecked(&with(pod("default", "a"), "/spec/nodeName", "node-1")).unwrap();
-        server.delete("v1", "pods", Some("default"), "gone").unwrap();
-        create_pods(&server, &["zoe"]);
-    })
-    .await;
+    gap_with_changes(&server).await;
     until(|| halfway.hits() == 1).await;
     advance_time(Duration::from_secs(1)).await;
     assert!(reconciles.is_empty(), "a reconcile started before the list was complete");
