@@ -18,8 +18,7 @@ use tower::{BoxError, ServiceBuilder};
 
 /// How long a connection is idle before the first keep-alive probe.
 ///
-/// With [`KEEPALIVE_PERIOD`] and [`KEEPALIVE_PROBES`], a dead peer is noticed within 75 s, before the minimum
-/// silence timeout of a watch.
+/// With [`KEEPALIVE_PERIOD`] and [`KEEPALIVE_PROBES`], a dead peer is noticed within 75 s.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 /// The time between keep-alive probes.
 const KEEPALIVE_PERIOD: Duration = Duration::from_secs(15);
@@ -38,7 +37,7 @@ const KEEPALIVE_PROBES: u32 = 3;
 /// HTTP tracing spans and gzip layer (informers decompress themselves). In the cases that this stack does not
 /// support, kube builds the client, without keep-alive: with a proxy; with an exec credential plugin, whose
 /// certificates expire (`Client::valid_until`); and for `https` unless the feature `rustls-tls` of this crate
-/// is enabled. Informers then rely on their silence timeout only.
+/// is enabled. Informers then rely on their checks of silent watches only.
 ///
 /// # Errors
 ///

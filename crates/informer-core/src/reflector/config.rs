@@ -75,8 +75,8 @@ pub struct Config {
     ///
     /// The header timeout of the source should be shorter, because its error describes possible causes.
     pub response_header_timeout: Duration,
-    /// The time without data after which a list fails.
-    pub list_idle_timeout: Duration,
+    /// The time without notable progress after which a list fails.
+    pub list_progress_timeout: Duration,
     /// A counter of objects that failed to decode on access.
     pub decode_errors: Option<Arc<AtomicU64>>,
     /// The interner for labels and owners.
@@ -104,13 +104,21 @@ impl Config {
             unavailable_retry_delay: Duration::from_secs(30),
             watch_list_progress_timeout: Duration::from_secs(10),
             response_header_timeout: Duration::from_mins(2),
-            list_idle_timeout: Duration::from_mins(1),
+            list_progress_timeout: Duration::from_mins(1),
             decode_errors: None,
             interner: Arc::default(),
         }
     }
 
-    /// Returns the reader for the body of a list with these headers; `None` if its encoding cannot be read.
+    /// Returns the maximum number of bytes from the end of one item or frame to the end of the next.
+    ///
+    /// An object has fields that are received and not stored, and one that is too large is skipped.
+    pub(super) fn max_item_bytes(&self) -> u64 {
+        const MIN_BYTES: u64 = 64 << 20;
+        (2 * self.limits.max_object_bytes as u64).max(MIN_BYTES)
+    }
+
+    /// Returns the reader for the body of a list with these headers; `None` if it cannot be read.
     pub(super) fn list_body(&self, head: &ResponseHead) -> Option<ListBody> {
         ListBody::new(self.body_encoding_of(head)?, &self.type_meta, self.limits, self.field_filter.as_ref())
     }

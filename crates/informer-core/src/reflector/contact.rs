@@ -8,14 +8,11 @@ use crate::time::Moment;
 /// Times of the last contact with the server.
 #[derive(Debug, Default)]
 pub(super) struct Contact {
-    /// When a part of a response was last received; `None` until the first one.
+    /// When response headers, a part of a list or a frame were last received; `None` until then. A part of a
+    /// frame does not count, unless it is large.
     received_at: Option<Moment>,
-    /// When the cache was last known to be up to date: an open watch received something, or a full list was
-    /// complete.
+    /// When the cache was last known to be up to date: a watch received a frame, or a full list was complete.
     last_up_to_date: Moment,
-    /// When the server last reported its state: in a full list, or in a frame of a watch that is neither
-    /// ERROR nor of unknown type.
-    last_progress: Moment,
     /// When the open request was sent.
     request_sent: Moment,
     /// When the next audit is due.
@@ -29,10 +26,6 @@ impl Contact {
 
     pub(super) fn last_up_to_date(&self) -> Moment {
         self.last_up_to_date
-    }
-
-    pub(super) fn last_progress(&self) -> Moment {
-        self.last_progress
     }
 
     pub(super) fn request_sent(&self) -> Moment {
@@ -51,19 +44,9 @@ impl Contact {
         self.received_at = Some(now);
     }
 
-    /// Records that an open watch received something.
+    /// Records that the server reported its state: in a frame of a watch, or in a full list.
     pub(super) fn record_up_to_date(&mut self, now: Moment) {
         self.last_up_to_date = now;
-    }
-
-    /// Records that a watch received a frame.
-    pub(super) fn record_progress(&mut self, now: Moment) {
-        self.last_progress = now;
-    }
-
-    /// Records that a full list was complete.
-    pub(super) fn record_full_list(&mut self, now: Moment) {
-        (self.last_progress, self.last_up_to_date) = (now, now);
     }
 
     pub(super) fn schedule_audit(&mut self, at: Option<Moment>) {

@@ -1,7 +1,7 @@
 //! Failures of requests and streams, and their classification.
 
 use crate::time::Moment;
-use crate::wire::{BodyEncoding, Status, WireError};
+use crate::wire::{BodyEncoding, BodyErrorKind, Status, WireError};
 use std::fmt;
 use std::time::Duration;
 
@@ -166,7 +166,11 @@ impl Failure {
 
 impl From<&WireError> for Failure {
     fn from(error: &WireError) -> Self {
-        Self::malformed(error.to_string())
+        let kind = match error.kind {
+            BodyErrorKind::Truncated => FailureKind::Interrupted,
+            _ => FailureKind::MalformedBody,
+        };
+        Self::new(kind, error.to_string())
     }
 }
 

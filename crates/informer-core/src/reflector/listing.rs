@@ -3,18 +3,16 @@
 use super::diagnostic::{ReflectorDiagnostic, RequestKind};
 use super::failure::{Failure, FailureClass, FailureKind};
 use super::machine::Reflector;
-use super::phase::{Listing, Phase, ResponseState, Resume};
+use super::phase::{ListKind, Listing, Phase, ResponseState, Resume};
 use super::request::{Consistency, ListRequest};
 use super::state::RelistReason;
 use crate::delta::{Delta, Replaced};
 use crate::time::Moment;
 use crate::version::ResourceVersion;
-use crate::wire::{ListItem, ListMeta, ObjectError};
+use crate::wire::{ListItem, ListMeta};
 
 /// The page size of lists that may reach the server's storage.
 const PAGE_SIZE: u32 = 500;
-/// Number of consecutive empty pages that are accepted.
-const MAX_EMPTY_PAGES: u32 = 3;
 
 impl Reflector {
     pub(super) fn begin_list(&mut self, now: Moment) {
@@ -23,7 +21,11 @@ impl Reflector {
         let may_reach_storage =
             self.server.pages_cached_lists || !matches!(consistency, Consistency::NotOlderThan(_));
         let limit = self.config.page_size.or(may_reach_storage.then_some(PAGE_SIZE));
-        self.send_first_page(now, ListRequest::new(consistency, limit));
+        let unpaged = self.server.pages_do_not_end;
+        self.send_first_page(now, ListRequest::new(consistency, limit.filter(|_| !unpaged)));
+        if let Phase::Listing(listing) = &mut self.phase {
+            listing.unpaged = unpaged;
+        }
     }
 
     /// Starts an audit: compares the cache with a list at the same version.
@@ -66,11 +68,13 @@ impl Reflector {
 
     fn send_first_page(&mut self, now: Moment, request: ListRequest) {
         let id = self.send_list(now, request.clone());
-        self.phase = Phase::Listing(Listing::new(id, request));
+        self.phase = Phase::Listing(Listing::new(id, ListKind::Full, request));
     }
 
     pub(super) fn list_bytes(&mut self, now: Moment, mut chunk: &[u8]) {
+        self.contact.record_contact(now);
         let Phase::Listing(listing) = &mut self.phase else { return };
+        listing.receive_bytes(now, chunk.len());
         if let ResponseState::Error(response) = &mut listing.response {
             if response.read(chunk) {
                 let failure = response.failure();
@@ -80,13 +84,15 @@ impl Reflector {
             return;
         }
         loop {
-            let Phase::Listing(Listing { response: ResponseState::Body(reader), .. }) = &mut self.phase
-            else {
-                return;
-            };
+            let Phase::Listing(listing) = &mut self.phase else { return };
+            let ResponseState::Body(reader) = &mut listing.response else { return };
             match reader.next(&mut chunk) {
                 Ok(Some(item)) => self.list_item(item),
-                Ok(None) => return,
+                Ok(None) if listing.bytes_since_item() <= self.config.max_item_bytes() => return,
+                Ok(None) => {
+                    self.cancel_stream();
+                    return self.list_failed(now, Failure::malformed("an item does not end"));
+                }
                 Err(error) => {
                     self.record_malformed_body(&error);
                     self.cancel_stream();
@@ -97,9 +103,12 @@ impl Reflector {
     }
 
     fn list_item(&mut self, item: ListItem) {
-        if matches!(&self.phase, Phase::Listing(listing) if listing.probe)
+        if matches!(&self.phase, Phase::Listing(listing) if listing.kind != ListKind::Full)
             && !matches!(item, ListItem::Meta(_))
         {
+            if let Phase::Listing(listing) = &mut self.phase {
+                listing.receive_item(None);
+            }
             return; // only the version of a probe is used
         }
         // An object is converted before the phase is borrowed; any other item is passed on as `Err`.
@@ -110,19 +119,17 @@ impl Reflector {
         let Phase::Listing(listing) = &mut self.phase else { return };
         match entry {
             Ok(entry) => {
-                listing.items += 1;
+                listing.receive_item(Some(entry.key()));
                 listing.entries.push(entry);
             }
             Err(ListItem::Meta(meta)) => {
+                listing.receive_item(None);
                 listing.version.get_or_insert_with(|| meta.version.clone());
                 listing.meta = Some(meta);
             }
             Err(ListItem::Unreadable(unreadable)) => {
-                listing.items += 1;
-                // The key and version of an object of another kind do not belong to this cache.
-                if !matches!(unreadable.error, ObjectError::OtherKind { .. }) {
-                    listing.unreadable.push(unreadable.clone());
-                }
+                listing.receive_item(unreadable.key.as_ref());
+                listing.unreadable.push(unreadable.clone());
                 self.out.counters.unreadable += 1;
                 self.report(ReflectorDiagnostic::ObjectSkipped(unreadable));
             }
@@ -144,7 +151,7 @@ impl Reflector {
             Err(failure) => return self.list_failed(now, failure),
         }
         let Phase::Listing(listing) = &mut self.phase else { return };
-        if listing.probe {
+        if listing.kind != ListKind::Full {
             return self.probe_complete(now);
         }
         let Some(ListMeta { continue_token: Some(token), remaining, .. }) = listing.meta.take() else {
@@ -152,16 +159,16 @@ impl Reflector {
         };
         // `remainingItemCount` counts from the end of this page.
         listing.total = remaining.map(|remaining| remaining + listing.received()).or(listing.total);
-        let before = std::mem::replace(&mut listing.items_before_page, listing.items);
-        listing.empty_pages = if listing.items == before { listing.empty_pages + 1 } else { 0 };
-        // C11: pages that repeat, or stay empty, would be requested forever without a delay.
+        let productive = listing.finish_page();
+        // C11: tokens that repeat would be requested forever without a delay.
         if !listing.tokens.insert(token.clone()) {
             self.list_failed(now, Failure::malformed("the pages of the list repeat"));
-        } else if listing.empty_pages > MAX_EMPTY_PAGES {
-            let failure = Failure::malformed("the pages of the list are empty and do not end");
-            if listing.unpaged { self.list_failed(now, failure) } else { self.list_unpaged(now, failure) }
-        } else {
+        } else if productive {
             self.next_page(now, token);
+        } else {
+            self.server.pages_do_not_end = true;
+            let failure = Failure::malformed("the pages of the list bring no new objects and do not end");
+            if listing.unpaged { self.list_failed(now, failure) } else { self.list_unpaged(now, failure) }
         }
     }
 
@@ -225,8 +232,9 @@ impl Reflector {
         if listing.is_audit() {
             return self.audit_failed(now, failure);
         }
-        if listing.probe {
-            return self.probe_failed(now, failure);
+        match listing.kind {
+            ListKind::Full => {}
+            ListKind::Probe | ListKind::Check => return self.probe_failed(now, failure),
         }
         let consistent = listing.request.consistency == Consistency::MostRecent;
         let token_expired =

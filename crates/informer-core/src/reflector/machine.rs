@@ -7,7 +7,7 @@ use super::diagnostic::{ReflectorDiagnostic, RequestKind};
 use super::failure::{ErrorResponse, Failure, FailureClass, ResponseHead};
 use super::health::Health;
 use super::out::{Action, Out};
-use super::phase::{Phase, Resume, Stream};
+use super::phase::{CHECK_TIMEOUT, ListKind, Phase, Resume, Stream};
 use super::position::Position;
 use super::request::{ListRequest, StreamId, WatchRequest};
 use super::server::ServerFacts;
@@ -78,7 +78,6 @@ impl Reflector {
             Phase::Watching(watching) => watching.stream.receive_head(now, head, &self.config),
             Phase::Idle | Phase::BackingOff { .. } | Phase::Stopped => {}
         }
-        self.record_up_to_date(now);
     }
 
     /// Handles a part of a body.
@@ -86,16 +85,11 @@ impl Reflector {
         if !self.accepts(id) {
             return;
         }
-        self.contact.record_contact(now);
-        // Before the chunk is read, because it may end the watch; and again after it, because it may turn a
-        // watch-list into a watch.
-        self.record_up_to_date(now);
         match &mut self.phase {
             Phase::Listing(_) => self.list_bytes(now, chunk),
             Phase::WatchListing(_) | Phase::Watching(_) => self.stream_bytes(now, id, chunk),
             Phase::Idle | Phase::BackingOff { .. } | Phase::Stopped => {}
         }
-        self.record_up_to_date(now);
     }
 
     /// Handles the regular end of a body.
@@ -131,6 +125,9 @@ impl Reflector {
             self.cancel_stream();
             return self.stream_failed(now, failure);
         }
+        if self.is_check() {
+            return self.check_timed_out(now);
+        }
         if self.is_pending() {
             self.cancel_stream();
             let text = format!("no response headers within {:?}", self.config.response_header_timeout);
@@ -143,9 +140,10 @@ impl Reflector {
                 self.begin_relist(now, reason);
             }
             Phase::WatchListing(_) => self.check_watch_list_progress(now),
-            Phase::Listing(_) => {
+            Phase::Listing(listing) => {
+                let failure = listing.stalled(self.config.list_progress_timeout);
                 self.cancel_stream();
-                self.stream_failed(now, Failure::timeout("no data received before the timeout"));
+                self.stream_failed(now, failure);
             }
             Phase::Watching(_) if self.contact.audit_at().is_some_and(|at| at <= now) => {
                 self.begin_audit(now);
@@ -173,15 +171,18 @@ impl Reflector {
         if let Some(response) = self.error_response() {
             return Some(response.deadline());
         }
+        if self.is_check() {
+            return Some(self.contact.request_sent() + CHECK_TIMEOUT);
+        }
         if self.is_pending() {
             return Some(self.contact.request_sent() + self.config.response_header_timeout);
         }
         match &self.phase {
             Phase::BackingOff { until, .. } => Some(*until),
             Phase::WatchListing(listing) => listing.deadline(&self.config),
-            Phase::Listing(listing) => listing.deadline(&self.config, self.contact.last_contact()),
+            Phase::Listing(listing) => listing.deadline(&self.config),
             Phase::Watching(watching) => {
-                let silence = watching.deadline(self.server.bookmark_gap, self.contact.last_contact());
+                let silence = watching.deadline(self.server.check_delay(), self.contact.last_contact());
                 silence.into_iter().chain(self.contact.audit_at()).min()
             }
             Phase::Idle | Phase::Stopped => None,
@@ -200,6 +201,7 @@ impl Reflector {
                 _ => InformerState::BackingOff { until: *until, failure: failure.clone() },
             },
             Phase::Watching(watching) if watching.is_live() => InformerState::Live,
+            _ if self.is_check() => InformerState::Live,
             _ if self.cache.is_synced() => stale(),
             Phase::WatchListing(listing) => listing.state(),
             Phase::Listing(listing) => listing.state(),
@@ -224,7 +226,7 @@ impl Reflector {
         &self.out.counters
     }
 
-    /// Returns when a part of a response was last received.
+    /// Returns when response headers, a part of a list or a frame were last received.
     pub fn last_contact(&self) -> Option<Moment> {
         self.contact.last_contact()
     }
@@ -292,8 +294,24 @@ impl Reflector {
             FailureClass::Forbidden | FailureClass::NotServed => {
                 self.health.jittered(self.config.unavailable_retry_delay)
             }
-            _ => self.health.next_delay().max(failure.retry_after().unwrap_or_default().min(MAX_RETRY_AFTER)),
+            // A small Retry-After does not shorten the backoff.
+            _ => {
+                let delay = self.health.next_delay(resume);
+                delay.max(failure.retry_after().unwrap_or_default().min(MAX_RETRY_AFTER))
+            }
         };
+        self.back_off_for(now, delay, request, resume, failure);
+    }
+
+    /// Reports a failure and delays the next step.
+    pub(super) fn back_off_for(
+        &mut self,
+        now: Moment,
+        delay: Duration,
+        request: RequestKind,
+        resume: Resume,
+        failure: Failure,
+    ) {
         self.report_failure(request, failure.clone(), delay);
         self.phase = Phase::BackingOff { until: now + delay, resume, failure };
     }
@@ -352,11 +370,9 @@ impl Reflector {
         }
     }
 
-    /// Records that the cache is up to date, if the open request is a watch with a successful response.
-    fn record_up_to_date(&mut self, now: Moment) {
-        if matches!(&self.phase, Phase::Watching(watching) if watching.stream.is_open()) {
-            self.contact.record_up_to_date(now);
-        }
+    /// Returns whether the open request is a probe that replaces a silent watch.
+    pub(super) fn is_check(&self) -> bool {
+        matches!(&self.phase, Phase::Listing(listing) if listing.kind == ListKind::Check)
     }
 
     /// Returns the response to the open request, if it is an error response.
@@ -390,7 +406,7 @@ impl Reflector {
         self.out.counters.full_lists += 1;
         let next_audit = self.next_audit(now);
         self.contact.schedule_audit(next_audit);
-        self.contact.record_full_list(now);
+        self.contact.record_up_to_date(now);
         self.position.replace(version);
         self.cache.record_full_list();
     }

@@ -1,4 +1,4 @@
-//! The probe: a list of one object, sent before a watch resumes after a backoff.
+//! The probe: a list of one object, sent before a watch resumes after a failure, and when a watch is silent.
 //!
 //! It checks that the server has reached the position, the resource version from which the watch resumes;
 //! otherwise states would be delivered out of order (C1).
@@ -9,7 +9,7 @@
 
 use super::failure::{Failure, FailureClass};
 use super::machine::Reflector;
-use super::phase::{Listing, Phase, Resume};
+use super::phase::{ListKind, Listing, Phase, Resume};
 use super::request::{Consistency, ListRequest};
 use super::server::Probes;
 use super::{RelistReason, RequestKind};
@@ -37,11 +37,33 @@ impl Reflector {
         }
     }
 
+    /// Replaces a watch that has been silent for too long by a probe, followed by a new watch.
+    ///
+    /// A quiet server responds, and the state stays live. A server that does not respond within 20 seconds
+    /// has failed.
+    pub(super) fn begin_check(&mut self, now: Moment) {
+        self.record_health(now);
+        self.cancel_stream();
+        self.server.record_check();
+        self.send_probe(now, ListKind::Check);
+    }
+
+    pub(super) fn check_timed_out(&mut self, now: Moment) {
+        self.out.counters.silence_timeouts += 1;
+        let silence = now - self.contact.last_up_to_date();
+        self.cancel_stream();
+        self.probe_failed(now, Failure::timeout(format!("nothing received for {silence:.0?}")));
+    }
+
     fn begin_probe(&mut self, now: Moment) {
+        self.send_probe(now, ListKind::Probe);
+    }
+
+    fn send_probe(&mut self, now: Moment, kind: ListKind) {
         let Some(position) = self.position.version().cloned() else { return };
         let request = ListRequest::new(Consistency::NotOlderThan(position), Some(1));
         let id = self.send_list(now, request.clone());
-        self.phase = Phase::Listing(Listing::probe(id, request));
+        self.phase = Phase::Listing(Listing::new(id, kind, request));
     }
 
     pub(super) fn probe_failed(&mut self, now: Moment, failure: Failure) {
@@ -55,6 +77,10 @@ impl Reflector {
             FailureClass::Expired | FailureClass::VersionTooLarge => {
                 self.health.probes = Probes::default();
                 self.position.mark_unavailable();
+                // As after a watch whose position has expired.
+                if self.position.record_expired() {
+                    return self.enter_backoff(now, RequestKind::List, Resume::Relist, failure);
+                }
                 self.report_failure(RequestKind::List, failure, Duration::ZERO);
                 self.begin_relist(now, RelistReason::Expired);
             }
@@ -68,8 +94,9 @@ impl Reflector {
             // A user without permission to list may still watch. If the resource is not served, the watch
             // fails too and decides what happens next.
             FailureClass::Forbidden | FailureClass::NotServed | FailureClass::Rejected => {
+                let seamless = self.is_check();
                 self.report_failure(RequestKind::List, failure, Duration::ZERO);
-                self.begin_watch(now);
+                self.open_watch(now, seamless);
             }
         }
     }
@@ -83,7 +110,8 @@ impl Reflector {
         if let Some(failure) = self.stale_list_failure(RequestKind::List, &version, consistent) {
             return self.probe_failed(now, failure);
         }
+        let seamless = listing.kind == ListKind::Check;
         self.health.probes = Probes::default();
-        self.begin_watch(now);
+        self.open_watch(now, seamless);
     }
 }

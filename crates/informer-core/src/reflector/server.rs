@@ -1,9 +1,10 @@
-//! Facts about this server: which requests it supports, whether its protobuf bodies can be read, how
-//! often it sends bookmarks, whether lists arrive faster than watch-lists.
+//! Facts about this server: which requests it supports, whether its pages end, whether its protobuf bodies
+//! can be read, how often it sends bookmarks, whether lists arrive faster than watch-lists.
 //!
 //! Facts only; the phases of the reflector decide how to react to them.
 
 use super::failure::Failure;
+use crate::backoff::doubled;
 use std::time::Duration;
 
 /// Number of consecutive watch-lists without an end of the initial events after which watch-lists are
@@ -16,6 +17,11 @@ pub(super) const MAX_UNFINISHED_WATCH_LISTS: u32 = 2;
 /// A single one may be a coincidence.
 pub(super) const MAX_MALFORMED_BODIES: u32 = 2;
 
+/// The minimum silence after which a watch is checked: kube-apiserver's first bookmark comes after a minute.
+const MIN_CHECK_DELAY: Duration = Duration::from_secs(75);
+/// The time by which a bookmark may be late before the watch is checked.
+const BOOKMARK_SLACK: Duration = Duration::from_secs(20);
+
 /// Facts about this server, observed or set by the driver.
 #[derive(Debug, Default)]
 pub(super) struct ServerFacts {
@@ -27,6 +33,10 @@ pub(super) struct ServerFacts {
     pub(super) pages_cached_lists: bool,
     /// The longest time between two bookmarks so far.
     pub(super) bookmark_gap: Option<Duration>,
+    /// Number of checks of silent watches before the first bookmark.
+    pub(super) checks: u32,
+    /// Whether a paged list did not end, so that lists are requested without pages.
+    pub(super) pages_do_not_end: bool,
     pub(super) encoding_policy: EncodingPolicy,
     /// Whether the complete set of objects is expected to arrive faster in lists than in a watch-list.
     pub(super) lists_are_faster: bool,
@@ -36,6 +46,23 @@ impl ServerFacts {
     /// Records the time between two bookmarks.
     pub(super) fn record_bookmark_gap(&mut self, gap: Duration) {
         self.bookmark_gap = self.bookmark_gap.max(Some(gap));
+    }
+
+    /// Records that a silent watch is checked.
+    pub(super) fn record_check(&mut self) {
+        if self.bookmark_gap.is_none() {
+            self.checks = self.checks.saturating_add(1);
+        }
+    }
+
+    /// Returns the silence after which a watch is checked: the longest time between bookmarks and some slack.
+    ///
+    /// Before the first bookmark, the delay doubles with each check, because some servers never send any.
+    pub(super) fn check_delay(&self) -> Duration {
+        match self.bookmark_gap {
+            Some(gap) => (gap + BOOKMARK_SLACK).max(MIN_CHECK_DELAY),
+            None => doubled(MIN_CHECK_DELAY, self.checks),
+        }
     }
 
     /// Panics if an invariant is violated.

@@ -10,7 +10,7 @@ use std::fmt;
 pub enum InformerState {
     /// The informer was not started.
     NotStarted,
-    /// The initial list was requested; no object has arrived yet.
+    /// The initial list was requested; no response headers have arrived yet.
     Connecting,
     /// The initial list is arriving.
     Listing {
@@ -193,7 +193,7 @@ pub struct ReflectorCounters {
     pub expired: u64,
     /// Lists of the server's most recent state that were older than the cache.
     pub rewinds: u64,
-    /// Watches closed because nothing was received before the silence timeout.
+    /// Silent watches whose server did not respond to a probe in time.
     pub silence_timeouts: u64,
     /// Requests that failed and streams that broke.
     pub failures: u64,

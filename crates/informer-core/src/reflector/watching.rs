@@ -1,18 +1,23 @@
 //! The watching phase.
 //!
-//! A watch that was open for [`HEALTHY_WATCH_AGE`] is healthy: the next watch follows without a delay, unless
-//! the failure that ended the healthy watch requires a delay. A watch that ended earlier is followed by a
-//! backoff, so that no server can cause a hot loop (C11). An exception is the first watch since a healthy one
-//! whose position has expired: it is followed by a relist immediately.
+//! A watch that was open for [`HEALTHY_WATCH_AGE`] is healthy: the next one follows without a delay, unless
+//! the failure that ended it requires one. No server can cause a hot loop (C11), because a watch that ended
+//! earlier is followed by
 //!
-//! The reflector closes a watch if nothing is received before the silence timeout: three times the longest
-//! time between this server's bookmarks, but at least 90 seconds and at most the timeout of the watch plus 10
-//! seconds. Before this server's first bookmark, the maximum applies.
+//! - a probe and the next watch, [`MIN_WATCH_INTERVAL`] after its own start, if it received a frame: a proxy
+//!   may end every stream after a few seconds, and changes must not wait for a backoff;
+//! - the same after at most its own duration, if it was quiet, but open for [`MIN_QUIET_AGE`] and ended
+//!   regularly;
+//! - a backoff in all other cases. Only the first watch whose position has expired is followed by a relist
+//!   immediately.
+//!
+//! A watch that receives nothing for a while is replaced by a probe and a new watch (`begin_check`), which
+//! detects a dead connection. If it receives bytes but no frame, it is followed by a relist.
 
 use super::diagnostic::{ReflectorDiagnostic, RequestKind};
-use super::failure::{Failure, FailureClass};
+use super::failure::{Failure, FailureClass, FailureKind};
 use super::machine::Reflector;
-use super::phase::{MIN_SILENCE_TIMEOUT, Phase, ResponseState, Resume, WatchListing, Watching};
+use super::phase::{Phase, ResponseState, Resume, WatchListing, Watching};
 use super::request::{StreamId, WatchStart};
 use super::state::RelistReason;
 use crate::delta::{Deleted, Delta};
@@ -23,8 +28,14 @@ use std::time::Duration;
 
 /// The age from which a watch counts as healthy.
 const HEALTHY_WATCH_AGE: Duration = Duration::from_secs(10);
-/// Number of silence timeouts without a frame after which the position is suspect.
-const SUSPECT_SILENCES: u32 = 2;
+/// The minimum time between the starts of two watches.
+const MIN_WATCH_INTERVAL: Duration = Duration::from_millis(500);
+/// The age from which a watch without a frame that ended regularly counts as quiet, not as failed.
+const MIN_QUIET_AGE: Duration = Duration::from_secs(1);
+/// The minimum time without a frame after which the position is suspect.
+const MIN_SUSPECT_SILENCE: Duration = Duration::from_mins(3);
+/// Number of bytes of an incomplete frame that count as contact, for large objects on slow connections.
+const PARTIAL_CONTACT_BYTES: u64 = 64 * 1024;
 
 impl Reflector {
     /// Starts a watch from the position.
@@ -38,16 +49,20 @@ impl Reflector {
     /// A server restored from a backup that is older than the position accepts a watch from there, and stays
     /// silent until its own versions have passed the position.
     pub(super) fn is_suspect(&self, now: Moment) -> bool {
-        let max_silence = 2 * self.config.watch_timeout;
-        let silence = self.server.bookmark_gap.map_or(max_silence, |gap| (3 * gap).min(max_silence));
-        let silence = silence.max(MIN_SILENCE_TIMEOUT);
-        now - self.contact.last_progress() > SUSPECT_SILENCES * silence
+        let max_silence = 4 * self.config.watch_timeout;
+        let silence = match self.server.bookmark_gap {
+            // A proxy that ends watches may also keep back what they should bring.
+            _ if self.health.has_quiet_ends() => Duration::ZERO,
+            Some(gap) => (6 * gap).min(max_silence),
+            None => max_silence,
+        };
+        now - self.contact.last_up_to_date() > silence.max(MIN_SUSPECT_SILENCE)
     }
 
     /// Starts a watch from the position, or relists if there is none or it is suspect.
     ///
-    /// `seamless` if the previous watch was healthy and ended regularly.
-    fn open_watch(&mut self, now: Moment, seamless: bool) {
+    /// `seamless` if the cache counts as live until the headers arrive.
+    pub(super) fn open_watch(&mut self, now: Moment, seamless: bool) {
         let Some(position) = self.position.version().cloned() else {
             return self.begin_relist(now, RelistReason::Initial);
         };
@@ -74,11 +89,15 @@ impl Reflector {
             }
             return;
         }
+        let mut rest = chunk.len();
         // A frame can change the phase: the end of the initial events turns a watch-list into a watch, and an
         // ERROR frame ends the stream and thereby the loop.
         while let Some(next) = self.next_frame(id, &mut chunk) {
             match next {
                 Ok((encoding, frame)) => {
+                    let bytes = rest - chunk.len();
+                    rest = chunk.len();
+                    self.record_frame(now, &frame, bytes as u64);
                     self.record_readable_body(encoding);
                     self.out.counters.frames += 1;
                     if matches!(self.phase, Phase::WatchListing(_)) {
@@ -93,6 +112,48 @@ impl Reflector {
                     return self.stream_failed(now, Failure::from(&error));
                 }
             }
+        }
+        self.record_partial_frame(now, id, rest as u64);
+    }
+
+    /// Records the end of a frame as contact, if it reports the state of the server.
+    fn record_frame(&mut self, now: Moment, frame: &Frame, bytes: u64) {
+        let (Phase::Watching(Watching { stream, .. }) | Phase::WatchListing(WatchListing { stream, .. })) =
+            &mut self.phase
+        else {
+            return;
+        };
+        if is_progress(frame) {
+            (stream.bytes_since_frame, stream.contact_bytes) = (0, 0);
+            self.contact.record_contact(now);
+        } else {
+            stream.bytes_since_frame += bytes;
+        }
+    }
+
+    /// Records `bytes` behind the last complete frame: a large part of a frame is contact, and a frame that
+    /// does not end is a failure.
+    ///
+    /// Blanks between frames and a few bytes of a frame are no contact: a broken proxy can send them forever.
+    fn record_partial_frame(&mut self, now: Moment, id: StreamId, bytes: u64) {
+        let max_bytes = self.config.max_item_bytes();
+        let (Phase::Watching(Watching { stream, .. }) | Phase::WatchListing(WatchListing { stream, .. })) =
+            &mut self.phase
+        else {
+            return;
+        };
+        let ResponseState::Body(reader) = &stream.response else { return };
+        if stream.id != id {
+            return;
+        }
+        stream.bytes_since_frame += bytes;
+        let in_frame = reader.finish().is_err();
+        if stream.bytes_since_frame > max_bytes {
+            self.cancel_stream();
+            self.stream_failed(now, Failure::malformed("a frame does not end"));
+        } else if in_frame && stream.bytes_since_frame - stream.contact_bytes >= PARTIAL_CONTACT_BYTES {
+            stream.contact_bytes = stream.bytes_since_frame;
+            self.contact.record_contact(now);
         }
     }
 
@@ -116,12 +177,11 @@ impl Reflector {
     }
 
     fn watch_frame(&mut self, now: Moment, frame: Frame) {
-        if let Phase::Watching(watching) = &mut self.phase {
-            let is_progress = !matches!(frame, Frame::Error(_) | Frame::Unreadable(FrameKind::Unknown(_), _));
-            watching.stream.frames += u64::from(is_progress);
-            if is_progress {
-                self.contact.record_progress(now);
-            }
+        if let Phase::Watching(watching) = &mut self.phase
+            && is_progress(&frame)
+        {
+            watching.stream.frames += 1;
+            self.contact.record_up_to_date(now);
         }
         match frame {
             Frame::Added(scanned) => {
@@ -189,6 +249,9 @@ impl Reflector {
     /// Handles the regular end of the stream, which is expected at the timeout of the watch.
     pub(super) fn watch_end(&mut self, now: Moment) {
         let Phase::Watching(watching) = &self.phase else { return };
+        let open_for = now - watching.stream.opened;
+        let no_frames = watching.stream.frames == 0 && !watching.stream.has_stray_bytes();
+        let is_quiet = no_frames && open_for >= MIN_QUIET_AGE;
         let failure = match (watching.stream.response_failure(), &watching.stream.response) {
             (Some(failure), _) => Some(failure),
             (None, ResponseState::Body(reader)) => reader.finish().err().map(|error| Failure::from(&error)),
@@ -199,16 +262,29 @@ impl Reflector {
                 let seamless = true;
                 self.open_watch(now, seamless);
             }
-            None => self.watch_ended_early(now, Failure::interrupted("the watch ended early")),
+            None if is_quiet => {
+                self.health.record_quiet_watch();
+                let delay = self.health.next_delay(Resume::Watch).min(open_for);
+                self.back_off_for(now, delay, RequestKind::Watch, Resume::Watch, ended_early());
+            }
+            None => self.watch_ended_early(now, ended_early()),
             Some(failure) => self.watch_failed(now, failure),
         }
     }
 
-    /// Closes a watch that has been silent for too long.
+    /// Handles a watch that has received no frame for a while.
+    ///
+    /// A server without changes sends nothing at all, and a probe tells whether it still works. A stream that
+    /// brings bytes but no frames is broken, and the changes that it should have brought are unknown.
     pub(super) fn watch_silent(&mut self, now: Moment) {
+        let Phase::Watching(watching) = &self.phase else { return };
+        if !watching.stream.has_stray_bytes() {
+            return self.begin_check(now);
+        }
         self.out.counters.silence_timeouts += 1;
+        let text = format!("{} bytes received without a usable frame", watching.stream.bytes_since_frame);
         self.cancel_stream();
-        self.watch_failed(now, Failure::timeout("nothing received before the timeout, not even a bookmark"));
+        self.enter_backoff(now, RequestKind::Watch, Resume::Relist, Failure::malformed(text));
     }
 
     pub(super) fn watch_failed(&mut self, now: Moment, failure: Failure) {
@@ -237,17 +313,27 @@ impl Reflector {
         }
     }
 
-    /// Backs off after a watch that ended early, or that failed with `Retry-After`. Then the watch resumes,
-    /// or the reflector relists if several watches in a row received no frame.
+    /// Resumes after a watch that ended early: soon if it received a frame, otherwise after a backoff, with a
+    /// relist if several in a row received none.
     fn watch_ended_early(&mut self, now: Moment, failure: Failure) {
         let Phase::Watching(watching) = &self.phase else { return };
-        let too_many_unproductive = self.health.record_early_end(watching.stream.frames == 0);
-        self.enter_backoff(
-            now,
-            RequestKind::Watch,
-            if too_many_unproductive { Resume::Relist } else { Resume::Watch },
-            failure,
-        );
+        if watching.stream.frames == 0 {
+            let too_many = self.health.record_unproductive_watch();
+            let resume = if too_many { Resume::Relist } else { Resume::Watch };
+            return self.enter_backoff(now, RequestKind::Watch, resume, failure);
+        }
+        self.health.record_productive_watch();
+        if failure.kind() != FailureKind::Interrupted {
+            return self.enter_backoff(now, RequestKind::Watch, Resume::Watch, failure);
+        }
+        self.health.reset_watch_backoff();
+        let delay = (self.contact.request_sent() + MIN_WATCH_INTERVAL) - now;
+        if delay.is_zero() {
+            self.report_failure(RequestKind::Watch, failure, delay);
+            self.resume_watch(now);
+        } else {
+            self.back_off_for(now, delay, RequestKind::Watch, Resume::Watch, failure);
+        }
     }
 
     /// Returns whether the current watch is healthy; if so, earlier failures are forgotten.
@@ -260,4 +346,17 @@ impl Reflector {
         }
         healthy
     }
+}
+
+/// Returns whether a frame reports the state of the server.
+fn is_progress(frame: &Frame) -> bool {
+    match frame {
+        Frame::Error(_) | Frame::Unreadable(FrameKind::Unknown(_), _) => false,
+        Frame::Unreadable(_, unreadable) => !matches!(unreadable.error, ObjectError::OtherKind { .. }),
+        _ => true,
+    }
+}
+
+fn ended_early() -> Failure {
+    Failure::interrupted("the watch ended early")
 }

@@ -61,15 +61,17 @@ impl Reflector {
                 self.watch_list_failed(now, Failure::of_status(&status));
             }
             Frame::Unreadable(kind, unreadable) => {
-                let mut deleted_unknown = false;
+                let mut failure = None;
                 match (&kind, &unreadable.key) {
-                    // An object of another kind does not belong to this cache.
-                    _ if matches!(unreadable.error, ObjectError::OtherKind { .. }) => {}
+                    _ if matches!(unreadable.error, ObjectError::OtherKind { .. }) => {
+                        failure = Some(Failure::malformed("the stream contains another kind"));
+                    }
                     (FrameKind::Deleted, Some(key)) => {
                         listing.entries.remove(key);
                         listing.unreadable.remove(key);
                     }
-                    (FrameKind::Deleted, None) => deleted_unknown = true,
+                    // C2: the deleted object may be among those received so far.
+                    (FrameKind::Deleted, None) => failure = Some(Failure::unreadable_deletion()),
                     (FrameKind::Added | FrameKind::Modified, Some(key)) => {
                         listing.unreadable.insert(key.clone(), unreadable.clone());
                     }
@@ -77,10 +79,9 @@ impl Reflector {
                 }
                 self.out.counters.unreadable += 1;
                 self.report(ReflectorDiagnostic::ObjectSkipped(unreadable));
-                if deleted_unknown {
-                    // C2: the deleted object may be among those received so far.
+                if let Some(failure) = failure {
                     self.cancel_stream();
-                    self.watch_list_failed(now, Failure::unreadable_deletion());
+                    self.watch_list_failed(now, failure);
                 }
             }
         }

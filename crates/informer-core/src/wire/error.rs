@@ -98,6 +98,12 @@ pub enum BodyErrorKind {
         /// The kind of the body.
         found: Box<str>,
     },
+    /// The body is a list of another kind, or contains an item of another kind.
+    #[error("unexpected kind: {found}")]
+    OtherKind {
+        /// The kind of the list or item.
+        found: Box<str>,
+    },
     /// The list's own metadata is missing or malformed.
     #[error("invalid list metadata: {reason}")]
     ListMeta {

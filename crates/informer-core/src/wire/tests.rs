@@ -262,7 +262,8 @@ fn object_has_equal_bytes_in_lists_and_watches() {
     );
     let last = format!("{},\"kind\":\"Widget\"}}", built_in.strip_suffix('}').unwrap());
     for item in [&built_in, &expected, &watched, &managed, &pretty, &last] {
-        let (items, end) = read_list(&widgets, NO_LIMIT, &list_of(item));
+        let body = String::from_utf8(list_of(item)).unwrap().replacen("PodList", "WidgetList", 1);
+        let (items, end) = read_list(&widgets, NO_LIMIT, body.as_bytes());
         let [ListItem::Meta(_), ListItem::Object(listed)] = &items[..] else { panic!("{items:?}") };
         assert_eq!((String::from_utf8_lossy(&listed.bytes).as_ref(), end), (&*expected, Ok(())));
         let frame = format!(r#"{{"type":"ADDED","object":{item}}}"#);
@@ -324,17 +325,20 @@ fn item_that_is_not_an_object_is_unreadable() {
 }
 
 #[test]
-fn object_of_another_kind_is_unreadable() {
+fn item_of_another_kind_makes_the_list_invalid() {
     let check = |type_meta: &str, found: &str| {
         let item = A.replacen('{', &format!("{{{type_meta},"), 1);
-        let expected =
-            format!("object ns/a (#0 at byte 63) is unreadable: unexpected kind: {found}; version 1");
-        check_list(list_of(format!("{item},{B}")), &["list 10", &expected, "ns/b@2"]);
+        let byte = 63 + item.len();
+        let expected = format!("error: item #0 at byte {byte}: unexpected kind: {found}");
+        check_list(list_of(format!("{item},{B}")), &["list 10", &expected]);
     };
     check(r#""kind":"Node","apiVersion":"v1""#, "v1 Node");
     check(r#""kind":"Pod","apiVersion":"v2""#, "v2 Pod");
     check(r#""kind":"Node""#, "Node");
-    check(r#""kind":5"#, "5");
+    // A kind that is not a string names no other kind: only the item is unreadable.
+    let odd = A.replacen('{', r#"{"kind":5,"#, 1);
+    let expected = "object ns/a (#0 at byte 63) is unreadable: unexpected kind: 5; version 1";
+    check_list(list_of(format!("{odd},{B}")), &["list 10", expected, "ns/b@2"]);
     // Some encoders escape more than necessary.
     check_item(A.replacen('{', r#"{"kind":"\u0050od","#, 1), "ns/a@1");
     let long = "K".repeat(5000);
@@ -467,9 +471,42 @@ fn indented_list_is_read() {
 }
 
 #[test]
-fn list_kind_of_a_custom_resource_is_not_checked() {
-    check_list(r#"{"kind":"Podden","metadata":{"resourceVersion":"10"},"items":[]}"#, &["list 10"]);
+fn list_of_a_built_in_kind_is_named_after_it() {
     check_list(r#"{"metadata":{"resourceVersion":"10"},"items":[]}"#, &["list 10"]);
+    check_list(r#"{"kind":"\u0050odList","metadata":{"resourceVersion":"10"},"items":[]}"#, &["list 10"]);
+    let found = |kind: &str, byte: usize| format!("error: item #0 at byte {byte}: unexpected kind: {kind}");
+    let secrets = r#"{"kind":"SecretList","metadata":{"resourceVersion":"10"},"items":[]}"#;
+    check_list(secrets, &[&found("SecretList", 20)]);
+    let other_version =
+        r#"{"apiVersion":"v2","kind":"PodList","metadata":{"resourceVersion":"10"},"items":[]}"#;
+    check_list(other_version, &[&found("PodList of v2", 35)]);
+    let kind_last = r#"{"items":[],"metadata":{"resourceVersion":"10"},"kind":"SecretList"}"#;
+    check_list(kind_last, &["list 10", &found("SecretList", 67)]);
+}
+
+#[test]
+fn list_of_a_custom_resource_has_any_name_if_its_items_declare_their_kind() {
+    let widgets = TypeMeta::new("example.com/v1", "Widget");
+    let read = |body: &str| {
+        let (items, end) = read_list(&widgets, NO_LIMIT, body.as_bytes());
+        (items.len(), end.map_err(|error| error.kind.to_string()))
+    };
+    let list = |kind: &str, item: &str| {
+        format!(
+            r#"{{"apiVersion":"example.com/v1","items":[{item}],"kind":"{kind}","metadata":{{"resourceVersion":"10"}}}}"#
+        )
+    };
+    let metadata = r#""metadata":{"name":"a","resourceVersion":"1"}"#;
+    let typed = format!(r#"{{"apiVersion":"example.com/v1","kind":"Widget",{metadata}}}"#);
+    let untyped = format!("{{{metadata}}}");
+    assert_eq!(read(&list("WidgetList", &typed)), (2, Ok(())));
+    assert_eq!(read(&list("WidgetList", &untyped)), (2, Ok(())));
+    assert_eq!(read(&list("Widgets", &typed)), (2, Ok(())));
+    assert_eq!(read(&list("Widgets", "")), (1, Ok(())));
+    let unexpected = |kind: &str| Err(format!("unexpected kind: {kind}"));
+    assert_eq!(read(&list("Widgets", &untyped)), (1, unexpected("Widgets of example.com/v1")));
+    let other_group = list("WidgetList", "").replace("example.com", "example.org");
+    assert_eq!(read(&other_group), (0, unexpected("WidgetList of example.org/v1")));
 }
 
 #[test]
@@ -481,7 +518,7 @@ fn body_that_is_not_a_list_is_rejected() {
     let pod = r#"{"kind":"Pod","metadata":{"name":"a","resourceVersion":"10"},"items":[]}"#;
     check_list(pod, &["error: item #0 at byte 13: not a list but a Pod"]);
     let node = r#"{"kind":"Node","metadata":{"name":"a","resourceVersion":"10"}}"#;
-    check_list(node, &["list 10", "error: item #0 at byte 62: not a list but a Node"]);
+    check_list(node, &["error: item #0 at byte 14: unexpected kind: Node"]);
     let bare = r#"{"metadata":{"resourceVersion":"10"}}"#;
     check_list(bare, &["list 10", "error: item #0 at byte 37: not a list but a body without items"]);
     for odd in [r#"{"a":[]}"#, "5", "nothing", r#""x""#, "false"] {

@@ -204,8 +204,9 @@ fn fingerprint(snapshot: &StoreSnapshot, index: &IndexHandle) -> u64 {
 /// The request rate (C11).
 ///
 /// Between two pauses there are at most [`Pace::BURST`] requests, without pages of a list. A pause is a wait
-/// as long as the backoff requires, or a watch that lasted ten seconds. After each such watch six waits may
-/// be shorter than thirty seconds.
+/// as long as the backoff requires, a watch that lasted ten seconds, or half a second between the starts of two
+/// watches of which the first was interrupted. After a watch of ten seconds, or an interrupted one, six waits
+/// may be shorter than thirty seconds.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     burst: u64,
@@ -218,6 +219,10 @@ pub(crate) struct Pace {
     waits: u32,
     pub(crate) requests: u64,
     healths: u64,
+    /// The start of the last watch.
+    last_watch: Moment,
+    /// Whether the last watch was interrupted.
+    interrupted: bool,
     pub(crate) widest: u64,
 }
 
@@ -236,7 +241,8 @@ impl Pace {
         self.pages = 0;
         self.widest = self.widest.max(self.burst);
         assert!(self.burst <= Self::BURST, "C11: {} requests without a pause", self.burst);
-        let allowed = Self::BURST * (6 * (self.healths + 1) + now.since_origin().as_secs() / 30 + 1);
+        let seconds = now.since_origin().as_secs();
+        let allowed = Self::BURST * (6 * (self.healths + 1) + seconds / 30 + 1) + 4 * seconds;
         assert!(self.requests <= allowed, "C11: {} requests until {now:?}", self.requests);
     }
 
@@ -252,6 +258,24 @@ impl Pace {
         self.waits += u32::from(!slow);
         self.burst = 0;
         self.list = None;
+    }
+
+    /// Records that a watch was interrupted that had received a frame, or that had lasted a second. The next one
+    /// may follow soon.
+    pub(crate) fn interrupted(&mut self) {
+        self.interrupted = true;
+        self.waits = 0;
+    }
+
+    /// Records the start of a watch or a watch-list.
+    pub(crate) fn watch(&mut self, now: Moment) {
+        if std::mem::take(&mut self.interrupted) {
+            let interval = now - self.last_watch;
+            assert!(interval >= Duration::from_millis(500), "C11: the next watch starts after {interval:?}");
+            self.burst = 0;
+            self.list = None;
+        }
+        self.last_watch = now;
     }
 
     /// Records a watch that lasted ten seconds.

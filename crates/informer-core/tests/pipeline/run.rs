@@ -62,6 +62,8 @@ pub(crate) struct Run {
     last_input_at: Moment,
     /// When the open stream became a watch.
     watch_since: Option<Moment>,
+    /// Number of frames received before the last watch or watch-list was requested.
+    frames_before_watch: u64,
     /// Whether the stream before the next request was healthy.
     was_healthy: bool,
     next_bookmark: Moment,
@@ -146,6 +148,7 @@ impl Run {
             late: Vec::new(),
             last_input_at: Moment::default(),
             watch_since: None,
+            frames_before_watch: 0,
             was_healthy: false,
             next_bookmark: Moment::at(Duration::from_mins(1)),
             blocked: false,
@@ -366,6 +369,12 @@ impl Run {
     fn report(&mut self, report: &ReflectorDiagnostic) {
         self.note(|| format!("report: {report:?}"));
         match report {
+            ReflectorDiagnostic::RequestFailed { failure, request: RequestKind::Watch, .. }
+                if failure.kind() == FailureKind::Interrupted && self.may_resume_soon() =>
+            {
+                self.note_health();
+                self.pace.interrupted();
+            }
             ReflectorDiagnostic::RequestFailed { failure, retry_in, request } if !retry_in.is_zero() => {
                 self.note_health();
                 let lost = *request == RequestKind::Watch && failure.kind() == FailureKind::Expired;
@@ -378,6 +387,13 @@ impl Run {
             }
             _ => {}
         }
+    }
+
+    /// Whether the last watch had received a frame, or had lasted for a second.
+    fn may_resume_soon(&self) -> bool {
+        let open_for = self.watch_since.map(|since| self.last_input_at - since);
+        self.reflector.counters().frames > self.frames_before_watch
+            || open_for.is_some_and(|open_for| open_for >= Duration::from_secs(1))
     }
 
     fn request(&mut self, request: Action) {
@@ -412,8 +428,11 @@ impl Run {
                         "a watch starts at the version that was handed over"
                     );
                 }
-                self.pace.request(self.now, None);
                 let watches = matches!(request.start, WatchStart::After(_));
+                self.frames_before_watch = self.reflector.counters().frames;
+                // Requests wait for space in the queue; the reflector decided at its last input.
+                self.pace.watch(self.last_input_at);
+                self.pace.request(self.now, None);
                 let mut conn = net.watch(server, dice, self.now, id, &request);
                 conn.watches = watches;
                 conn

@@ -52,7 +52,7 @@ fn body_that_is_not_a_list_is_an_error() {
     check_body(&envelope(&TypeMeta::new("v1", "Status"), b""), "item #0 at byte 20: not a list but a Status");
     check_body(&envelope(&types(), b""), "item #0 at byte 23: not a list but a ConfigMap");
     let other = envelope(&TypeMeta::new("apps/v1", "ConfigMapList"), b"");
-    check_body(&other, "item #0 at byte 32: not a list but a ConfigMapList of apps/v1");
+    check_body(&other, "item #0 at byte 32: unexpected kind: ConfigMapList of apps/v1");
     let list_type = TypeMeta::new("v1", "ConfigMapList");
     check_body(&envelope(&list_type, b""), "item #0 at byte 31: invalid list metadata: missing");
     check_body(

@@ -54,7 +54,7 @@ fn list_as_model((items, end): &Read<ListItem>) -> Option<Vec<Model>> {
 
 fn watch_as_model((frames, end): &Read<Frame>) -> Vec<Model> {
     let found = frames.iter().filter_map(|frame| match frame {
-        Frame::Bookmark { .. } | Frame::Error(_) => None,
+        Frame::Bookmark { .. } | Frame::Error(_) | Frame::Unreadable(FrameKind::Bookmark, _) => None,
         Frame::Added(scanned) | Frame::Modified(scanned) | Frame::Deleted(scanned) => Some(as_model(scanned)),
         Frame::Unreadable(..) => Some(Model::Unreadable),
     });

@@ -53,7 +53,7 @@ pub struct InformerMetrics {
     pub compression_panics: u64,
     /// Time for which the cache may be out of date; `None` if it was never complete.
     pub staleness: Option<Duration>,
-    /// Time since the last byte from the server; `None` before the first one.
+    /// Time since response headers, a part of a list or a frame were received; `None` before the first ones.
     pub contact_age: Option<Duration>,
     /// The handlers and event streams of the informer.
     pub handlers: Vec<HandlerMetrics>,
@@ -164,7 +164,7 @@ impl Collect for InformerMetrics {
         }
         let help = "Time for which the cache may be out of date.";
         encoder.seconds("informer_staleness_seconds", help, labels, self.staleness);
-        let help = "Time since the last byte from the server.";
+        let help = "Time since the last response headers, part of a list or frame.";
         encoder.seconds("informer_contact_age_seconds", help, labels, self.contact_age);
         for (name, help, value) in COUNTERS {
             encoder.counter(name, help, labels, value(self));

@@ -30,6 +30,8 @@ pub(crate) struct SentRequest {
     pub(crate) client: String,
     /// Whether it requests a further page of a list.
     pub(crate) page: bool,
+    /// Whether it requests a full list: it is neither a watch from a version nor a probe.
+    pub(crate) full: bool,
     /// Time of the headers, status code and `Retry-After`; `None` if the connection broke.
     pub(crate) answer: Option<(Duration, u16, Option<u64>)>,
 }
@@ -106,9 +108,11 @@ impl tower::Service<Request<Body>> for Network {
             if accept.is_some_and(|accept| accept.contains("Metadata")) { " metadata" } else { "" };
         let client = format!("{path} {}{encoding}", of("labelSelector="));
         let page = !of("continue=").is_empty();
+        let (is_watch, is_probe) = (!of("watch=").is_empty(), of("limit=") == "limit=1");
+        let full = if is_watch { of("sendInitialEvents=").ends_with("true") } else { !is_probe };
         let number = {
             let mut inner = self.log.lock();
-            inner.requests.push(SentRequest { at: self.log.now(), client, page, answer: None });
+            inner.requests.push(SentRequest { at: self.log.now(), client, page, full, answer: None });
             inner.requests.len() - 1
         };
         self.log.note(format_args!("#{number} {path}?{query}{encoding}"));

@@ -8,9 +8,9 @@ mod response;
 mod stream;
 mod watchlist;
 
-pub(in crate::reflector) use listing::Listing;
+pub(in crate::reflector) use listing::{CHECK_TIMEOUT, ListKind, Listing};
 pub(in crate::reflector) use response::ResponseState;
-pub(in crate::reflector) use stream::{MIN_SILENCE_TIMEOUT, Stream, Watching};
+pub(in crate::reflector) use stream::{Stream, Watching};
 pub(in crate::reflector) use watchlist::{EntryByKey, WatchListing};
 
 use super::failure::Failure;

@@ -8,8 +8,6 @@ use crate::time::Moment;
 use crate::wire::WatchBody;
 use std::time::Duration;
 
-/// The minimum silence after which a connection is considered dead.
-pub(in crate::reflector) const MIN_SILENCE_TIMEOUT: Duration = Duration::from_secs(90);
 /// The time that a watch may last beyond its own timeout.
 const WATCH_END_SLACK: Duration = Duration::from_secs(10);
 
@@ -24,13 +22,34 @@ pub(in crate::reflector) struct Stream {
     /// The requested timeout, after which the server ends the stream.
     pub(in crate::reflector) timeout: Duration,
     pub(in crate::reflector) last_bookmark: Option<Moment>,
-    /// Number of frames of a watch, not counting ERROR frames and frames of unknown type.
+    /// Number of frames of a watch that report the state of the server: not ERROR frames, nor frames of
+    /// unknown type or with an object of another kind.
     pub(in crate::reflector) frames: u64,
+    /// Number of bytes received since the last complete frame.
+    pub(in crate::reflector) bytes_since_frame: u64,
+    /// The part of them that was counted as contact.
+    pub(in crate::reflector) contact_bytes: u64,
 }
 
 impl Stream {
     pub(in crate::reflector) fn new(id: StreamId, now: Moment, timeout: Duration) -> Self {
-        Self { id, response: ResponseState::Pending, opened: now, timeout, last_bookmark: None, frames: 0 }
+        Self {
+            id,
+            response: ResponseState::Pending,
+            opened: now,
+            timeout,
+            last_bookmark: None,
+            frames: 0,
+            bytes_since_frame: 0,
+            contact_bytes: 0,
+        }
+    }
+
+    /// Returns whether the stream has received bytes that are not a complete frame, besides a line end.
+    pub(in crate::reflector) fn has_stray_bytes(&self) -> bool {
+        const LINE_END: u64 = 2;
+        let in_frame = matches!(&self.response, ResponseState::Body(reader) if reader.finish().is_err());
+        in_frame || self.bytes_since_frame > LINE_END
     }
 
     pub(in crate::reflector) fn receive_head(&mut self, now: Moment, head: ResponseHead, config: &Config) {
@@ -69,8 +88,8 @@ impl Stream {
 #[derive(Debug)]
 pub(in crate::reflector) struct Watching {
     pub(in crate::reflector) stream: Stream,
-    /// Whether the previous watch was healthy and ended regularly, so that the cache counts as live before
-    /// the headers of this watch arrive.
+    /// Whether the cache counts as live before the headers of this watch arrive: the previous watch was healthy
+    /// and ended regularly, or it was silent and the server responded to a probe.
     pub(in crate::reflector) seamless: bool,
 }
 
@@ -84,17 +103,15 @@ impl Watching {
         self.stream.is_open() || (self.seamless && self.stream.error_response().is_none())
     }
 
-    /// Returns the moment at which the connection is considered dead; `None` while the headers are pending.
+    /// Returns the moment at which the watch is checked because it is silent; `None` while the headers are
+    /// pending.
     pub(in crate::reflector) fn deadline(
         &self,
-        bookmark_gap: Option<Duration>,
+        check_delay: Duration,
         last_contact: Option<Moment>,
     ) -> Option<Moment> {
-        let silence = match bookmark_gap {
-            // A single long gap must not extend the silence timeout beyond the duration of a watch.
-            Some(gap) => (3 * gap).min(self.stream.timeout + WATCH_END_SLACK).max(MIN_SILENCE_TIMEOUT),
-            None => self.stream.timeout + WATCH_END_SLACK,
-        };
+        // A single long gap between bookmarks must not extend the delay beyond the duration of a watch.
+        let silence = check_delay.min(self.stream.timeout + WATCH_END_SLACK);
         last_contact.filter(|_| !self.stream.is_pending()).map(|last| last + silence)
     }
 }

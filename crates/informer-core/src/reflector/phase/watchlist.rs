@@ -71,7 +71,7 @@ impl WatchListing {
 
     pub(in crate::reflector) fn state(&self) -> InformerState {
         match self.entries.len() as u64 {
-            0 => InformerState::Connecting,
+            0 if !self.stream.is_open() => InformerState::Connecting,
             received => InformerState::Listing { received, total: None },
         }
     }

@@ -83,7 +83,7 @@ fn no_server_causes_a_hot_loop_or_a_dead_end() {
                 _ => run.wake_at_deadline(),
             }
         }
-        assert!(requests < 20 * 60 / 2, "seed {seed}: {requests} requests with {responses:?}");
+        assert!(requests < 20 * 60 * 4, "seed {seed}: {requests} requests with {responses:?}");
     }
 }
 

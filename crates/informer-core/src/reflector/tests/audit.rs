@@ -6,12 +6,12 @@ use super::check;
 fn audit_lists_exactly_the_position_and_resumes_the_watch() {
     check(
         "
-        with audit-period 4m
+        with audit-period 40s
         live v=9 a/x@5
         > state live
         ADDED a/y@10
         > push added a/y@10
-        after 264s
+        after 44s
         > cancel
         > list limit=500 rv=10 match=Exact
         > state stale
@@ -26,10 +26,10 @@ fn audit_lists_exactly_the_position_and_resumes_the_watch() {
 fn audit_of_an_expired_version_becomes_an_ordinary_list() {
     check(
         "
-        with audit-period 4m
+        with audit-period 40s
         live v=9 a/x@5
         > state live
-        after 264s
+        after 44s
         > cancel
         > list limit=500 rv=9 match=Exact
         > state stale
@@ -47,10 +47,10 @@ fn audit_of_an_expired_version_becomes_an_ordinary_list() {
 fn failed_audit_resumes_the_watch() {
     check(
         "
-        with audit-period 4m
+        with audit-period 40s
         live v=9 a/x@5
         > state live
-        after 264s
+        after 44s
         > cancel
         > list limit=500 rv=9 match=Exact
         > state stale
@@ -72,10 +72,10 @@ fn audit_with_a_newer_list_reports_no_drift() {
     // reported as drift.
     check(
         "
-        with audit-period 4m
+        with audit-period 40s
         live v=9 a/x@5
         > state live
-        after 264s
+        after 44s
         > cancel
         > list limit=500 rv=9 match=Exact
         > state stale

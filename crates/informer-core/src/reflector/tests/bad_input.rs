@@ -10,6 +10,7 @@ fn list_that_ends_too_early_fails() {
         start
         > list limit=500 rv=0
         200
+        > state listing 0
         bytes {"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[
         end
         > list failed: item #0 at byte 62: the body ends too early; retry in 800ms..1.6s
@@ -18,6 +19,7 @@ fn list_that_ends_too_early_fails() {
         > list limit=500 rv=0
         > state connecting
         200
+        > state listing 0
         end
         > list failed: item #0 at byte 0: the body ends too early; retry in 1.6s..3.2s
         > state backing off: item #0 at byte 0: the body ends too early
@@ -33,6 +35,7 @@ fn list_that_is_not_json_fails() {
         start
         > list limit=500 rv=0
         200
+        > state listing 0
         bytes hello
         > cancel
         > list failed: item #0 at byte 0: not JSON: expected `{`, found `h`; retry in 800ms..1.6s
@@ -57,6 +60,7 @@ fn body_is_read_in_the_declared_encoding() {
         start
         > list limit=500 rv=0
         200 type=application/vnd.kubernetes.protobuf
+        > state listing 0
         bytes {"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[]}
         > cancel
         > list failed: item #0 at byte 0: not protobuf: no Kubernetes magic number at the start; retry in 800ms..1.6s
@@ -65,6 +69,7 @@ fn body_is_read_in_the_declared_encoding() {
         > list limit=500 rv=0
         > state connecting
         200 type=application/json
+        > state listing 0
         bytes {"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[]}
         end
         > push replaced @9 []
@@ -90,6 +95,7 @@ fn second_malformed_protobuf_list_disables_protobuf() {
         start
         > list limit=500 rv=0
         200 type=application/vnd.kubernetes.protobuf
+        > state listing 0
         bytes �k8s
         > cancel
         > list failed: item #0 at byte 0: not protobuf: no Kubernetes magic number at the start; retry in 800ms..1.6s
@@ -98,6 +104,7 @@ fn second_malformed_protobuf_list_disables_protobuf() {
         > list limit=500 rv=0
         > state connecting
         200 type=application/vnd.kubernetes.protobuf
+        > state listing 0
         bytes �k8s
         > protobuf disabled: item #0 at byte 0: not protobuf: no Kubernetes magic number at the start
         > cancel
@@ -107,6 +114,7 @@ fn second_malformed_protobuf_list_disables_protobuf() {
         > list limit=500 rv=0 in JSON
         > state connecting
         200 type=application/json
+        > state listing 0
         bytes {"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[]}
         end
         > push replaced @9 []
@@ -125,6 +133,7 @@ fn second_malformed_protobuf_watch_disables_protobuf() {
         start
         > list limit=500 rv=0
         200 type=application/json
+        > state listing 0
         bytes {"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[]}
         end
         > push replaced @9 []
@@ -165,6 +174,7 @@ fn truncated_protobuf_body_does_not_disable_protobuf() {
         start
         > list limit=500 rv=0
         200 type=application/vnd.kubernetes.protobuf
+        > state listing 0
         bytes k8s
         end
         > list failed: item #0 at byte 3: the body ends too early; retry in 800ms..1.6s
@@ -173,6 +183,7 @@ fn truncated_protobuf_body_does_not_disable_protobuf() {
         > list limit=500 rv=0
         > state connecting
         200 type=application/vnd.kubernetes.protobuf
+        > state listing 0
         bytes k8s
         end
         > list failed: item #0 at byte 3: the body ends too early; retry in 1.6s..3.2s
@@ -192,6 +203,7 @@ fn body_that_is_not_a_list_fails() {
         start
         > list limit=500 rv=0
         200
+        > state listing 0
         bytes {"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"9"},"rows":[]}
         > cancel
         > list failed: item #0 at byte 15: not a list but a Table; retry in 800ms..1.6s
@@ -200,6 +212,7 @@ fn body_that_is_not_a_list_fails() {
         > list limit=500 rv=0
         > state connecting
         200
+        > state listing 0
         bytes {"kind":"Status","status":"Failure","code":500}
         > cancel
         > list failed: item #0 at byte 16: not a list but a Status; retry in 1.6s..3.2s
@@ -208,6 +221,7 @@ fn body_that_is_not_a_list_fails() {
         > list limit=500 rv=0
         > state connecting
         200
+        > state listing 0
         bytes {"metadata":{"resourceVersion":"9"}}
         end
         > list failed: item #0 at byte 36: not a list but a body without items; retry in 3.2s..6.4s
@@ -224,6 +238,7 @@ fn list_without_a_version_fails() {
         start
         > list limit=500 rv=0
         200
+        > state listing 0
         page a/x@5
         > cancel
         > list failed: item #0 at byte 49: invalid list metadata: no resourceVersion; retry in 800ms..1.6s
@@ -232,6 +247,7 @@ fn list_without_a_version_fails() {
         > list limit=500 rv=0
         > state connecting
         200
+        > state listing 0
         page v= a/x@5
         > cancel
         > list failed: item #0 at byte 69: invalid list metadata: no resourceVersion; retry in 1.6s..3.2s
@@ -250,11 +266,11 @@ fn unreadable_items_of_a_list_are_skipped_and_reported() {
         start
         > list limit=500 rv=0
         200
-        page v=9 a/x@5 a/no-version @6 a/big@7;big a/node@8;kind=Node =17 =null a/y@6
+        > state listing 0
+        page v=9 a/x@5 a/no-version @6 a/big@7;big =17 =null a/y@6
         > unreadable a/no-version: metadata.resourceVersion is missing
         > unreadable ?@6: metadata.name is missing
         > unreadable a/big@7: larger than 300 bytes
-        > unreadable a/node@8: unexpected kind: v1 Node
         > unreadable ?: not an object
         > unreadable ?: not an object
         > state listing 7
@@ -263,7 +279,7 @@ fn unreadable_items_of_a_list_are_skipped_and_reported() {
         > watch rv=9
         > state stale
         count unreadable
-        > unreadable 6
+        > unreadable 5
         200
         > state live
         after 10s
@@ -282,6 +298,7 @@ fn unreadable_items_are_counted_as_received() {
         start
         > list limit=500 rv=0
         200
+        > state listing 0
         page v=9 continue=t remaining=1 a/no-version
         > unreadable a/no-version: metadata.resourceVersion is missing
         > state listing 1
@@ -305,6 +322,7 @@ fn unreadable_objects_of_a_watch_list_are_skipped_and_reported() {
         start
         > watch-list match=NotOlderThan rv=
         200
+        > state listing 0
         ADDED a/x@5
         > state listing 1
         ADDED a/no-version
@@ -313,15 +331,13 @@ fn unreadable_objects_of_a_watch_list_are_skipped_and_reported() {
         > unreadable ?@6: metadata.name is missing
         ADDED a/big@7;big
         > unreadable a/big@7: larger than 300 bytes
-        ADDED a/node@8;kind=Node
-        > unreadable a/node@8: unexpected kind: v1 Node
         ADDED =17
         > unreadable ?: not an object
         BOOKMARK @9 end
         > push replaced @9 [a/x@5] unreadable [a/big@7, a/no-version]
         > state live
         count unreadable
-        > unreadable 5
+        > unreadable 4
         ",
     );
 }
@@ -335,6 +351,7 @@ fn last_frame_of_an_object_in_a_watch_list_decides_whether_it_is_readable() {
         start
         > watch-list match=NotOlderThan rv=
         200
+        > state listing 0
         ADDED a/x@5;big
         > unreadable a/x@5: larger than 300 bytes
         MODIFIED a/x@6
@@ -357,26 +374,87 @@ fn last_frame_of_an_object_in_a_watch_list_decides_whether_it_is_readable() {
     );
 }
 
-// C9: a frame of another kind or of an unknown type neither removes an object nor makes it stale.
+// C9
 #[test]
-fn frames_of_another_kind_or_type_do_not_change_a_watch_list() {
+fn frames_of_an_unknown_type_do_not_change_a_watch_list() {
     check(
         "
         start
         > watch-list match=NotOlderThan rv=
         200
+        > state listing 0
         ADDED a/x@5
         > state listing 1
-        ADDED a/y@5
-        > state listing 2
-        DELETED a/x@6;kind=Node
-        > unreadable a/x@6: unexpected kind: v1 Node
-        PING a/y@7
-        > unreadable a/y@7: unknown frame type
+        PING a/x@7
+        > unreadable a/x@7: unknown frame type
         BOOKMARK @9 end
-        > push replaced @9 [a/x@5, a/y@5]
+        > push replaced @9 [a/x@5]
         > state live
         ",
+    );
+}
+
+/// Regression: a list of another kind replaced the cache: its items were delivered as additions and all
+/// cached objects as deletions. If the items declared their own kind, the cache was emptied and still live.
+#[test]
+fn list_of_another_kind_does_not_replace_the_cache() {
+    check(
+        r#"
+        with watch-list never
+        start
+        > list limit=500 rv=0
+        200
+        > state listing 0
+        bytes {"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[]}
+        > cancel
+        > list failed: item #0 at byte 20: unexpected kind: SecretList; retry in 800ms..1.6s
+        > state backing off: item #0 at byte 20: unexpected kind: SecretList
+        wake
+        > list limit=500 rv=0
+        > state connecting
+        200
+        > state listing 0
+        page v=9 a/x@5 a/y@8;kind=Secret
+        > cancel
+        > list failed: item #1 at byte 290: unexpected kind: v1 Secret; retry in 1.6s..3.2s
+        > state backing off: item #1 at byte 290: unexpected kind: v1 Secret
+        "#,
+    );
+}
+
+/// Regression: a watch-list of another kind emptied the cache. The bookmark that ends its initial events
+/// belongs to that kind, too.
+#[test]
+fn watch_list_of_another_kind_does_not_replace_the_cache() {
+    for frame in ["ADDED a/x@5;kind=Secret", "DELETED a/x@5;kind=Secret"] {
+        check(&format!(
+            "
+            start
+            > watch-list match=NotOlderThan rv=
+            200
+            > state listing 0
+            {frame}
+            > unreadable a/x@5: unexpected kind: v1 Secret
+            > cancel
+            > watch-list failed: the stream contains another kind; retry now
+            > list limit=500 rv=0
+            > state connecting
+            ",
+        ));
+    }
+    check(
+        r#"
+        start
+        > watch-list match=NotOlderThan rv=
+        200
+        > state listing 0
+        bytes {"type":"BOOKMARK","object":{"kind":"Secret","apiVersion":"v1","metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}}
+        > unreadable ?@9: unexpected kind: v1 Secret
+        > cancel
+        > watch-list failed: the stream contains another kind; retry now
+        > list limit=500 rv=0
+        > state connecting
+        "#,
     );
 }
 
@@ -452,6 +530,7 @@ fn deletion_of_an_unknown_object_fails_a_watch_list() {
         start
         > watch-list match=NotOlderThan rv=
         200
+        > state listing 0
         ADDED a/x@5
         > state listing 1
         DELETED =17
@@ -494,6 +573,7 @@ fn watch_with_only_unreadable_objects_stays_open() {
         start
         > watch-list match=NotOlderThan rv=
         200
+        > state listing 0
         ADDED a/no-version
         > unreadable a/no-version: metadata.resourceVersion is missing
         BOOKMARK @9 end
@@ -589,6 +669,7 @@ fn watch_list_that_is_not_json_is_replaced_by_a_list() {
         start
         > watch-list match=NotOlderThan rv=
         200
+        > state listing 0
         ADDED a/x@5
         > state listing 1
         bytes ]

@@ -13,9 +13,9 @@ pub(super) enum Encoding {
     Protobuf,
 }
 
-/// Parts of scripts that exist in JSON only: literal bytes, byte positions, content types, values that are
-/// not objects, and objects with fields or kinds that a pod does not have.
-const ONLY_JSON: [&str; 6] = ["bytes ", " at byte ", ";kind=", ";big", " =", "type="];
+/// Parts of scripts that exist in JSON only: literal bytes, line ends, byte positions, content types, values
+/// that are not objects, and objects with fields or kinds that a pod does not have.
+const ONLY_JSON: [&str; 7] = ["bytes ", "blank", " at byte ", ";kind=", ";big", " =", "type="];
 
 impl Encoding {
     /// Whether the script can run in this encoding.

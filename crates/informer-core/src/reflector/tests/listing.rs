@@ -19,25 +19,6 @@ fn initial_list_requests_any_version_and_is_followed_by_a_watch() {
     );
 }
 
-#[test]
-fn relist_requests_the_last_version_or_newer_without_pages() {
-    check(
-        "
-        live v=9 a/x@5
-        > state live
-        after 10s
-        ERROR 410 Expired
-        > cancel
-        > watch failed: 410 Expired; retry now
-        > list rv=9 match=NotOlderThan
-        > state stale
-        list v=12 a/x@5
-        > push replaced @12 [a/x@5]
-        > watch rv=12
-        ",
-    );
-}
-
 // C1, C11: the version is dropped once, without a delay. The second failure backs off, and the version stays
 // dropped.
 #[test]
@@ -125,234 +106,6 @@ fn rejected_list_of_any_version_is_replaced_by_the_most_recent_state() {
         list v=3
         > push replaced @3 []
         > watch rv=3
-        > state stale
-        ",
-    );
-}
-
-#[test]
-fn pages_are_followed_and_the_first_sets_the_version() {
-    check(
-        "
-        with watch-list never
-        start
-        > list limit=500 rv=0
-        200
-        page v=9 continue=t1 remaining=3 a/x@5 a/y@6
-        > state listing 2
-        end
-        > list limit=500 continue=t1
-        > state listing 2/5
-        200
-        page v=9 continue=t2 remaining=1 b/x@7 b/y@3
-        > state listing 4/5
-        end
-        > list limit=500 continue=t2
-        list v=11 b/z@8
-        > push replaced @9 [a/x@5, a/y@6, b/x@7, b/y@3, b/z@8]
-        > watch rv=9
-        > state stale
-        count lists full_lists
-        > lists 3 full_lists 1
-        ",
-    );
-}
-
-// A server that pages lists at "any version" has no watch cache in front of its storage.
-#[test]
-fn all_lists_are_paged_after_a_paged_list_of_any_version() {
-    check(
-        "
-        with watch-list never
-        start
-        > list limit=500 rv=0
-        list v=9 continue=t1 a/x@5
-        > list limit=500 continue=t1
-        > state listing 1
-        list v=9 a/y@5
-        > push replaced @9 [a/x@5, a/y@5]
-        > watch rv=9
-        > state stale
-        200
-        > state live
-        after 10s
-        ERROR 410 Expired
-        > cancel
-        > watch failed: 410 Expired; retry now
-        > list limit=500 rv=9 match=NotOlderThan
-        > state stale
-        list v=12 continue=t2 a/x@5
-        > list limit=500 continue=t2
-        ",
-    );
-}
-
-#[test]
-fn configured_page_size_applies_to_every_list() {
-    check(
-        "
-        with watch-list never
-        with page-size 2
-        start
-        > list limit=2 rv=0
-        list v=9 continue=t1 a/x@5 a/y@5
-        > list limit=2 continue=t1
-        > state listing 2
-        list v=9 a/z@5
-        > push replaced @9 [a/x@5, a/y@5, a/z@5]
-        > watch rv=9
-        > state stale
-        200
-        > state live
-        after 10s
-        ERROR 410 Expired
-        > cancel
-        > watch failed: 410 Expired; retry now
-        > list limit=2 rv=9 match=NotOlderThan
-        > state stale
-        reject 410 Expired
-        > list failed: 410 Expired; retry now
-        > list limit=2
-        ",
-    );
-}
-
-#[test]
-fn unrequested_pages_are_followed() {
-    check(
-        "
-        live v=9
-        > state live
-        after 10s
-        ERROR 410 Expired
-        > cancel
-        > watch failed: 410 Expired; retry now
-        > list rv=9 match=NotOlderThan
-        > state stale
-        list v=12 continue=t1 a/x@5
-        > list limit=500 continue=t1
-        list v=12 a/y@6
-        > push replaced @12 [a/x@5, a/y@6]
-        > watch rv=12
-        ",
-    );
-}
-
-// P14
-#[test]
-fn expired_token_causes_a_list_without_pages_at_the_same_version() {
-    check(
-        "
-        with watch-list never
-        start
-        > list limit=500 rv=0
-        list v=9 continue=t1 a/x@5
-        > list limit=500 continue=t1
-        > state listing 1
-        reject 410 Expired
-        > list failed: 410 Expired; retry now
-        > list rv=0
-        > state connecting
-        list v=12 a/y@11
-        > push replaced @12 [a/y@11]
-        > watch rv=12
-        > state stale
-        count expired
-        > expired 1
-        ",
-    );
-}
-
-// C11. The server pages although the request has no limit, and its tokens expire immediately.
-// Regression: the list was repeated without a delay.
-#[test]
-fn tokens_that_always_expire_cause_no_hot_loop() {
-    check(
-        "
-        with watch-list never
-        start
-        > list limit=500 rv=0
-        list v=9 continue=t1 a/x@5
-        > list limit=500 continue=t1
-        > state listing 1
-        reject 410 Expired
-        > list failed: 410 Expired; retry now
-        > list rv=0
-        > state connecting
-        list v=9 continue=t2 a/x@5
-        > list limit=500 continue=t2
-        > state listing 1
-        reject 410 Expired
-        > list failed: 410 Expired; retry now
-        > list limit=500
-        > state connecting
-        list v=9 continue=t3 a/x@5
-        > list limit=500 continue=t3
-        > state listing 1
-        reject 410 Expired
-        > list failed: 410 Expired; retry now
-        > list
-        > state connecting
-        list v=9 continue=t4 a/x@5
-        > list limit=500 continue=t4
-        > state listing 1
-        reject 410 Expired
-        > list failed: 410 Expired; retry in 800ms..1.6s
-        > state backing off: 410 Expired
-        ",
-    );
-}
-
-// C11. The server ignores tokens and returns the first page for each of them.
-// Regression: pages were requested without a delay, and memory grew.
-#[test]
-fn repeating_pages_cause_no_hot_loop() {
-    check(
-        "
-        with watch-list never
-        start
-        > list limit=500 rv=0
-        list v=9 continue=t1 a/x@5
-        > list limit=500 continue=t1
-        > state listing 1
-        list v=9 continue=t1 a/x@5
-        > list failed: the pages of the list repeat; retry in 800ms..1.6s
-        > state backing off: the pages of the list repeat
-        wake
-        > list limit=500 rv=0
-        > state connecting
-        list v=9 continue=t1 a/x@5
-        > list limit=500 continue=t1
-        > state listing 1
-        list v=9 continue=t2 a/y@5
-        > list limit=500 continue=t2
-        > state listing 2
-        list v=9 continue=t1 a/x@5
-        > list failed: the pages of the list repeat; retry in 1.6s..3.2s
-        > state backing off: the pages of the list repeat
-        ",
-    );
-}
-
-#[test]
-fn failed_page_restarts_the_list_after_a_backoff() {
-    check(
-        "
-        with watch-list never
-        start
-        > list limit=500 rv=0
-        list v=9 continue=t1 remaining=1 a/x@5
-        > list limit=500 continue=t1
-        > state listing 1/2
-        reject 500
-        > list failed: 500; retry in 800ms..1.6s
-        > state backing off: 500
-        wake
-        > list limit=500 rv=0
-        > state connecting
-        list v=9 a/x@5 a/y@5
-        > push replaced @9 [a/x@5, a/y@5]
-        > watch rv=9
         > state stale
         ",
     );
@@ -474,7 +227,7 @@ fn backoff_grows_with_failing_lists_and_only_a_healthy_watch_resets_it() {
         > state live
         after 9s
         end
-        > watch failed: the watch ended early; retry in 25.6s..60s
+        > watch failed: the watch ended early; retry in 9s
         > state backing off: the watch ended early
         wake
         > list limit=1 rv=9 match=NotOlderThan
@@ -670,7 +423,9 @@ fn error_body_is_read_up_to_its_limit() {
 }
 
 #[test]
-fn list_without_data_times_out() {
+fn list_without_progress_times_out() {
+    // Regression: a list whose body arrived at one byte per second was never abandoned.
+
     check(
         "
         with watch-list never
@@ -680,53 +435,22 @@ fn list_without_data_times_out() {
         > deadline in 120s
         after 1m
         200
+        > state listing 0
         deadline
         > deadline in 60s
         after 50s
         bytes {
         deadline
-        > deadline in 60s
-        after 59s
+        > deadline in 10s
+        after 9s
         tick
         after 1s
         > cancel
-        > list failed: no data received before the timeout; retry in 800ms..1.6s
-        > state backing off: no data received before the timeout
+        > list failed: too little received within 60s: 1 bytes of this page, 0 objects; retry in 800ms..1.6s
+        > state backing off: too little received within 60s: 1 bytes of this page, 0 objects
         old bytes }
         count stray_responses
         > stray_responses 1
-        ",
-    );
-}
-
-#[test]
-fn c11_endless_empty_pages_cause_no_hot_loop() {
-    // Regression: a server that sent a new token with every empty page received 100,000 requests without a
-    // delay. Empty pages are legal, so before they count as a failure, the whole list is requested without
-    // pages.
-    check(
-        "
-        with watch-list never
-        start
-        > list limit=500 rv=0
-        list v=9 continue=a
-        > list limit=500 continue=a
-        list v=9 continue=b
-        > list limit=500 continue=b
-        list v=9 continue=c
-        > list limit=500 continue=c
-        list v=9 continue=d
-        > list failed: the pages of the list are empty and do not end; retry now
-        > list rv=0
-        list v=9 continue=a
-        > list limit=500 continue=a
-        list v=9 continue=b
-        > list limit=500 continue=b
-        list v=9 continue=c
-        > list limit=500 continue=c
-        list v=9 continue=d
-        > list failed: the pages of the list are empty and do not end; retry in 800ms..1.6s
-        > state backing off: the pages of the list are empty and do not end
         ",
     );
 }

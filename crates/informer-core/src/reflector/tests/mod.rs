@@ -8,11 +8,15 @@ mod audit;
 mod bad_input;
 mod encoding;
 mod listing;
+mod pages;
 mod script;
+mod short_watches;
+mod silence;
 mod states;
 mod transform;
 mod unavailable;
 mod watching;
 mod watchlist;
+mod watchlist_progress;
 
 use script::check;

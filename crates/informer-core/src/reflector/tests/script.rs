@@ -18,13 +18,13 @@
 //! | `list v=9 continue=t remaining=1 a/x@5 …` | headers and a complete list; `page …` is only the body |
 //! | `ADDED a/x@5`, `BOOKMARK @9 end`, `ERROR 410 Expired` | a frame; ` + ` joins several in one chunk |
 //! | `reject 410 Expired` | headers, a `Status` and the end; the reason `TooLarge` adds the cause of that name |
-//! | `bytes …`, `end`, `error refused`, `error reset` | a part of a body, its end, a transport error |
+//! | `bytes …`, `blank`, `end`, `error refused`, `error reset` | a part of a body, a line end, the end, a transport error |
 //! | `old …` | a part of a response, as in the lines above, for the previous request |
 //! | `state`, `deadline`, `count frames …` | prints these; a change of state is always printed |
 //! | `during 5m 3..9 list: … / …; watch: …` | responds like this for 5 min; between 3 and 8 requests are sent |
 //!
-//! An object is `namespace/name@version`, followed by `;uid=…`, `;kind=…` or `;big`. Name and version are
-//! optional. `=…` is an object as literal JSON.
+//! `#` in a list stands for the number of requests so far. An object is `namespace/name@version`, followed by
+//! `;uid=…`, `;kind=…` or `;big`. Name and version are optional. `=…` is an object as literal JSON.
 
 use super::super::{
     Action, Config, Failure, FailureKind, InformerState, Reflector, RequestKind, ResponseHead, StreamId,
@@ -115,6 +115,11 @@ impl Run {
         let mut run = Self { quiet: true, ..Self::new(seed) };
         run.input("start");
         run
+    }
+
+    /// Returns the kind of the open request.
+    pub(super) fn open_request(&self) -> Option<RequestKind> {
+        self.open.map(|(_, kind)| kind)
     }
 
     pub(super) fn now(&self) -> Moment {
@@ -212,8 +217,9 @@ impl Run {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
             "list" => {
+                let rest = rest.replace('#', &self.requests.to_string());
                 self.head(id, ResponseHead::new(200));
-                self.bytes(id, &self.encoding.body(&list_body(rest)));
+                self.bytes(id, &self.encoding.body(&list_body(&rest)));
                 self.end(id);
             }
             "page" => self.bytes(id, &self.encoding.body(&list_body(rest))),
@@ -224,6 +230,7 @@ impl Run {
                 self.end(id);
             }
             "bytes" => self.bytes(id, rest.as_bytes()),
+            "blank" => self.bytes(id, b"\n"),
             "end" => self.end(id),
             "error" => {
                 let failure = match rest {
@@ -237,7 +244,14 @@ impl Run {
             _ if word.parse::<u16>().is_ok() => self.head(id, head(line)),
             _ => {
                 let frames: Vec<_> = line.split(" + ").map(|text| self.encoding.body(&frame(text))).collect();
+                let mut before_error = line.split(" + ").take_while(|frame| !frame.starts_with("ERROR"));
+                let is_evidence = self.is_live_watch(id) && before_error.any(reports_server_state);
+                let before = self.machine().counters().frames;
                 self.bytes(id, &frames.concat());
+                // No frame is read behind malformed bytes.
+                if is_evidence && self.machine().counters().frames > before {
+                    self.last_up_to_date = self.now;
+                }
             }
         }
     }
@@ -245,7 +259,6 @@ impl Run {
     fn head(&mut self, id: StreamId, mut head: ResponseHead) {
         head.content_type = head.content_type.or(self.encoding.content_type());
         self.call(|machine, now| machine.handle_response(now, id, head));
-        self.record_contact(id);
     }
 
     fn end(&mut self, id: StreamId) {
@@ -255,7 +268,6 @@ impl Run {
 
     /// Passes on a body until the request is closed. A stray body is one chunk, so that it is counted once.
     fn bytes(&mut self, id: StreamId, body: &[u8]) {
-        self.record_contact(id);
         if self.seed.is_multiple_of(2) || !self.is_open(id) {
             return self.call(|machine, now| machine.handle_bytes(now, id, body));
         }
@@ -266,7 +278,7 @@ impl Run {
         }
     }
 
-    fn after(&mut self, duration: Duration) {
+    pub(super) fn after(&mut self, duration: Duration) {
         let until = self.now + duration;
         while let Some(deadline) = self.machine().next_deadline().filter(|deadline| *deadline <= until) {
             self.now = deadline.max(self.now);
@@ -344,7 +356,7 @@ impl Run {
         self.print(&values.join(" "));
     }
 
-    fn machine(&mut self) -> &mut Reflector {
+    pub(super) fn machine(&mut self) -> &mut Reflector {
         self.machine.get_or_insert_with(|| Reflector::new(self.config.clone(), self.seed, None))
     }
 
@@ -452,12 +464,10 @@ impl Run {
         self.open.is_some_and(|(open, _)| open == id)
     }
 
-    /// Records that the cache is up to date, if a live watch received something.
-    fn record_contact(&mut self, id: StreamId) {
+    /// Returns whether the request is an open watch and the cache is live.
+    fn is_live_watch(&self, id: StreamId) -> bool {
         let live = self.machine.as_ref().is_some_and(|machine| machine.state() == InformerState::Live);
-        if live && self.is_open(id) {
-            self.last_up_to_date = self.now;
-        }
+        live && self.is_open(id) && self.open.is_some_and(|(_, kind)| kind != RequestKind::List)
     }
 
     fn close(&mut self) {
@@ -531,6 +541,7 @@ fn delay_text(kind: FailureKind, delay: Duration) -> String {
     let millis = delay.as_millis();
     match (kind, millis) {
         (_, 0) => "now".to_owned(),
+        (_, 500) => "in 500ms".to_owned(),
         (FailureKind::Forbidden | FailureKind::NotServed, 30_000..60_000) => "in 30s..60s".to_owned(),
         (_, millis) if millis % 1000 == 0 => format!("in {delay:?}"),
         (_, 25_600..60_000) => "in 25.6s..60s".to_owned(),
@@ -625,6 +636,12 @@ fn status(text: &str) -> String {
         }
     }
     format!(r#"{{"kind":"Status","status":"Failure"{fields}}}"#)
+}
+
+/// Returns whether a frame is evidence that the cache is up to date.
+fn reports_server_state(frame: &str) -> bool {
+    let known = ["ADDED ", "MODIFIED ", "DELETED ", "BOOKMARK "].iter().any(|kind| frame.starts_with(kind));
+    known && !frame.contains(";kind=")
 }
 
 /// Returns the JSON of an object: `a/x@5;uid=u;kind=Node;big`, or literal JSON after `=`.

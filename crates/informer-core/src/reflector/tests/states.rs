@@ -24,7 +24,7 @@ fn stop_cancels_the_request_and_ignores_later_input() {
         ("start\n> watch-list match=NotOlderThan rv=", "BOOKMARK @9 end"),
         ("with watch-list never\nstart\n> list limit=500 rv=0", "list v=9"),
         (
-            "start\n> watch-list match=NotOlderThan rv=\n200\nBOOKMARK @9 end\n> push replaced @9 []\n> state live",
+            "start\n> watch-list match=NotOlderThan rv=\n200\n> state listing 0\nBOOKMARK @9 end\n> push replaced @9 []\n> state live",
             "end",
         ),
     ] {
@@ -72,6 +72,7 @@ fn received_objects_are_counted_in_the_listing_state() {
         start
         > list limit=500 rv=0
         200
+        > state listing 0
         bytes {"kind":"PodList","metadata":{"resourceVersion":"9","continue":"t","remainingItemCount":2},"items":[
         bytes {"metadata":{"name":"x","resourceVersion":"5"}},
         > state listing 1
@@ -102,6 +103,7 @@ fn relist_has_the_state_stale_instead_of_listing() {
         start
         > watch-list match=NotOlderThan rv=
         200
+        > state listing 0
         ADDED a/x@5
         > state listing 1
         BOOKMARK @9 end
@@ -114,14 +116,14 @@ fn relist_has_the_state_stale_instead_of_listing() {
         > watch-list match=NotOlderThan rv=9
         > state stale
         state
-        > state stale since 12s
+        > state stale since 0ns
         after 3s
         200
         ADDED a/x@5
         after 2s
         ADDED a/y@6
         state
-        > state stale since 12s
+        > state stale since 0ns
         BOOKMARK @12 end
         > push replaced @12 [a/x@5, a/y@6]
         > state live
@@ -161,6 +163,7 @@ fn early_timeout_call_has_no_effect() {
         > watch-list match=NotOlderThan rv=
         tick
         200
+        > state listing 0
         after 9s
         tick
         BOOKMARK @9 end
@@ -170,7 +173,7 @@ fn early_timeout_call_has_no_effect() {
         after 20s
         tick
         deadline
-        > deadline in watch timeout - 10s
+        > deadline in 55s
         error refused
         > watch failed: connection refused; retry in 800ms..1.6s
         > state backing off: connection refused

@@ -9,6 +9,7 @@ fn initial_list_is_requested_as_a_watch_list_that_becomes_the_watch() {
         start
         > watch-list match=NotOlderThan rv=
         200
+        > state listing 0
         ADDED a/y@7
         > state listing 1
         ADDED a/x@5
@@ -35,6 +36,7 @@ fn empty_watch_list_ends_immediately() {
         start
         > watch-list match=NotOlderThan rv=
         200
+        > state listing 0
         BOOKMARK @9 end
         > push replaced @9 []
         > state live
@@ -49,6 +51,7 @@ fn frames_after_the_end_marker_in_the_same_chunk_are_changes() {
         start
         > watch-list match=NotOlderThan rv=
         200
+        > state listing 0
         ADDED a/x@5 + BOOKMARK @9 end + MODIFIED a/x@10 + DELETED a/x@11
         > push replaced @9 [a/x@5]
         > push updated a/x@10
@@ -65,6 +68,7 @@ fn only_the_marker_with_a_version_ends_the_initial_events() {
         start
         > watch-list match=NotOlderThan rv=
         200
+        > state listing 0
         ADDED a/x@5
         > state listing 1
         BOOKMARK @7
@@ -87,6 +91,7 @@ fn objects_are_updated_and_deleted_before_the_marker() {
         start
         > watch-list match=NotOlderThan rv=
         200
+        > state listing 0
         ADDED a/x@5
         > state listing 1
         ADDED a/y@6
@@ -112,6 +117,7 @@ fn initial_objects_do_not_advance_the_position() {
         start
         > watch-list match=NotOlderThan rv=
         200
+        > state listing 0
         ADDED a/x@50
         > state listing 1
         BOOKMARK @9 end
@@ -131,6 +137,7 @@ fn relist_requests_the_last_version_or_newer() {
         start
         > watch-list match=NotOlderThan rv=
         200
+        > state listing 0
         BOOKMARK @9 end
         > push replaced @9 []
         > state live
@@ -158,6 +165,7 @@ fn unavailable_version_of_a_watch_list_is_replaced_by_the_most_recent_state() {
             start
             > watch-list match=NotOlderThan rv=
             200
+            > state listing 0
             BOOKMARK @9 end
             > push replaced @9 []
             > state live
@@ -187,6 +195,7 @@ fn watch_list_of_the_most_recent_state_that_expires_twice_is_replaced_by_a_list(
         start
         > watch-list match=NotOlderThan rv=
         200
+        > state listing 0
         ADDED a/x@5
         > state listing 1
         ERROR 410 Expired
@@ -219,6 +228,7 @@ fn watch_list_that_always_expires_causes_no_hot_loop() {
         start
         > watch-list match=NotOlderThan rv=
         200
+        > state listing 0
         BOOKMARK @9 end
         > push replaced @9 []
         > state live
@@ -304,6 +314,7 @@ fn forbidden_watch_list_and_list_are_forbidden() {
         > watch-list match=NotOlderThan rv=
         > state connecting
         200
+        > state listing 0
         BOOKMARK @9 end
         > push replaced @9 []
         > state live
@@ -331,144 +342,6 @@ fn watch_list_and_list_that_are_not_found_are_not_served() {
     );
 }
 
-// C11: some servers never end the initial events.
-#[test]
-fn endless_initial_events_are_replaced_by_a_list_and_disable_watch_lists() {
-    check(
-        "
-        start
-        > watch-list match=NotOlderThan rv=
-        deadline
-        > deadline in 120s
-        200
-        deadline
-        > deadline in 10s
-        ADDED a/x@5
-        > state listing 1
-        after 10s
-        after 10s
-        > cancel
-        > watch-list disabled: the initial events did not complete
-        > watch-list failed: the initial events did not complete; retry now
-        > list limit=500 rv=0
-        > state connecting
-        old BOOKMARK @9 end
-        list v=9 a/x@5
-        > push replaced @9 [a/x@5]
-        > watch rv=9
-        > state stale
-        200
-        > state live
-        after 10s
-        ERROR 410 Expired
-        > cancel
-        > watch failed: 410 Expired; retry now
-        > list rv=9 match=NotOlderThan
-        > state stale
-        count stray_responses watch_lists
-        > stray_responses 1 watch_lists 1
-        ",
-    );
-}
-
-#[test]
-fn silent_watch_list_is_replaced_by_a_list() {
-    check(
-        "
-        start
-        > watch-list match=NotOlderThan rv=
-        200
-        after 10s
-        > cancel
-        > watch-list disabled: the initial events did not complete
-        > watch-list failed: the initial events did not complete; retry now
-        > list limit=500 rv=0
-        ",
-    );
-}
-
-// Live changes of a busy cluster are not progress, because they never end.
-#[test]
-fn changes_of_known_objects_are_not_progress() {
-    check(
-        "
-        start
-        > watch-list match=NotOlderThan rv=
-        200
-        ADDED a/x@5 + ADDED a/y@5
-        > state listing 2
-        after 10s
-        MODIFIED a/x@6
-        after 4s
-        MODIFIED a/y@7 + DELETED a/x@8
-        > state listing 1
-        after 4s
-        ADDED a/x@9
-        > state listing 2
-        after 2s
-        > cancel
-        > watch-list disabled: the initial events did not complete
-        > watch-list failed: the initial events did not complete; retry now
-        > list limit=500 rv=0
-        > state connecting
-        ",
-    );
-}
-
-#[test]
-fn watch_list_that_grows_by_one_percent_or_less_is_replaced_by_a_list() {
-    let objects: Vec<_> = (0..300).map(|n| format!("ADDED a/x{n}@5")).collect();
-    let objects = objects.join(" + ");
-    check(&format!(
-        "
-        start
-        > watch-list match=NotOlderThan rv=
-        200
-        {objects}
-        > state listing 300
-        after 10s
-        ADDED b/w@6 + ADDED b/x@6 + ADDED b/y@6 + ADDED b/z@6
-        > state listing 304
-        after 10s
-        ADDED c/x@6 + ADDED c/y@6 + ADDED c/z@6
-        > state listing 307
-        after 10s
-        > cancel
-        > watch-list disabled: the initial events did not complete
-        > watch-list failed: the initial events did not complete; retry now
-        > list limit=500 rv=0
-        > state connecting
-        "
-    ));
-}
-
-#[test]
-fn slow_watch_list_with_progress_completes() {
-    check(
-        "
-        start
-        > watch-list match=NotOlderThan rv=
-        200
-        after 9s
-        ADDED a/x1@5
-        > state listing 1
-        after 9s
-        ADDED a/x2@5
-        > state listing 2
-        after 9s
-        ADDED a/x3@5
-        > state listing 3
-        after 9s
-        ADDED a/x4@5
-        > state listing 4
-        after 9s
-        BOOKMARK @9 end
-        > push replaced @9 [a/x1@5, a/x2@5, a/x3@5, a/x4@5]
-        > state live
-        ",
-    );
-}
-
 #[test]
 fn second_watch_list_that_ends_before_the_marker_disables_watch_lists() {
     check(
@@ -476,6 +349,7 @@ fn second_watch_list_that_ends_before_the_marker_disables_watch_lists() {
         start
         > watch-list match=NotOlderThan rv=
         200
+        > state listing 0
         ADDED a/x@5
         > state listing 1
         end
@@ -521,9 +395,11 @@ fn completed_watch_list_resets_the_count_of_unfinished_ones() {
         start
         > watch-list match=NotOlderThan rv=
         200
+        > state listing 0
         end
         > watch-list failed: the stream ended before the initial events were complete; retry now
         > list limit=500 rv=0
+        > state connecting
         list v=9
         > push replaced @9 []
         > watch rv=9
@@ -605,6 +481,7 @@ fn throttled_watch_list_backs_off_without_a_list() {
         > watch-list match=NotOlderThan rv=
         > state connecting
         200
+        > state listing 0
         ERROR 429 TooManyRequests retry-after=11
         > cancel
         > watch-list failed: 429 TooManyRequests; retry in 11s
@@ -645,6 +522,7 @@ fn unreachable_server_receives_no_list_instead_of_the_watch_list() {
         > watch-list match=NotOlderThan rv=
         > state connecting
         200
+        > state listing 0
         BOOKMARK @9 end
         > push replaced @9 []
         > state live
@@ -659,6 +537,7 @@ fn error_frames_of_a_watch_list_are_classified_by_their_codes() {
         start
         > watch-list match=NotOlderThan rv=
         200
+        > state listing 0
         ADDED a/x@5
         > state listing 1
         ERROR 504 Timeout
@@ -673,10 +552,12 @@ fn error_frames_of_a_watch_list_are_classified_by_their_codes() {
         > watch-list match=NotOlderThan rv=
         > state connecting
         200
+        > state listing 0
         ERROR 500 InternalError
         > cancel
         > watch-list failed: 500 InternalError; retry now
         > list limit=500 rv=0
+        > state connecting
         reject 500
         > list failed: 500; retry in 1.6s..3.2s
         > state backing off: 500
@@ -684,10 +565,12 @@ fn error_frames_of_a_watch_list_are_classified_by_their_codes() {
         > watch-list match=NotOlderThan rv=
         > state connecting
         200
+        > state listing 0
         ERROR 403 Forbidden
         > cancel
         > watch-list failed: 403 Forbidden; retry now
         > list limit=500 rv=0
+        > state connecting
         reject 500
         > list failed: 500; retry in 3.2s..6.4s
         > state backing off: 500
@@ -703,6 +586,7 @@ fn watch_list_older_than_requested_is_requested_again_at_the_most_recent_state()
         start
         > watch-list match=NotOlderThan rv=
         200
+        > state listing 0
         ADDED a/x@5
         > state listing 1
         BOOKMARK @9 end

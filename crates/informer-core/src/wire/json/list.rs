@@ -2,6 +2,11 @@
 //!
 //! Items are produced one by one, and the list's own metadata as soon as it is complete, in any order. The
 //! reader buffers one item and the list's metadata, never the body.
+//!
+//! A list of another kind must not replace the cache, even if it is empty. The list of a built-in kind is
+//! named after the kind. A custom resource may name its list anything, but then each item declares its own
+//! kind. In both cases an item of another kind makes the whole list invalid. An empty list of a custom
+//! resource is accepted under any name, if its `apiVersion` is the expected one.
 
 use super::members::{Members, Step};
 use super::object::ObjectReader;
@@ -12,13 +17,16 @@ use crate::wire::error::{
 };
 use crate::wire::field_filter::FieldFilter;
 use crate::wire::frame::{ListItem, ListMeta, MAX_METADATA_BYTES};
+use crate::wire::head::string;
 use crate::wire::{Limits, MAX_KIND_BYTES, TypeMeta, append_up_to};
+use informer_schema::Message;
 use serde::Deserialize;
 
 /// The top-level value that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Value {
     Kind,
+    ApiVersion,
     Metadata,
     /// `items` that are not an array: some servers send `null` instead of an empty array.
     NoItems,
@@ -29,7 +37,7 @@ impl Value {
     /// Number of bytes of the value that are buffered.
     fn limit(self) -> usize {
         match self {
-            Self::Kind => MAX_KIND_BYTES,
+            Self::Kind | Self::ApiVersion => MAX_KIND_BYTES,
             Self::Metadata => MAX_METADATA_BYTES,
             // One more, to recognize a longer value that starts with `null`.
             Self::NoItems => b"null".len() + 1,
@@ -69,6 +77,10 @@ pub struct ListReader {
     item_start: u64,
     /// The kind that the body declares.
     kind: Option<Box<str>>,
+    /// The `apiVersion` that the body declares.
+    api_version: Option<Box<str>>,
+    /// Whether an item did not declare its own kind.
+    has_untyped_items: bool,
     has_items: bool,
     has_meta: bool,
 }
@@ -86,6 +98,8 @@ impl ListReader {
             location: BodyLocation { index: 0, byte: 0 },
             item_start: 0,
             kind: None,
+            api_version: None,
+            has_untyped_items: false,
             has_items: false,
             has_meta: false,
         }
@@ -102,7 +116,7 @@ impl ListReader {
     ///
     /// # Errors
     ///
-    /// If the body is malformed or not a list.
+    /// If the body is malformed, not a list, or a list of another kind.
     pub fn next(&mut self, chunk: &mut &[u8]) -> Result<Option<ListItem>, WireError> {
         let (bytes, base) = (*chunk, self.location.byte);
         let mut at = 0;
@@ -134,7 +148,7 @@ impl ListReader {
     ///
     /// # Errors
     ///
-    /// If the body is incomplete, not a list, or has no metadata.
+    /// If the body is incomplete, not a list, a list of another kind, or has no metadata.
     pub fn finish(&self) -> Result<(), WireError> {
         if self.state != State::End {
             return Err(self.error(BodyErrorKind::Truncated));
@@ -146,7 +160,26 @@ impl ListReader {
         if !self.has_meta {
             return Err(self.error(BodyErrorKind::ListMeta { reason: "missing" }));
         }
-        Ok(())
+        self.check_type().map_err(|kind| self.error(kind))
+    }
+
+    /// Checks the type of the list, as far as it has been read.
+    fn check_type(&self) -> Result<(), BodyErrorKind> {
+        let Some(kind) = self.kind.as_deref() else { return Ok(()) };
+        let is_list_of = |items: &TypeMeta| {
+            let same_version = self.api_version.as_deref().is_none_or(|sent| sent == items.api_version);
+            let may_have_any_name = !is_built_in(items) && !self.has_untyped_items;
+            same_version && (may_have_any_name || kind.strip_suffix("List") == Some(&items.kind))
+        };
+        let accepted = self.type_meta.also_accepted.as_deref();
+        if [&self.type_meta].into_iter().chain(accepted).any(is_list_of) {
+            return Ok(());
+        }
+        let found = match self.api_version.as_deref() {
+            None | Some("v1") => kind.into(),
+            Some(api_version) => format!("{kind} of {api_version}").into(),
+        };
+        Err(BodyErrorKind::OtherKind { found })
     }
 
     fn error(&self, kind: BodyErrorKind) -> WireError {
@@ -184,7 +217,7 @@ impl ListReader {
             },
             State::Item => {
                 if self.object.feed(chunk, at)? {
-                    let item = self.current_item();
+                    let item = self.current_item()?;
                     self.finish_item();
                     return Ok(Some(item));
                 }
@@ -227,6 +260,7 @@ impl ListReader {
             }
             b"metadata" => Value::Metadata,
             b"kind" => Value::Kind,
+            b"apiVersion" => Value::ApiVersion,
             _ => Value::Other,
         };
         self.value.clear();
@@ -247,13 +281,17 @@ impl ListReader {
         match value {
             Value::Other => {}
             Value::Kind => {
-                let kind: Box<str> = String::from_utf8_lossy(&self.value).replace('"', "").into();
-                // A custom resource definition may choose any kind for lists, except the kind of the
-                // objects. So only kinds that are certainly not lists are rejected here.
+                let kind = text(&self.value);
+                // A custom resource may name its list anything but its own kind.
                 if matches!(&*kind, "Status" | "Table") || *kind == *self.type_meta.kind {
                     return Err(BodyErrorKind::NotAList { found: kind });
                 }
                 self.kind = Some(kind);
+                self.check_type()?;
+            }
+            Value::ApiVersion => {
+                self.api_version = Some(text(&self.value));
+                self.check_type()?;
             }
             Value::NoItems => {
                 if self.value != b"null" {
@@ -272,10 +310,14 @@ impl ListReader {
         Ok(None)
     }
 
-    fn current_item(&self) -> ListItem {
+    fn current_item(&mut self) -> Result<ListItem, BodyErrorKind> {
+        self.has_untyped_items |= !self.object.declares_type();
         match self.object.to_object(&self.type_meta) {
-            Ok(object) => ListItem::Object(object),
-            Err(error) => ListItem::Unreadable(self.unreadable(error)),
+            Ok(object) => Ok(ListItem::Object(object)),
+            Err(ObjectError::OtherKind { found }) if self.object.declares_type() => {
+                Err(BodyErrorKind::OtherKind { found })
+            }
+            Err(error) => Ok(ListItem::Unreadable(self.unreadable(error))),
         }
     }
 
@@ -289,6 +331,16 @@ impl ListReader {
         self.location.index += 1;
         self.state = State::AfterItem;
     }
+}
+
+/// Returns whether the server names lists of this type after their kind: built-in kinds, and metadata only.
+fn is_built_in(items: &TypeMeta) -> bool {
+    Message::of_kind(&items.api_version, &items.kind).is_some() || items.api_version == "meta.k8s.io/v1"
+}
+
+/// Returns a JSON string without its quotes and escapes; any other value as sent.
+fn text(value: &[u8]) -> Box<str> {
+    string(value).unwrap_or_else(|| String::from_utf8_lossy(value)).into()
 }
 
 fn read_meta(bytes: &[u8]) -> Result<ListMeta, BodyErrorKind> {

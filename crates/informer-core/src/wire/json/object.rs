@@ -233,7 +233,13 @@ impl ObjectReader {
         &self.output
     }
 
-    fn check_type(&self, type_meta: &TypeMeta) -> Result<(), ObjectError> {
+    /// Returns whether the object names its own kind or `apiVersion`; items of built-in lists do not.
+    pub(super) fn declares_type(&self) -> bool {
+        [&self.kind, &self.api_version].iter().any(|value| value.starts_with(b"\""))
+    }
+
+    /// Checks that the object declares no type, or an accepted one.
+    pub(super) fn check_type(&self, type_meta: &TypeMeta) -> Result<(), ObjectError> {
         let differs =
             |sent: &[u8], expected: &str| !sent.is_empty() && string(sent).as_deref() != Some(expected);
         let is_of = |type_meta: &TypeMeta| {

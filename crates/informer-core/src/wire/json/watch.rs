@@ -197,6 +197,9 @@ impl WatchReader {
         let kind = FrameKind::read(&self.frame_type);
         match kind {
             FrameKind::Error => Frame::Error(Status::from_json(self.object.bytes()).unwrap_or_default()),
+            FrameKind::Bookmark if let Err(error) = self.object.check_type(&self.type_meta) => {
+                self.unreadable(kind, error)
+            }
             FrameKind::Bookmark => Frame::Bookmark {
                 version: self.object.version(),
                 initial_events_end: self.object.annotation(INITIAL_EVENTS_END).as_deref() == Some("true"),

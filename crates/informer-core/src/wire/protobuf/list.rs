@@ -189,7 +189,11 @@ impl ProtobufListReader {
             (kind, "v1" | "") => kind.into(),
             (kind, api_version) => format!("{kind} of {api_version}").into(),
         };
-        Err(BodyErrorKind::NotAList { found })
+        Err(if declared.kind.ends_with("List") {
+            BodyErrorKind::OtherKind { found }
+        } else {
+            BodyErrorKind::NotAList { found }
+        })
     }
 
     fn enter(&mut self, number: u32, shape: Shape, byte: u64) -> Result<(), BodyErrorKind> {

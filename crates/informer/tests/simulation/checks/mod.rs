@@ -22,7 +22,7 @@ pub(crate) fn all(oracle: &Oracle, informer: &Informer, handler: &TestHandler, f
     c1_order::check(oracle, handler);
     c2_no_loss::check(oracle, informer, handler, fault_free);
     c3_legal::check(handler);
-    c4_store_first::check(oracle, handler);
+    c4_store_first::check(oracle, informer, handler);
     c6_late::check(handler);
     c7_sync::check(handler);
     c10_end::check(handler);
