@@ -1,6 +1,7 @@
 //! Command line arguments.
 
-use crate::show::Format;
+use crate::show::jsonpath::JsonPath;
+use crate::show::{Format, FormatParser};
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
 use informer::selector::{FieldSelector, LabelSelector};
@@ -35,6 +36,9 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Watch(Watch),
+    // Set here, because the texts of `Watch` replace those of `Get`.
+    #[command(about = GET_ABOUT, long_about = GET_LONG_ABOUT, after_help = GET_EXAMPLES)]
+    Get(Get),
     Apiserver(Apiserver),
     /// Prints a shell completion script
     #[command(
@@ -50,6 +54,7 @@ const WATCH_EXAMPLES: &str = "\
 Examples:
   informer watch pods                          pods of the current namespace
   informer watch deploy,rs,po -A               three kinds, all namespaces
+  informer watch pods/web-0                    one object
   informer watch pods -l app=web -o json | jq  JSON, one object per line
   informer watch widgets.example.com --once    existing custom resources only
   informer watch nodes leases -A --demo        resources of a demo cluster
@@ -71,7 +76,7 @@ Exit codes:
 #[command(after_help = WATCH_EXAMPLES)]
 pub(crate) struct Watch {
     /// Resources: plural, singular, short name or kind, optionally with group or version and group
-    /// (deployments.apps, deployments.v1.apps); separated by spaces or commas
+    /// (deployments.apps, deployments.v1.apps), or objects (pods/web-0); separated by spaces or commas
     #[arg(required = true, value_name = "RESOURCE", value_delimiter = ',')]
     pub(crate) resources: Vec<String>,
     /// Namespace; defaults to that of the context, or to all namespaces of the demo cluster
@@ -87,8 +92,11 @@ pub(crate) struct Watch {
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) field_selector: Option<FieldSelector>,
     /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = FormatParser)]
     pub(crate) output: Format,
+    /// Sort by a field, such as .metadata.creationTimestamp or {.status.startTime}; with get only
+    #[arg(long, value_name = "JSONPATH")]
+    pub(crate) sort_by: Option<JsonPath>,
     /// Print every cached object again at this period (60s, 5m), as RESYNC; sends no request
     #[arg(long, value_name = "PERIOD", value_parser = duration)]
     pub(crate) resync_period: Option<Duration>,
@@ -112,6 +120,8 @@ pub(crate) struct Watch {
     pub(crate) demo_pods: Option<u64>,
     #[arg(skip)]
     pub(crate) without_cluster: WithoutCluster,
+    #[arg(skip)]
+    pub(crate) view: View,
 }
 
 /// What to do if there is neither a kubeconfig nor a service account.
@@ -129,6 +139,59 @@ impl Watch {
     pub(crate) fn demo_size(&self) -> Option<u64> {
         demo_size(self.demo, self.demo_pods)
     }
+}
+
+const GET_EXAMPLES: &str = "\
+Examples:
+  informer get pods                            pods of the current namespace
+  informer get pods -w                         as informer watch pods
+  informer get deploy/web svc/web -o yaml      two objects
+  informer get pods -A --sort-by .metadata.creationTimestamp
+  informer get pods -o jsonpath='{.items[*].metadata.name}'
+  informer get pods -o custom-columns=NAME:.metadata.name,NODE:.spec.nodeName
+
+Values of Secrets are never printed; every format contains <hidden> instead. \
+Control characters in data from the cluster are escaped.
+
+Exit codes:
+  0    success, or output closed by its reader
+  1    failure: no cluster, unknown resource or object, not synced in time
+  2    invalid command line
+  130  stopped immediately by a second Ctrl-C";
+
+const GET_ABOUT: &str = "Prints the current objects and exits";
+const GET_LONG_ABOUT: &str = "\
+Prints the current objects and exits
+
+Takes the options of kubectl get. With -w, continues as informer watch.";
+
+/// Arguments of `informer get`.
+#[derive(Debug, clap::Args)]
+#[command(mut_arg("once", |arg| arg.hide(true)), mut_arg("resync_period", |arg| arg.hide(true)))]
+pub(crate) struct Get {
+    #[command(flatten)]
+    watch: Watch,
+    /// After the current objects, print changes, as informer watch
+    #[arg(short = 'w', long = "watch")]
+    follow: bool,
+}
+
+impl Get {
+    /// Returns the command as a variant of `watch`.
+    pub(crate) fn into_watch(self) -> Watch {
+        let view = if self.follow { View::Events } else { View::Objects };
+        Watch { once: self.watch.once || !self.follow, view, ..self.watch }
+    }
+}
+
+/// What a command prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum View {
+    /// Events: the time, the type and the changes of each.
+    #[default]
+    Events,
+    /// The current objects.
+    Objects,
 }
 
 const APISERVER_EXAMPLES: &str = "\
@@ -255,6 +318,27 @@ mod tests {
         assert_eq!(watch.resources, ["pods"]);
         assert!(!watch.once && watch.demo_size().is_none());
         assert_eq!(watch.without_cluster, WithoutCluster::StartDemo);
+    }
+
+    #[test]
+    fn get_prints_objects_once_unless_it_watches() {
+        let parse = |line: &str| match Args::try_parse_from(line.split(' ')).map(|args| args.command) {
+            Ok(Some(Command::Get(get))) => get.into_watch(),
+            other => panic!("{other:?}"),
+        };
+        let get = parse("informer get pods/web-0 --sort-by .metadata.name -o jsonpath={.metadata.name}");
+        assert!(get.once && get.view == View::Objects && get.sort_by.is_some());
+        assert_eq!(get.resources, ["pods/web-0"]);
+        let get = parse("informer get pods -w -A");
+        assert!(!get.once && get.view == View::Events && get.all_namespaces);
+        let help = Args::try_parse_from(["informer", "get", "--help"]).unwrap_err().to_string();
+        assert!(
+            help.contains("Prints the current objects") && help.contains("informer get pods -w"),
+            "{help}"
+        );
+        assert!(!help.contains("Print the existing objects") && help.contains("--sort-by"), "{help}");
+        let help = Args::try_parse_from(["informer", "watch", "--help"]).unwrap_err().to_string();
+        assert!(help.contains("Prints objects and their changes") && help.contains("--once"), "{help}");
     }
 
     #[test]

@@ -24,6 +24,11 @@ impl CliError {
         Self { code: 2, ..Self::new(message, hint) }
     }
 
+    /// Replaces the hint of an unknown resource for which no similar one exists.
+    pub(crate) fn or_hint(self, hint: String) -> Self {
+        if self.hint == UNKNOWN_RESOURCE { Self { hint, ..self } } else { self }
+    }
+
     /// Prints the error and returns its exit code.
     pub(crate) fn report(&self) -> ExitCode {
         let style = anstyle::AnsiColor::Red.on_default().bold();
@@ -52,6 +57,9 @@ pub(crate) fn hint(state: &InformerState) -> &'static str {
         _ => "",
     }
 }
+
+/// Hint for an unknown resource that is similar to no other.
+pub(crate) const UNKNOWN_RESOURCE: &str = "kubectl api-resources lists all resources";
 
 const UNREACHABLE: &str = "is the server running and reachable?";
 

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
     let outcome = runtime.block_on(async {
         match command {
             Command::Watch(args) => watch::run(args).await,
+            Command::Get(args) => watch::run(args.into_watch()).await,
             Command::Apiserver(args) => apiserver::run(args).await,
             Command::Completions { shell } => completions::run(shell),
         }

@@ -5,7 +5,7 @@
 //! groups, and built-in groups over custom ones; a name that matches two groups of the same rank is
 //! ambiguous. This module works on discovered resources and sends no request.
 
-use crate::cli_error::CliError;
+use crate::cli_error::{CliError, UNKNOWN_RESOURCE};
 
 /// A resource in one of its served versions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -112,8 +112,8 @@ impl<'a> Wanted<'a> {
 
 fn unknown(served: &[Served], text: &str, wanted: &Wanted<'_>) -> CliError {
     let message = format!("the server has no resource \"{text}\"");
-    if let Some(hint) = hint_for_other_argument(text) {
-        return CliError::new(message, hint);
+    if !text.is_empty() && text.bytes().all(|letter| letter.is_ascii_digit()) {
+        return CliError::new(message, format!("set the size of the demo cluster with --demo-pods {text}"));
     }
     let in_other_groups = served.iter().filter(|one| one.is_called(wanted.name)).map(Served::name);
     let mut near: Vec<String> = in_other_groups.collect();
@@ -123,20 +123,11 @@ fn unknown(served: &[Served], text: &str, wanted: &Wanted<'_>) -> CliError {
     near.dedup();
     near.truncate(3);
     let hint = if near.is_empty() {
-        "kubectl api-resources lists all resources".to_owned()
+        UNKNOWN_RESOURCE.to_owned()
     } else {
         format!("did you mean {}?", near.join(" or "))
     };
     CliError::new(message, hint)
-}
-
-/// Returns a hint for a text that is not a resource name at all.
-fn hint_for_other_argument(text: &str) -> Option<String> {
-    if !text.is_empty() && text.bytes().all(|letter| letter.is_ascii_digit()) {
-        return Some(format!("set the size of the demo cluster with --demo-pods {text}"));
-    }
-    let (kind, name) = text.split_once('/')?;
-    Some(format!("to watch one object: {kind} --field-selector metadata.name={name}"))
 }
 
 /// Returns the most similar names.
@@ -250,13 +241,8 @@ mod tests {
     /// Regression: a number, meant as the size of the demo cluster, was reported as an unknown resource without a
     /// hint.
     #[test]
-    fn number_or_object_name_gets_a_specific_hint() {
-        for (text, expected) in [
-            ("100", "(set the size of the demo cluster with --demo-pods 100)"),
-            ("pods/web", "(to watch one object: pods --field-selector metadata.name=web)"),
-        ] {
-            let message = resolve(&cluster(), text).unwrap_err().to_string();
-            assert!(message.ends_with(expected), "{message}");
-        }
+    fn number_gets_a_specific_hint() {
+        let message = resolve(&cluster(), "100").unwrap_err().to_string();
+        assert!(message.ends_with("(set the size of the demo cluster with --demo-pods 100)"), "{message}");
     }
 }

@@ -5,11 +5,11 @@
 //!
 //! The first output error ends the command; a closed pipe is not reported as an error.
 
-use super::SHUTDOWN_TIMEOUT;
 use super::counts::EventCounts;
+use super::target::Target;
+use super::{SHUTDOWN_TIMEOUT, shown_kind};
 use crate::args::Watch;
 use crate::cli_error::CliError;
-use crate::resolve::Served;
 use crate::show::{Format, Namespaces, PrintedEvent, Printer, Screen, ShownKind, Verb};
 use crate::terminal::Terminal;
 use futures::stream::{FuturesUnordered, StreamExt as _};
@@ -41,19 +41,19 @@ impl Feed {
     /// Registers a handler with each informer.
     pub(crate) fn new(
         args: &Watch,
-        resources: &[Served],
+        targets: &[Target],
         namespaces: Namespaces,
         informers: &[SharedInformer<DynamicObject>],
         terminal: &Terminal,
     ) -> Self {
-        let kinds: Vec<ShownKind> = resources.iter().map(shown_kind).collect();
+        let kinds: Vec<ShownKind> = targets.iter().map(|target| shown_kind(&target.resource)).collect();
         // Only tables are colored; JSON and YAML are data.
         let out: Box<dyn Write + Send> = match args.output {
-            Format::Table | Format::Wide => Box::new(anstream::stdout()),
-            Format::Json | Format::Yaml | Format::Name => Box::new(io::stdout()),
+            Format::Table | Format::Wide | Format::CustomColumns(_) => Box::new(anstream::stdout()),
+            _ => Box::new(io::stdout()),
         };
         let zone = jiff::tz::TimeZone::system();
-        let printer = Mutex::new(Printer::new(args.output, &kinds, namespaces, zone, screen, out));
+        let printer = Mutex::new(Printer::new(args.output.clone(), &kinds, namespaces, zone, screen, out));
         let (counts, terminal, error) = (EventCounts::default(), terminal.clone(), watch::channel(None).0);
         let output = Arc::new(Output { printer, counts, terminal, error });
         let handlers = informers.iter().zip(kinds);
@@ -168,17 +168,8 @@ fn register(
     })
 }
 
-fn shown_kind(served: &Served) -> ShownKind {
-    ShownKind {
-        group: served.group.clone(),
-        kind: served.kind.clone(),
-        resource: served.name(),
-        singular: served.singular_name(),
-    }
-}
-
 /// Returns the size of the terminal, if stdout is one.
-fn screen() -> Option<Screen> {
+pub(crate) fn screen() -> Option<Screen> {
     let (rows, columns) = console::Term::stdout().size_checked()?;
     // A terminal of unknown size reports zero.
     (columns > 0).then(|| Screen { columns: columns.into(), rows: rows.into() })

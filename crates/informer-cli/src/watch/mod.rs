@@ -1,25 +1,30 @@
-//! `informer watch`: shared informers for the named resources, and one line for each event.
+//! `informer watch` and `informer get`: shared informers for the named resources, and one line for each event or
+//! object.
 //!
 //! Handlers print on threads that may block, so a slow reader delays nothing else. This module connects the parts: the
 //! cluster, the resources and the shutdown.
 
 mod counts;
 mod feed;
+mod get;
 mod health;
 mod sync;
+mod target;
 
-use crate::args::Watch;
+use crate::args::{View, Watch};
 use crate::cli_error::CliError;
 use crate::cluster::{self, Cluster};
-use crate::resolve::{Served, resolve};
-use crate::show::Namespaces;
+use crate::resolve::Served;
+use crate::show::{Namespaces, ShownKind};
 use crate::terminal::Terminal;
 use counts::EventCounts;
 use feed::Feed;
-use informer::{InformerOptions, SharedInformer, SharedInformerFactory};
+use get::Objects;
+use informer::{InformerOptions, Selection, SharedInformer, SharedInformerFactory};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use std::time::{Duration, Instant};
 use sync::Watched;
+use target::{Target, targets};
 
 /// Time limit for printing received events at the end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -27,6 +32,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Runs the command until a signal, an output error or a permanently rejected request; with `--once`, until
 /// the existing objects are printed.
 pub(crate) async fn run(args: Watch) -> Result<(), CliError> {
+    check_options(&args)?;
     let started = Instant::now();
     let terminal = Terminal::new();
     let mut stop = std::pin::pin!(stop_signal(&terminal)?);
@@ -37,30 +43,38 @@ pub(crate) async fn run(args: Watch) -> Result<(), CliError> {
             return Ok(());
         }
     };
-    let resources = resources(&served, &args.resources)?;
+    let targets = targets(&served, &args.resources)?;
+    check_names(&args, &targets)?;
     let factory = SharedInformerFactory::with_options(cluster.client.clone(), options(&args, &cluster));
-    let informers = informers(&factory, &resources)?;
-    let namespaces = match namespace(&args, &cluster) {
-        Some(_) => Namespaces::One,
-        None => Namespaces::All,
-    };
-    let feed = Feed::new(&args, &resources, namespaces, &informers, &terminal);
-    terminal.info(&greeting(&args, &cluster, &resources));
+    let informers = informers(&factory, &targets)?;
+    let watched = Watched { targets: &targets, informers: &informers };
+    let namespaces = namespaces(&args, &cluster, &targets);
+    if args.view == View::Objects {
+        let timeout = remaining(args.timeout, started.elapsed());
+        let objects = Objects::new(&args, &targets, &informers, namespaces);
+        terminal.begin();
+        factory.start();
+        let outcome = tokio::select! {
+            outcome = sync::wait(&factory, &watched, &terminal, timeout) => outcome,
+            () = stop => return Ok(()),
+        };
+        outcome?;
+        let is_empty = informers.iter().all(|informer| informer.lister().is_empty());
+        if is_empty && targets.iter().all(|target| target.name.is_none()) {
+            terminal.info(&format!("no {} found{}", names(&targets), scope(&args, &cluster, &targets)));
+        }
+        return tokio::task::block_in_place(|| objects.print(feed::screen()));
+    }
+    let feed = Feed::new(&args, &targets, namespaces, &informers, &terminal);
+    terminal.info(&greeting(&args, &cluster, &targets));
     terminal.begin();
     factory.start();
 
     let work = async {
         if args.once {
-            sync::once(
-                &factory,
-                &Watched { resources: &resources, informers: &informers },
-                &feed,
-                &terminal,
-                remaining(args.timeout, started.elapsed()),
-            )
-            .await
+            let timeout = remaining(args.timeout, started.elapsed());
+            sync::once(&factory, &watched, &feed, &terminal, timeout).await
         } else {
-            let watched = Watched { resources: &resources, informers: &informers };
             Err(sync::forever(&watched, &feed, &terminal).await)
         }
     };
@@ -70,7 +84,7 @@ pub(crate) async fn run(args: Watch) -> Result<(), CliError> {
         () = stop => {
             terminal.end();
             feed.close(&factory).await;
-            terminal.info(&summary(&resources, feed.counts(), relists(&informers), started.elapsed()));
+            terminal.info(&summary(&targets, feed.counts(), relists(&informers), started.elapsed()));
             return feed.outcome();
         }
     };
@@ -122,19 +136,24 @@ pub(crate) fn span(span: Duration) -> String {
     crate::show::columns::age(jiff::SignedDuration::try_from(span).unwrap_or(jiff::SignedDuration::MAX))
 }
 
-/// Resolves the names of resources, without duplicates.
-fn resources(served: &[Served], names: &[String]) -> Result<Vec<Served>, CliError> {
-    let mut resolved: Vec<Served> = Vec::new();
-    for name in names.iter().filter(|name| !name.is_empty()) {
-        let resource = resolve(served, name)?;
-        if !resolved.contains(resource) {
-            resolved.push(resource.clone());
-        }
+/// Rejects options that exclude each other.
+fn check_options(args: &Watch) -> Result<(), CliError> {
+    if args.sort_by.is_some() && args.view == View::Events {
+        let hint = "--sort-by works with informer get, without -w";
+        return Err(CliError::usage("events cannot be sorted", hint));
     }
-    if resolved.is_empty() {
-        return Err(CliError::usage("no resource given", "example: informer watch pods"));
+    Ok(())
+}
+
+/// Rejects selectors together with names of objects.
+fn check_names(args: &Watch, targets: &[Target]) -> Result<(), CliError> {
+    if let Some(target) = targets.iter().find(|target| target.name.is_some())
+        && (args.selector.is_some() || args.field_selector.is_some())
+    {
+        let message = format!("{}: a name cannot be combined with a selector", target.display());
+        return Err(CliError::usage(message, "use either"));
     }
-    Ok(resolved)
+    Ok(())
 }
 
 fn options(args: &Watch, cluster: &Cluster) -> InformerOptions {
@@ -157,43 +176,67 @@ fn namespace<'a>(args: &'a Watch, cluster: &'a Cluster) -> Option<&'a str> {
     if args.all_namespaces { None } else { args.namespace.as_deref().or(cluster.namespace.as_deref()) }
 }
 
+fn namespaces(args: &Watch, cluster: &Cluster, targets: &[Target]) -> Namespaces {
+    let is_namespaced = targets.iter().any(|target| target.resource.namespaced);
+    match namespace(args, cluster) {
+        None if is_namespaced => Namespaces::All,
+        _ => Namespaces::One,
+    }
+}
+
 fn informers(
     factory: &SharedInformerFactory,
-    resources: &[Served],
+    targets: &[Target],
 ) -> Result<Vec<SharedInformer<DynamicObject>>, CliError> {
-    let informer = |served: &Served| {
+    let informer = |target: &Target| {
+        let Target { resource: served, .. } = target;
         let kind = GroupVersionKind::gvk(&served.group, &served.version, &served.kind);
         let resource = ApiResource::from_gvk_with_plural(&kind, &served.plural);
+        let mut selection = Selection::default();
         if !served.namespaced {
             // Cluster-scoped objects are not in the selected namespace.
-            let all = InformerOptions::default().all_namespaces();
-            factory
-                .configure_dynamic(&resource, all)
-                .map_err(|error| CliError::new(error.to_string(), ""))?;
+            selection = selection.all_namespaces();
         }
-        Ok(factory.dynamic_informer(&resource))
+        if let Some(fields) = target.field_selector()? {
+            selection = selection.field_selector(fields);
+        }
+        Ok(factory.select(selection).dynamic_informer(&resource))
     };
-    resources.iter().map(informer).collect()
+    targets.iter().map(informer).collect()
 }
 
-fn greeting(args: &Watch, cluster: &Cluster, resources: &[Served]) -> String {
-    let names: Vec<String> = resources.iter().map(Served::name).collect();
-    let scope = match namespace(args, cluster) {
-        _ if resources.iter().all(|one| !one.namespaced) => String::new(),
+fn shown_kind(served: &Served) -> ShownKind {
+    ShownKind {
+        group: served.group.clone(),
+        kind: served.kind.clone(),
+        resource: served.name(),
+        singular: served.singular_name(),
+    }
+}
+
+fn names(targets: &[Target]) -> String {
+    targets.iter().map(Target::display).collect::<Vec<_>>().join(", ")
+}
+
+fn scope(args: &Watch, cluster: &Cluster, targets: &[Target]) -> String {
+    match namespace(args, cluster) {
+        _ if targets.iter().all(|target| !target.resource.namespaced) => String::new(),
         Some(namespace) => format!(" in namespace {namespace}"),
         None => " in all namespaces".to_owned(),
-    };
-    let (verb, end) = if args.once { ("listing", "") } else { ("watching", "; press Ctrl-C to stop") };
-    format!("{verb} {}{scope} of {}{end}", names.join(", "), cluster.name)
+    }
 }
 
-fn summary(resources: &[Served], counts: &EventCounts, relists: u64, took: Duration) -> String {
-    let names: Vec<String> = resources.iter().map(Served::name).collect();
+fn greeting(args: &Watch, cluster: &Cluster, targets: &[Target]) -> String {
+    let (verb, end) = if args.once { ("listing", "") } else { ("watching", "; press Ctrl-C to stop") };
+    format!("{verb} {}{} of {}{end}", names(targets), scope(args, cluster, targets), cluster.name)
+}
+
+fn summary(targets: &[Target], counts: &EventCounts, relists: u64, took: Duration) -> String {
     let relists = match relists {
         1 => "1 relist".to_owned(),
         relists => format!("{relists} relists"),
     };
-    format!("watched {} for {}: {counts}; {relists}", names.join(", "), span(took))
+    format!("watched {} for {}: {counts}; {relists}", names(targets), span(took))
 }
 
 /// Returns the number of relists after the initial lists.

@@ -3,17 +3,17 @@
 use super::feed::Feed;
 use super::health::{HealthChange, HealthReporter};
 use super::span;
+use super::target::Target;
 use crate::cli_error::{CliError, hint, response_hint};
-use crate::resolve::Served;
 use crate::terminal::Terminal;
 use informer::status::InformerState;
 use informer::{SharedInformer, SharedInformerFactory};
 use kube::core::DynamicObject;
 use std::time::{Duration, Instant};
 
-/// The watched resources and their informers, in the same order.
+/// The watched targets and their informers, in the same order.
 pub(crate) struct Watched<'a> {
-    pub(crate) resources: &'a [Served],
+    pub(crate) targets: &'a [Target],
     pub(crate) informers: &'a [SharedInformer<DynamicObject>],
 }
 
@@ -29,6 +29,19 @@ pub(crate) async fn once(
     timeout: Duration,
 ) -> Result<(), CliError> {
     let started = Instant::now();
+    wait(factory, watched, terminal, timeout).await?;
+    feed.wait_for_initial_lists().await;
+    terminal.info(&synced_line(watched, started.elapsed()));
+    Ok(())
+}
+
+/// Waits until the informers have synced; shows their progress.
+pub(crate) async fn wait(
+    factory: &SharedInformerFactory,
+    watched: &Watched<'_>,
+    terminal: &Terminal,
+    timeout: Duration,
+) -> Result<(), CliError> {
     let sync = factory.wait_for_sync(timeout);
     let synced = tokio::select! {
         synced = sync => synced,
@@ -38,11 +51,7 @@ pub(crate) async fn once(
         }
     };
     terminal.end();
-    let Err(error) = synced else {
-        feed.wait_for_initial_lists().await;
-        terminal.info(&synced_line(watched, started.elapsed()));
-        return Ok(());
-    };
+    let Err(error) = synced else { return Ok(()) };
     for one in error.informers.iter().filter(|_| error.informers.len() > 1) {
         let state = if one.synced { "synced".to_owned() } else { one.state.display_at(one.now).to_string() };
         terminal.info(&format!("{}: {state}", one.informer));
@@ -141,11 +150,11 @@ fn update_progress(watched: &Watched<'_>, terminal: &Terminal) {
 }
 
 fn synced_line(watched: &Watched<'_>, took: Duration) -> String {
-    let pairs = watched.informers.iter().zip(watched.resources);
+    let pairs = watched.informers.iter().zip(watched.targets);
     let counted =
-        |(informer, served): (&SharedInformer<DynamicObject>, &Served)| match informer.lister().len() {
-            1 => format!("1 {}", served.singular_name()),
-            count => format!("{count} {}", served.name()),
+        |(informer, target): (&SharedInformer<DynamicObject>, &Target)| match informer.lister().len() {
+            1 => format!("1 {}", target.resource.singular_name()),
+            count => format!("{count} {}", target.resource.name()),
         };
     let each: Vec<String> = pairs.map(counted).collect();
     format!("synced in {}: {}", span(took), each.join(", "))

@@ -1,0 +1,132 @@
+//! `informer get` run as a process: its output in each format, objects by name, sorting and exit codes.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Live, check};
+use serde_json::{Value, json};
+
+/// Runs `informer get` on a small demo cluster, and returns stdout.
+#[track_caller]
+fn get(args: &[&str]) -> String {
+    check(&[&["get"], args, &["--demo"]].concat(), 0).0
+}
+
+fn rows(table: &str) -> Vec<Vec<&str>> {
+    table.lines().map(|line| line.split_whitespace().collect()).collect()
+}
+
+#[test]
+fn table_has_objects_without_events() {
+    let stdout = get(&["deployments", "-n", "shop"]);
+    let rows = rows(&stdout);
+    assert_eq!(rows[0], ["NAME", "READY", "UPDATED", "AGE"]);
+    let names: Vec<&str> = rows[1..].iter().map(|row| row[0]).collect();
+    assert_eq!(names, ["cart", "catalog", "search", "web"]);
+    assert!(!stdout.contains('\u{1b}'), "no colors without a terminal");
+}
+
+#[test]
+fn several_kinds_have_a_table_each_in_all_namespaces() {
+    let stdout = get(&["nodes,deployments", "-A"]);
+    let tables: Vec<&str> = stdout.split("\n\n").collect();
+    assert_eq!(tables.len(), 2, "{stdout}");
+    assert_eq!(rows(tables[0])[1][0], "node/node-01");
+    assert_eq!(rows(tables[1])[0][..2], ["NAMESPACE", "NAME"]);
+    assert!(rows(tables[1]).iter().any(|row| row[..2] == ["shop", "deployment.apps/web"]), "{stdout}");
+}
+
+#[test]
+fn object_is_selected_by_name() {
+    let stdout = get(&["deploy/web", "-n", "shop", "-o", "jsonpath={.kind} {.metadata.name}"]);
+    assert_eq!(stdout, "Deployment web");
+    let stdout = get(&["node/node-01", "node/node-02", "-o", "json"]);
+    let list: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(list["kind"], "List");
+    let names: Vec<&Value> =
+        list["items"].as_array().unwrap().iter().map(|one| &one["metadata"]["name"]).collect();
+    assert_eq!(names, [&json!("node-01"), &json!("node-02")]);
+    let stdout = get(&["node/node-01", "-o", "yaml"]);
+    let node: Value = serde_saphyr::from_str(&stdout).unwrap();
+    assert_eq!((&node["kind"], &node["metadata"]["name"]), (&json!("Node"), &json!("node-01")));
+}
+
+#[test]
+fn missing_object_is_an_error_after_the_others_are_printed() {
+    let (stdout, stderr) = check(&["get", "node/node-01", "node/none", "-o", "name", "--demo"], 1);
+    assert_eq!(stdout, "node/node-01\n");
+    assert!(stderr.ends_with("error: not found: nodes/none\n"), "{stderr}");
+    let (stdout, stderr) = check(&["get", "deploy/none", "-n", "shop", "-o", "json", "--demo"], 1);
+    assert!(stdout.is_empty(), "{stdout}");
+    assert!(
+        stderr.ends_with("error: not found: deployments.apps/none (-A searches all namespaces)\n"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn sort_by_orders_the_rows() {
+    let columns = "custom-columns=NAME:.metadata.name,REPLICAS:.spec.replicas";
+    let stdout = get(&["deployments", "-n", "shop", "--sort-by", ".spec.replicas", "-o", columns]);
+    let rows = rows(&stdout);
+    assert_eq!(rows[0], ["NAME", "REPLICAS"]);
+    let replicas: Vec<u64> = rows[1..].iter().map(|row| row[1].parse().unwrap()).collect();
+    assert_eq!(replicas.len(), 4);
+    assert!(replicas.is_sorted(), "{stdout}");
+
+    let (stdout, stderr) = check(&["get", "nodes", "--sort-by", ".spec.nope", "--demo"], 1);
+    assert!(stdout.is_empty() && stderr.contains("no object has the field of --sort-by"), "{stderr}");
+}
+
+#[test]
+fn template_is_applied_to_the_list() {
+    let template = "jsonpath={range .items[*]}{.metadata.name}{\"\\n\"}{end}";
+    assert_eq!(get(&["nodes", "-o", template]), "node-01\nnode-02\nnode-03\n");
+    let filter = "jsonpath={.items[?(@.metadata.name==\"node-02\")].kind}";
+    assert_eq!(get(&["nodes", "-o", filter]), "Node");
+}
+
+#[test]
+fn secret_values_are_never_printed() {
+    let stdout = get(&["secrets", "-A", "-o", "jsonpath={.items[*].data.password}"]);
+    assert!(!stdout.is_empty() && stdout.split(' ').all(|value| value == "<hidden>"), "{stdout}");
+}
+
+#[test]
+fn no_objects_are_reported_on_stderr() {
+    let (stdout, stderr) = check(&["get", "pods", "-n", "nowhere", "--demo"], 0);
+    assert!(stdout.is_empty(), "{stdout}");
+    assert!(stderr.ends_with("no pods found in namespace nowhere\n"), "{stderr}");
+}
+
+#[test]
+fn watch_option_continues_with_events() {
+    let live = Live::new(&["get", "pods", "-w", "-o", "json", "--demo"]);
+    live.line(|line| line.contains("\"type\":\"ADDED\""));
+    live.line(|line| line.contains("\"type\":\"UPDATED\""));
+    live.signal("INT");
+    let (code, stderr) = live.end();
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.lines().last().unwrap().starts_with("watched pods for "), "{stderr}");
+}
+
+#[test]
+fn invalid_command_line_exits_with_2_without_a_cluster() {
+    for (args, expected) in [
+        (&["get"][..], "<RESOURCE>"),
+        (&["get", "pods", "-o", "jsonpath={.a"], "character 4: missing '}'"),
+        (&["get", "pods", "-o", "custom-columns=NAME"], "custom-columns"),
+        (&["get", "pods", "-o", "xml"], "xml"),
+        (&["get", "pods", "--sort-by", ".a]"], "--sort-by"),
+        (&["get", "pods", "-w", "--sort-by", ".metadata.name"], "events cannot be sorted"),
+        (&["watch", "pods", "--sort-by", ".metadata.name"], "events cannot be sorted"),
+    ] {
+        let (stdout, stderr) = check(args, 2);
+        assert!(stdout.is_empty() && stderr.contains(expected), "{args:?}: {stderr}");
+    }
+    for args in [["get", "pods/web-0", "-l", "a=b", "--demo"], ["get", "pods/", "-l", "a=b", "--demo"]] {
+        let (stdout, stderr) = check(&args, 2);
+        assert!(stdout.is_empty() && stderr.contains("error: "), "{args:?}: {stderr}");
+    }
+}
