@@ -33,6 +33,8 @@ enum Cell {
     JobStatus,
     Keys,
     Ports,
+    /// The time since the time at a path.
+    Since(&'static str),
     Age,
 }
 
@@ -137,7 +139,7 @@ const KINDS: &[(&str, &[Column])] = &[
         "coordination.k8s.io/Lease",
         &[
             column("HOLDER", "held by ", "", Cell::Field("/spec/holderIdentity")),
-            column("RENEWED", "renewed ", "", Cell::Field("/spec/renewTime")),
+            column("RENEWED", "renewed ", " ago", Cell::Since("/spec/renewTime")),
             AGE,
         ],
     ),
@@ -168,19 +170,39 @@ pub(crate) fn joined(columns: &[Column], cells: &[String]) -> String {
     words.join(", ")
 }
 
-/// Formats a duration in at most two units: `4d3h`, `12m`, `40s`.
+/// Formats an age as kubectl does, in at most two units: `61s`, `5m12s`, `95m`, `3h5m`, `30h`, `4d3h`, `2y10d`.
 pub(crate) fn age(span: SignedDuration) -> String {
-    let seconds = span.as_secs().max(0);
-    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds}s"),
-        (0, 0, 1..10) => format!("{minutes}m{}s", seconds % 60),
-        (0, 0, _) => format!("{minutes}m"),
-        (0, 1..10, _) => format!("{hours}h{minutes}m"),
-        (0, _, _) => format!("{hours}h"),
-        (1..10, _, _) => format!("{days}d{hours}h"),
-        _ => format!("{days}d"),
+    let seconds = span.as_secs();
+    // A little in the future is explained by clocks that differ.
+    if seconds < -1 {
+        return "<invalid>".to_owned();
     }
+    let seconds = seconds.max(0);
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    if seconds < 120 {
+        format!("{seconds}s")
+    } else if minutes < 10 {
+        two_units(minutes, "m", seconds % 60, "s")
+    } else if hours < 3 {
+        format!("{minutes}m")
+    } else if hours < 8 {
+        two_units(hours, "h", minutes % 60, "m")
+    } else if hours < 48 {
+        format!("{hours}h")
+    } else if days < 8 {
+        two_units(days, "d", hours % 24, "h")
+    } else if days < 2 * 365 {
+        format!("{days}d")
+    } else if days < 8 * 365 {
+        two_units(days / 365, "y", days % 365, "d")
+    } else {
+        format!("{}y", days / 365)
+    }
+}
+
+/// Formats a number of units and the rest in smaller ones, unless it is zero.
+fn two_units(number: i64, unit: &str, rest: i64, smaller: &str) -> String {
+    if rest == 0 { format!("{number}{unit}") } else { format!("{number}{unit}{rest}{smaller}") }
 }
 
 impl Cell {
@@ -209,13 +231,15 @@ impl Cell {
                     items(object, "/spec/ports").iter().filter_map(|port| text(port.get("port")?)).collect();
                 (!ports.is_empty()).then(|| ports.join(","))
             }
-            Self::Age => {
-                let created: Timestamp =
-                    object.pointer("/metadata/creationTimestamp")?.as_str()?.parse().ok()?;
-                Some(age(now.duration_since(created)))
-            }
+            Self::Since(path) => since(object, path, now),
+            Self::Age => since(object, "/metadata/creationTimestamp", now),
         }
     }
+}
+
+fn since(object: &Value, path: &str, now: Timestamp) -> Option<String> {
+    let time: Timestamp = object.pointer(path)?.as_str()?.parse().ok()?;
+    Some(age(now.duration_since(time)))
 }
 
 fn node_status(node: &Value) -> String {
@@ -295,11 +319,13 @@ mod tests {
             "NotReady,SchedulingDisabled | -",
         );
         check("", "Secret", &json!({"data": {"a": "", "b": ""}, "type": "Opaque"}), "2 | Opaque | -");
+        let lease = json!({"spec": {"holderIdentity": "node-1", "renewTime": "2024-01-01T23:59:51.123456Z"}});
+        check("coordination.k8s.io", "Lease", &lease, "node-1 | 8s | -");
         check(
             "example.com",
             "Widget",
             &json!({"metadata": {"creationTimestamp": "2024-01-01T22:30:00Z"}}),
-            "1h30m",
+            "90m",
         );
     }
 
@@ -313,18 +339,40 @@ mod tests {
         }
     }
 
+    /// Regression: 61 s were `1m1s`, where kubectl prints `61s`; the limits of the units were not those of kubectl.
+    /// The tests compared with texts that this program had printed.
     #[test]
-    fn ages_have_two_units_at_most() {
+    fn ages_match_kubectl() {
+        const MINUTE: i64 = 60;
+        const HOUR: i64 = 60 * MINUTE;
+        const DAY: i64 = 24 * HOUR;
+        const YEAR: i64 = 365 * DAY;
         for (seconds, expected) in [
-            (-5, "0s"),
-            (59, "59s"),
-            (61, "1m1s"),
-            (660, "11m"),
-            (3700, "1h1m"),
-            (90_000, "1d1h"),
-            (8_640_000, "100d"),
+            (-2, "<invalid>"),
+            (-1, "0s"),
+            (0, "0s"),
+            (61, "61s"),
+            (119, "119s"),
+            (2 * MINUTE, "2m"),
+            (2 * MINUTE + 1, "2m1s"),
+            (10 * MINUTE - 1, "9m59s"),
+            (10 * MINUTE + 1, "10m"),
+            (3 * HOUR - 1, "179m"),
+            (3 * HOUR, "3h"),
+            (3 * HOUR + MINUTE, "3h1m"),
+            (8 * HOUR - 1, "7h59m"),
+            (8 * HOUR + MINUTE, "8h"),
+            (2 * DAY - 1, "47h"),
+            (2 * DAY, "2d"),
+            (8 * DAY - 1, "7d23h"),
+            (8 * DAY + HOUR, "8d"),
+            (2 * YEAR - 1, "729d"),
+            (2 * YEAR, "2y"),
+            (3 * YEAR + DAY, "3y1d"),
+            (8 * YEAR - 1, "7y364d"),
+            (8 * YEAR + DAY, "8y"),
         ] {
-            assert_eq!(age(SignedDuration::from_secs(seconds)), expected);
+            assert_eq!(age(SignedDuration::from_secs(seconds)), expected, "{seconds}");
         }
     }
 

@@ -215,9 +215,9 @@ mod tests {
             rendered("table", Some(".metadata.name"), vec![pods()]),
             "\
 NAMESPACE   NAME     STATUS    READY   RESTARTS   AGE    NODE
-data        db-0     Running   0/1     0          1h0m   node-1
+data        db-0     Running   0/1     0          60m    node-1
 shop        web-9    Running   0/1     0          30s    node-1
-shop        web-10   Running   0/1     0          2h0m   node-1
+shop        web-10   Running   0/1     0          120m   node-1
 "
         );
     }

@@ -1,13 +1,14 @@
 //! Aligned columns for a growing number of lines.
 //!
 //! Rows are buffered until a flush, so that columns are as wide as their widest cell in all buffered rows; after
-//! the flush, columns only grow. On a terminal, every line fits its width, and the titles are repeated once per
-//! screen. Elsewhere, no cell is shortened. The last column is never padded. Cells are escaped.
+//! the flush, columns only grow. On a terminal, every line fits its width, the titles are repeated once per
+//! screen, and a column of changes appears with the first change. Elsewhere, no cell is shortened, and the columns
+//! are always the same. The last column is never padded. Cells are escaped.
 
 use super::change::Change;
 use super::change_line;
 use super::escape::escape;
-use super::layout::{Layout, Screen, Sizing, shortened};
+use super::layout::{Layout, REST, Screen, Sizing, shortened};
 use anstyle::Style;
 use console::measure_text_width;
 use std::borrow::Cow;
@@ -25,7 +26,7 @@ const MIN_ROWS_PER_TITLE: usize = 10;
 pub(crate) struct TableColumn {
     pub(crate) title: Cow<'static, str>,
     /// Width that is reserved although no cell needs it, so that rare values do not shift later columns. The last
-    /// column may have [`REST`](super::layout::REST).
+    /// column may have [`REST`].
     pub(crate) reserved: usize,
     pub(crate) sizing: Sizing,
 }
@@ -95,6 +96,8 @@ pub(crate) struct Table {
     buffered: Vec<Vec<Cell>>,
     /// Whether rows are printed without buffering.
     released: bool,
+    /// Whether a row has changes.
+    has_changes: bool,
     /// The columns of the last printed titles and the width of the terminal, and the number of rows since.
     titled: Option<(Vec<usize>, Option<usize>, usize)>,
 }
@@ -108,13 +111,22 @@ impl Table {
         let widths =
             columns.iter().map(|column| measure_text_width(&column.title).max(column.reserved)).collect();
         let screen = Box::new(screen);
-        Self { columns, widths, screen, buffered: Vec::new(), released: false, titled: None }
+        Self {
+            columns,
+            widths,
+            screen,
+            buffered: Vec::new(),
+            released: false,
+            has_changes: false,
+            titled: None,
+        }
     }
 
     /// Adds a row; returns the lines to print.
     pub(crate) fn row(&mut self, row: Vec<Cell>) -> String {
         for (width, cell) in self.widths.iter_mut().zip(&row) {
             *width = (*width).max(cell.width());
+            self.has_changes |= matches!(&cell.content, Content::Changes(changes) if !changes.is_empty());
         }
         self.buffered.push(row);
         if self.released || self.buffered.len() >= MAX_BUFFERED_ROWS { self.flush() } else { String::new() }
@@ -145,8 +157,14 @@ impl Table {
 
     fn layout(&self, screen: Option<Screen>) -> Layout {
         let Some(screen) = screen else { return Layout::natural(&self.widths) };
-        let sizing: Vec<Sizing> = self.columns.iter().map(|column| column.sizing).collect();
-        Layout::fitted(&sizing, &self.widths, screen.columns)
+        // An empty column would take its space from the others.
+        let hides_last = !self.has_changes && self.widths.last() == Some(&REST);
+        let shown = self.columns.len() - usize::from(hides_last);
+        let sizing: Vec<Sizing> = self.columns.iter().take(shown).map(|column| column.sizing).collect();
+        let widths: Vec<usize> = self.widths.iter().take(shown).copied().collect();
+        let mut layout = Layout::fitted(&sizing, &widths, screen.columns);
+        layout.widths.resize(self.columns.len(), None);
+        layout
     }
 
     /// Whether the titles are missing, belong to another layout, or may have left the screen.

@@ -56,7 +56,12 @@ fn events() -> Vec<(Verb, Option<Value>, Value)> {
 fn printed(format: Format, kinds: &[ShownKind], namespaces: Namespaces, width: Option<usize>) -> String {
     let screen = width.map(|columns| Screen { columns, rows: 24 });
     let mut printer = Printer::new(format, kinds, namespaces, TimeZone::UTC, move || screen, Vec::new());
-    for (verb, old, object) in events() {
+    print(&mut printer, kinds, events());
+    output(printer)
+}
+
+fn print(printer: &mut Printer<Vec<u8>>, kinds: &[ShownKind], events: Vec<(Verb, Option<Value>, Value)>) {
+    for (verb, old, object) in events {
         let bytes = object.to_string().into_bytes();
         let old = old.map(|old| old.to_string().into_bytes());
         let printed_event = PrintedEvent {
@@ -71,6 +76,9 @@ fn printed(format: Format, kinds: &[ShownKind], namespaces: Namespaces, width: O
         printer.print(&printed_event).unwrap();
     }
     printer.flush().unwrap();
+}
+
+fn output(printer: Printer<Vec<u8>>) -> String {
     anstream::adapter::strip_str(&String::from_utf8(printer.out).unwrap()).to_string()
 }
 
@@ -162,6 +170,33 @@ TIME       TYPE      NAMESPACE   NAME                       STATUS              
 12:03:04   UPDATED   payments    checkout-4hms6wnsg-7jssf   OOMKilled           0/1     0          23m   node-03   …state running → terminated (OOMKil…, +1 more
 12:03:04   DELETED   shop        web-lmpqq546w-sbhm4        Running             1/1     0          23m   node-03
 ",
+    );
+}
+
+/// Regression: at 80 columns, the initial list had shortened names and statuses beside an empty column of changes.
+/// The tests printed a list and changes at once, which looks different.
+#[test]
+fn changes_have_no_column_until_the_first_change() {
+    let screen = Some(Screen { columns: 80, rows: 24 });
+    let kinds = [kind("Pod")];
+    let mut printer =
+        Printer::new(Format::Table, &kinds, Namespaces::All, TimeZone::UTC, move || screen, Vec::new());
+    let mut events = events();
+    let later = events.split_off(2);
+    print(&mut printer, &kinds, events);
+    print(&mut printer, &kinds, later);
+    assert_eq!(
+        output(printer),
+        "\
+TIME      TYPE     NAMESPACE  NAME                      STATUS        READY  AGE
+12:03:04  ADDED    shop       web-lmpqq546w-sbhm4       Running       1/1    23m
+12:03:04  ADDED    data       db-backup-527j24vf-9pr9v  Pending       0/1    23m
+TYPE     NAMESPACE  NAME                    STATUS        CHANGES
+UPDATED  data       db-backup-5…24vf-9pr9v  ContainerCr…  +…nodeName node-01 +1
+UPDATED  data       db-backup-5…24vf-9pr9v  Completed     …state waiting (Co… +1
+UPDATED  payments   checkout-4h…wnsg-7jssf  OOMKilled     …state running → t… +1
+DELETED  shop       web-lmpqq546w-sbhm4     Running
+"
     );
 }
 

@@ -191,6 +191,6 @@ mod tests {
         let second = Duration::from_secs;
         reporter.observe(second(100), &failing("no response"), Some(second(65)));
         let change = reporter.observe(second(115), &InformerState::Live, Some(Duration::ZERO));
-        assert_eq!(change, Some(HealthChange::Ended("live again after 1m20s".to_owned())));
+        assert_eq!(change, Some(HealthChange::Ended("live again after 80s".to_owned())));
     }
 }

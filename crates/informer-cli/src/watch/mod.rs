@@ -128,7 +128,7 @@ pub(crate) fn stop_signal(terminal: &Terminal) -> Result<impl Future<Output = ()
     Ok(async move { drop(stop.await) })
 }
 
-/// Formats a duration: `40ms`, `12s`, `1h5m`.
+/// Formats a duration: `40ms`, `12s`, `3h5m`.
 pub(crate) fn span(span: Duration) -> String {
     if span < Duration::from_secs(1) {
         return format!("{}ms", span.as_millis());
