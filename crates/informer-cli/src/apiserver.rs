@@ -19,7 +19,7 @@ pub(crate) async fn run(args: Apiserver) -> Result<(), CliError> {
     let overwrite = if args.overwrite { Overwrite::Yes } else { Overwrite::No };
     listening.write_kubeconfig(&args.kubeconfig, overwrite).map_err(|error| listen_error(&error))?;
     let written = content(&args.kubeconfig);
-    let demo = args.demo_size().map(|pods| demo::start(&server, pods));
+    let demo = args.demo.size().map(|pods| demo::start(&server, pods));
     greet(&terminal, &listening, &args);
     stop.await;
     drop(demo);
@@ -41,7 +41,8 @@ fn content(path: &Path) -> Option<Vec<u8>> {
 /// Prints the address and how to connect; the token is only in the file.
 fn greet(terminal: &Terminal, listening: &RunningServer, args: &Apiserver) {
     let cluster = args
-        .demo_size()
+        .demo
+        .size()
         .map(|pods| format!(" with a demo cluster of about {}", format_pods(pods)))
         .unwrap_or_default();
     terminal.info(&format!("serving Kubernetes{cluster} at {}; press Ctrl-C to stop", listening.url()));

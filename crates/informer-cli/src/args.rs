@@ -5,6 +5,7 @@ use crate::show::{Format, FormatParser};
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
 use informer::selector::{FieldSelector, LabelSelector};
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,6 +17,13 @@ const STYLES: Styles = Styles::styled()
     .placeholder(AnsiColor::Cyan.on_default());
 
 const EXIT_CODES: &str = "\
+Examples:
+  informer                         pods of the current namespace, or of a demo
+  informer --demo                  pods of a demo cluster
+  informer --demo-pods 500         pods of a larger one
+  informer get nodes --demo        the demo options are those of all commands
+  informer watch deploy,pods -A    two kinds, all namespaces
+
 Exit codes:
   0    success, or stopped with Ctrl-C
   1    failure: no cluster, unknown resource, not synced in time
@@ -28,9 +36,46 @@ Exit codes:
 /// is neither, watches the pods of a demo cluster inside this program.
 #[derive(Debug, Parser)]
 #[command(name = "informer", version, styles = STYLES, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) demo: Demo,
+}
+
+/// Options of the demo cluster, the same for all commands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct Demo {
+    /// Start a demo cluster: a simulated cluster inside this program
+    #[arg(long)]
+    demo: bool,
+    /// Approximate number of pods of the demo cluster (default 40); implies --demo
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=20_000))]
+    demo_pods: Option<u64>,
+}
+
+/// Number of pods of the demo cluster unless `--demo-pods` is given.
+pub(crate) const DEFAULT_DEMO_PODS: u64 = 40;
+
+impl Demo {
+    /// Returns the number of pods of the demo cluster, if one is requested.
+    pub(crate) fn size(self) -> Option<u64> {
+        self.demo_pods.or(self.demo.then_some(DEFAULT_DEMO_PODS))
+    }
+}
+
+/// Returns the number that follows `--demo`, where it would be taken for a resource or a command.
+pub(crate) fn number_after_demo(args: &[OsString]) -> Option<&str> {
+    let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|letter| letter.is_ascii_digit());
+    let mut args = args.iter().map(|arg| arg.to_str().unwrap_or_default()).peekable();
+    while let Some(arg) = args.next() {
+        let number = if arg == "--demo" { args.peek().copied() } else { arg.strip_prefix("--demo=") };
+        if let Some(number) = number.filter(is_number) {
+            return Some(number);
+        }
+    }
+    None
 }
 
 #[derive(Debug, Subcommand)]
@@ -107,17 +152,13 @@ pub(crate) struct Watch {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub(crate) timeout: Duration,
     /// Kubeconfig; defaults to $KUBECONFIG, ~/.kube/config or the service account of the pod
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["demo", "demo_pods"])]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["demo", "demo_pods"])]
     pub(crate) context: Option<String>,
-    /// Use a simulated cluster inside this program
-    #[arg(long, conflicts_with_all = ["kubeconfig", "context"])]
-    pub(crate) demo: bool,
-    /// Approximate number of pods of the demo cluster (default 40); implies --demo
-    #[arg(long, value_name = "N", conflicts_with_all = ["kubeconfig", "context"], value_parser = pod_count())]
-    pub(crate) demo_pods: Option<u64>,
+    #[command(flatten)]
+    pub(crate) demo: Demo,
     #[arg(skip)]
     pub(crate) without_cluster: WithoutCluster,
     #[arg(skip)]
@@ -130,15 +171,8 @@ pub(crate) enum WithoutCluster {
     /// Fail, because a resource of a certain cluster is expected.
     #[default]
     Fail,
-    /// Start the demo cluster: only if the program has no arguments.
+    /// Start the demo cluster: only if no command is given.
     StartDemo,
-}
-
-impl Watch {
-    /// Returns the size of the demo cluster, if one is requested.
-    pub(crate) fn demo_size(&self) -> Option<u64> {
-        demo_size(self.demo, self.demo_pods)
-    }
 }
 
 const GET_EXAMPLES: &str = "\
@@ -222,45 +256,22 @@ pub(crate) struct Apiserver {
     /// Overwrite the kubeconfig if it exists
     #[arg(long)]
     pub(crate) overwrite: bool,
-    /// Run a simulated cluster on the server
-    #[arg(long)]
-    pub(crate) demo: bool,
-    /// Approximate number of pods of the demo cluster (default 40); implies --demo
-    #[arg(long, value_name = "N", value_parser = pod_count())]
-    pub(crate) demo_pods: Option<u64>,
-}
-
-impl Apiserver {
-    /// Returns the size of the demo cluster, if one is requested.
-    pub(crate) fn demo_size(&self) -> Option<u64> {
-        demo_size(self.demo, self.demo_pods)
-    }
+    #[command(flatten)]
+    pub(crate) demo: Demo,
 }
 
 impl Command {
-    /// Returns the command to run without arguments.
-    pub(crate) fn default_command() -> Self {
+    /// Returns the command to run if none is given.
+    pub(crate) fn default_command(demo: Demo) -> Self {
         match Args::parse_from(["informer", "watch", "pods"]).command {
             Some(Self::Watch(watch)) => {
-                Self::Watch(Watch { without_cluster: WithoutCluster::StartDemo, ..watch })
+                Self::Watch(Watch { without_cluster: WithoutCluster::StartDemo, demo, ..watch })
             }
             Some(command) => command,
             // Never happens: the arguments contain a command.
             None => Self::Completions { shell: clap_complete::Shell::Bash },
         }
     }
-}
-
-/// Number of pods of the demo cluster unless `--demo-pods` is given.
-pub(crate) const DEFAULT_DEMO_PODS: u64 = 40;
-
-fn demo_size(demo: bool, pods: Option<u64>) -> Option<u64> {
-    pods.or(demo.then_some(DEFAULT_DEMO_PODS))
-}
-
-/// Returns the parser of `--demo-pods`.
-fn pod_count() -> clap::builder::RangedU64ValueParser<u64> {
-    clap::value_parser!(u64).range(1..=20_000)
 }
 
 /// Upper bound on durations, so that computations with them do not overflow.
@@ -314,10 +325,48 @@ mod tests {
 
     #[test]
     fn default_command_watches_pods() {
-        let Command::Watch(watch) = Command::default_command() else { panic!("not a watch") };
+        let Command::Watch(watch) = Command::default_command(Demo::default()) else { panic!("not a watch") };
         assert_eq!(watch.resources, ["pods"]);
-        assert!(!watch.once && watch.demo_size().is_none());
+        assert!(!watch.once && watch.demo.size().is_none());
         assert_eq!(watch.without_cluster, WithoutCluster::StartDemo);
+    }
+
+    #[test]
+    fn demo_options_are_the_same_for_all_commands() {
+        for (line, expected) in [
+            ("informer", None),
+            ("informer --demo", Some(40)),
+            ("informer --demo-pods 7", Some(7)),
+            ("informer watch pods --demo", Some(40)),
+            ("informer get --demo-pods 7 pods", Some(7)),
+            ("informer apiserver --demo --demo-pods 7 --kubeconfig k", Some(7)),
+        ] {
+            let Args { command, demo } = Args::try_parse_from(line.split(' ')).unwrap();
+            let demo = match command.unwrap_or_else(|| Command::default_command(demo)) {
+                Command::Watch(watch) => watch.demo,
+                Command::Get(get) => get.into_watch().demo,
+                Command::Apiserver(apiserver) => apiserver.demo,
+                Command::Completions { .. } => Demo::default(),
+            };
+            assert_eq!(demo.size(), expected, "{line}");
+        }
+        assert!(Args::try_parse_from(["informer", "--demo", "watch", "pods"]).is_err());
+    }
+
+    #[test]
+    fn number_after_demo_is_found() {
+        for (line, expected) in [
+            ("informer --demo 100", Some("100")),
+            ("informer watch --demo 100 pods", Some("100")),
+            ("informer watch pods --demo=100", Some("100")),
+            ("informer apiserver --demo 100", Some("100")),
+            ("informer watch pods --demo", None),
+            ("informer watch --demo pods --demo-pods 100", None),
+            ("informer watch pods -n 100 --demo", None),
+        ] {
+            let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert_eq!(number_after_demo(&args), expected, "{line}");
+        }
     }
 
     #[test]
@@ -356,7 +405,7 @@ mod tests {
     #[test]
     fn demo_pods_sets_size_and_implies_demo() {
         let parse = |line: &str| match Args::try_parse_from(line.split(' ')).map(|args| args.command) {
-            Ok(Some(Command::Watch(watch))) => Ok((watch.demo_size(), watch.resources)),
+            Ok(Some(Command::Watch(watch))) => Ok((watch.demo.size(), watch.resources)),
             Ok(_) => Err("another command".to_owned()),
             Err(error) => Err(error.to_string()),
         };

@@ -2,7 +2,7 @@
 //!
 //! A kubeconfig given by option or environment, or in its default place, is used or causes an error; it is
 //! never replaced silently. Single exception: a kubeconfig without clusters in the default place is ignored.
-//! If there is neither a kubeconfig nor a service account, the program without arguments starts the demo
+//! If there is neither a kubeconfig nor a service account, the program without a command starts the demo
 //! cluster, and every other command fails. Only names in a kubeconfig are printed, because other values may be
 //! credentials.
 
@@ -48,7 +48,7 @@ pub(crate) async fn reach(args: &Watch, terminal: &Terminal) -> Result<(Cluster,
     let timeout = args.timeout;
     let cluster =
         tokio::time::timeout_at(deadline, select(args, terminal)).await.map_err(|_| {
-            match args.demo_size() {
+            match args.demo.size() {
                 Some(pods) => CliError::new(
                     format!("start demo cluster of {}: timed out after {timeout:?}", format_pods(pods)),
                     "increase --timeout",
@@ -70,7 +70,7 @@ pub(crate) async fn reach(args: &Watch, terminal: &Terminal) -> Result<(Cluster,
 
 /// Selects the cluster of the command line or the environment.
 async fn select(args: &Watch, terminal: &Terminal) -> Result<Cluster, CliError> {
-    if let Some(pods) = args.demo_size() {
+    if let Some(pods) = args.demo.size() {
         return Ok(start_demo(pods, "", args.once, terminal).await);
     }
     let Some(source) = ConfigSource::find(args)? else {

@@ -17,10 +17,17 @@ mod watch;
 use args::{Args, Command};
 use clap::Parser as _;
 use cli_error::CliError;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let command = Args::parse().command.unwrap_or_else(Command::default_command);
+    let args: Vec<OsString> = std::env::args_os().collect();
+    if let Some(number) = args::number_after_demo(&args) {
+        let hint = format!("set the number of pods with --demo-pods {number}");
+        return CliError::usage("--demo takes no value", hint).report();
+    }
+    let Args { command, demo } = Args::parse_from(args);
+    let command = command.unwrap_or_else(|| Command::default_command(demo));
     let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().enable_all().build() else {
         return CliError::new("start threads: failed", "is the system out of resources?").report();
     };

@@ -50,6 +50,25 @@ fn invalid_command_line_exits_with_2() {
     }
 }
 
+/// Regression: in `--demo 100`, the number was an unknown resource after the start of a demo cluster, an unknown
+/// command, or an unexpected argument, depending on the command.
+#[test]
+fn number_after_demo_is_an_error_with_hint() {
+    for args in [
+        &["--demo", "100"][..],
+        &["watch", "--demo", "100", "pods"],
+        &["get", "pods", "--demo=100"],
+        &["apiserver", "--demo", "100"],
+    ] {
+        let (stdout, stderr) = check(args, 2);
+        assert!(stdout.is_empty());
+        assert_eq!(
+            stderr, "error: --demo takes no value (set the number of pods with --demo-pods 100)\n",
+            "{args:?}"
+        );
+    }
+}
+
 #[test]
 fn unknown_resource_is_one_line_with_hint() {
     let (stdout, stderr) = check(&["watch", "pdos", "--once", "--demo"], 1);
