@@ -100,6 +100,7 @@ Examples:
   informer watch pods                          pods of the current namespace
   informer watch deploy,rs,po -A               three kinds, all namespaces
   informer watch pods/web-0                    one object
+  informer watch pods --live                   a table that is redrawn in place
   informer watch pods -l app=web -o json | jq  JSON, one object per line
   informer watch widgets.example.com --once    existing custom resources only
   informer watch nodes leases -A --demo        resources of a demo cluster
@@ -139,9 +140,12 @@ pub(crate) struct Watch {
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = FormatParser)]
     pub(crate) output: Format,
-    /// Sort by a field, such as .metadata.creationTimestamp or {.status.startTime}; with get only
+    /// Sort by a field, such as .metadata.creationTimestamp or {.status.startTime}; with get or --live
     #[arg(long, value_name = "JSONPATH")]
     pub(crate) sort_by: Option<JsonPath>,
+    /// Show a table of the current objects that is redrawn in place; needs a terminal
+    #[arg(long, conflicts_with_all = ["once", "resync_period"])]
+    pub(crate) live: bool,
     /// Print every cached object again at this period (60s, 5m), as RESYNC; sends no request
     #[arg(long, value_name = "PERIOD", value_parser = duration)]
     pub(crate) resync_period: Option<Duration>,
@@ -161,8 +165,9 @@ pub(crate) struct Watch {
     pub(crate) demo: Demo,
     #[arg(skip)]
     pub(crate) without_cluster: WithoutCluster,
+    /// What is printed without --live.
     #[arg(skip)]
-    pub(crate) view: View,
+    view: View,
 }
 
 /// What to do if there is neither a kubeconfig nor a service account.
@@ -173,6 +178,12 @@ pub(crate) enum WithoutCluster {
     Fail,
     /// Start the demo cluster: only if no command is given.
     StartDemo,
+}
+
+impl Watch {
+    pub(crate) fn view(&self) -> View {
+        if self.live { View::Live } else { self.view }
+    }
 }
 
 const GET_EXAMPLES: &str = "\
@@ -214,7 +225,8 @@ impl Get {
     /// Returns the command as a variant of `watch`.
     pub(crate) fn into_watch(self) -> Watch {
         let view = if self.follow { View::Events } else { View::Objects };
-        Watch { once: self.watch.once || !self.follow, view, ..self.watch }
+        let once = self.watch.once || !(self.follow || self.watch.live);
+        Watch { once, view, ..self.watch }
     }
 }
 
@@ -226,6 +238,8 @@ pub(crate) enum View {
     Events,
     /// The current objects.
     Objects,
+    /// The current objects, redrawn in place.
+    Live,
 }
 
 const APISERVER_EXAMPLES: &str = "\
@@ -376,10 +390,14 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let get = parse("informer get pods/web-0 --sort-by .metadata.name -o jsonpath={.metadata.name}");
-        assert!(get.once && get.view == View::Objects && get.sort_by.is_some());
+        assert!(get.once && get.view() == View::Objects && get.sort_by.is_some());
         assert_eq!(get.resources, ["pods/web-0"]);
         let get = parse("informer get pods -w -A");
-        assert!(!get.once && get.view == View::Events && get.all_namespaces);
+        assert!(!get.once && get.view() == View::Events && get.all_namespaces);
+        for line in ["informer get pods --live", "informer get pods -w --live"] {
+            let get = parse(line);
+            assert!(!get.once && get.view() == View::Live, "{line}");
+        }
         let help = Args::try_parse_from(["informer", "get", "--help"]).unwrap_err().to_string();
         assert!(
             help.contains("Prints the current objects") && help.contains("informer get pods -w"),

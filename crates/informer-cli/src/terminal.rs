@@ -1,27 +1,46 @@
-//! Messages on stderr: lines, and a progress bar during the initial list.
+//! Messages on stderr: lines, and a progress bar during the initial list. The screen that `--live` redraws in place.
 //!
-//! The bar is shown on terminals only and hidden while a line is printed. No data is printed here. While the
-//! bar is hidden, it is locked. Meanwhile nothing may be printed that can block, unless it goes to the same
-//! terminal.
+//! The bar is shown on terminals only and hidden while a line is printed. While the bar is hidden, it is locked.
+//! Meanwhile nothing may be printed that can block, unless it goes to the same terminal.
+//!
+//! The screen of `--live` is the alternate screen of the terminal: the lines above are there again at the end. No
+//! message may be printed meanwhile.
 
 use crate::show::escape::escape;
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The terminal of the user. Clones share the progress bar.
+/// Switches to the alternate screen and hides the cursor.
+const ENTER_SCREEN: &str = "\x1b[?1049h\x1b[?25l";
+/// Resets colors, shows the cursor and switches back.
+const LEAVE_SCREEN: &str = "\x1b[0m\x1b[?25h\x1b[?1049l";
+
+/// The terminal of the user. Clones share the progress bar and the screen.
 #[derive(Debug, Clone)]
 pub(crate) struct Terminal {
     bar: ProgressBar,
     /// Whether stdout is the terminal that shows the bar.
-    is_stdout_terminal: bool,
+    is_shared_with_stdout: bool,
+    screen: Arc<Mutex<ScreenState>>,
+}
+
+/// State of the alternate screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ScreenState {
+    NotEntered,
+    Entered,
+    /// Left for good: a late drawing must not end up among the lines.
+    Left,
 }
 
 impl Terminal {
     pub(crate) fn new() -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-        Self { bar, is_stdout_terminal: io::stdout().is_terminal() && io::stderr().is_terminal() }
+        let is_shared_with_stdout = io::stdout().is_terminal() && io::stderr().is_terminal();
+        Self { bar, is_shared_with_stdout, screen: Arc::new(Mutex::new(ScreenState::NotEntered)) }
     }
 
     /// Prints a message.
@@ -55,15 +74,37 @@ impl Terminal {
         self.bar.set_message(escape(message).into_owned());
     }
 
-    /// Removes the progress bar.
+    /// Removes the progress bar and leaves the screen of `--live`. May block if the terminal does.
     pub(crate) fn end(&self) {
         self.bar.finish_and_clear();
         self.bar.set_draw_target(ProgressDrawTarget::hidden());
+        let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+        if *screen == ScreenState::Entered {
+            *screen = ScreenState::Left;
+            let mut stdout = io::stdout();
+            // Without a terminal there is nothing to restore.
+            drop(stdout.write_all(LEAVE_SCREEN.as_bytes()).and_then(|()| stdout.flush()));
+        }
+    }
+
+    /// Replaces the contents of the screen of `--live`. May block if the terminal does.
+    pub(crate) fn draw(&self, lines: &[String]) -> io::Result<()> {
+        let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+        let enter = match *screen {
+            ScreenState::NotEntered => ENTER_SCREEN,
+            ScreenState::Entered => "",
+            ScreenState::Left => return Ok(()),
+        };
+        *screen = ScreenState::Entered;
+        let has_colors = anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never;
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(format!("{enter}{}", frame(lines, has_colors)).as_bytes())?;
+        stdout.flush()
     }
 
     /// Hides the progress bar while `print` writes to stdout.
     pub(crate) fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
-        if self.is_stdout_terminal { self.bar.suspend(print) } else { print() }
+        if self.is_shared_with_stdout { self.bar.suspend(print) } else { print() }
     }
 
     /// Prints a line; `style` applies to the label, or to the whole line if there is no label.
@@ -79,5 +120,31 @@ impl Terminal {
         if let Ok(style) = ProgressStyle::with_template(template) {
             self.bar.set_style(style.progress_chars("━━─"));
         }
+    }
+}
+
+/// Returns the text that replaces the contents of a screen. Overwriting lines instead of clearing them first avoids
+/// flicker.
+fn frame(lines: &[String], has_colors: bool) -> String {
+    let line = |line: &String| {
+        if has_colors {
+            format!("{line}\x1b[0m\x1b[K")
+        } else {
+            format!("{}\x1b[K", anstream::adapter::strip_str(line))
+        }
+    };
+    // No line break after the last line, which would scroll the screen.
+    format!("\x1b[H{}\x1b[J", lines.iter().map(line).collect::<Vec<_>>().join("\r\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frame_overwrites_lines_and_clears_the_rest() {
+        let lines = ["\x1b[1ma\x1b[0m".to_owned(), "b".to_owned()];
+        assert_eq!(frame(&lines, false), "\x1b[Ha\x1b[K\r\nb\x1b[K\x1b[J");
+        assert_eq!(frame(&lines, true), "\x1b[H\x1b[1ma\x1b[0m\x1b[0m\x1b[K\r\nb\x1b[0m\x1b[K\x1b[J");
     }
 }

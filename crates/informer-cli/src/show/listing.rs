@@ -27,6 +27,8 @@ pub(crate) struct Listing {
     pub(crate) sort_by: Option<JsonPath>,
     /// Whether a single object was requested by its name; it is then not part of a list.
     pub(crate) is_single: bool,
+    /// Whether the table is redrawn in place, so that rare values should not move its columns.
+    pub(crate) live: bool,
 }
 
 impl Listing {
@@ -38,25 +40,16 @@ impl Listing {
         screen: Option<Screen>,
     ) -> String {
         for kind in &mut kinds {
-            if redact::is_secret(&kind.shown.kind) {
-                kind.objects.iter_mut().for_each(redact::redact);
-            }
-            if let Some(path) = &self.sort_by {
-                kind.objects.sort_by(|left, right| {
-                    let value = |object| path.select(object).first().copied();
-                    sort::compare(value(left), value(right))
-                });
-            }
+            self.prepare(kind);
         }
         match &self.format {
-            Format::Table | Format::Wide => self.tables(&kinds, now, screen),
+            Format::Table | Format::Wide => {
+                let with_prefix = kinds.len() > 1;
+                let shown = kinds.iter().filter(|kind| !kind.objects.is_empty());
+                shown.map(|kind| self.table(kind, with_prefix, now, screen)).collect::<Vec<_>>().join("\n")
+            }
             Format::CustomColumns(columns) => {
-                let mut table = Table::new(custom_columns(columns), || None);
-                let objects = kinds.iter().flat_map(|kind| &kind.objects);
-                let mut out: String =
-                    objects.map(|object| table.row(custom_cells(columns, object))).collect();
-                out.push_str(&table.flush());
-                out
+                custom_table(columns, kinds.iter().flat_map(|kind| &kind.objects))
             }
             Format::Name => kinds.iter().flat_map(names).collect(),
             Format::Json => format!("{}\n", pretty(&self.value(kinds))),
@@ -76,51 +69,76 @@ impl Listing {
         json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": objects})
     }
 
-    fn tables(&self, kinds: &[KindObjects], now: Timestamp, screen: Option<Screen>) -> String {
-        let screen = screen.filter(|_| self.format == Format::Table);
-        let with_prefix = kinds.len() > 1;
-        let tables = kinds.iter().filter(|kind| !kind.objects.is_empty()).map(|kind| {
-            let with_namespace = self.namespaces == Namespaces::All && kind.objects.iter().any(has_namespace);
-            let columns = columns::columns(&kind.shown.group, &kind.shown.kind);
-            let mut table = Table::new(self.columns(columns, with_namespace), move || screen);
-            let mut out = String::new();
-            for object in &kind.objects {
-                let name = text(object, "/metadata/name");
-                let name =
-                    if with_prefix { format!("{}/{name}", kind.shown.singular) } else { name.to_owned() };
-                let mut row = Vec::new();
-                if with_namespace {
-                    row.push(Cell::new(text(object, "/metadata/namespace")));
-                }
-                row.push(Cell::styled(&name, Style::new().bold()));
-                let cells = columns::cells(columns, object, now);
-                row.extend(cells.iter().map(|cell| Cell::styled(cell, tone(cell))));
-                if self.format == Format::Wide {
-                    row.extend([Cell::new(&labels(object)), Cell::new(text(object, "/metadata/uid"))]);
-                }
-                out.push_str(&table.row(row));
+    /// Redacts secrets and sorts the objects.
+    pub(super) fn prepare(&self, kind: &mut KindObjects) {
+        if redact::is_secret(&kind.shown.kind) {
+            kind.objects.iter_mut().for_each(redact::redact);
+        }
+        if let Some(path) = &self.sort_by {
+            kind.objects.sort_by(|left, right| {
+                let value = |object| path.select(object).first().copied();
+                sort::compare(value(left), value(right))
+            });
+        }
+    }
+
+    /// Formats the objects of one kind as a table; their names may have the kind as a prefix.
+    pub(super) fn table(
+        &self,
+        kind: &KindObjects,
+        with_prefix: bool,
+        now: Timestamp,
+        screen: Option<Screen>,
+    ) -> String {
+        if let Format::CustomColumns(columns) = &self.format {
+            return custom_table(columns, &kind.objects);
+        }
+        let with_namespace = self.namespaces == Namespaces::All && kind.objects.iter().any(has_namespace);
+        let columns = columns::columns(&kind.shown.group, &kind.shown.kind);
+        let row = |object: &Value| {
+            let name = text(object, "/metadata/name");
+            let name = if with_prefix { format!("{}/{name}", kind.shown.singular) } else { name.to_owned() };
+            let mut row = Vec::new();
+            if with_namespace {
+                row.push(Cell::new(text(object, "/metadata/namespace")));
             }
-            out.push_str(&table.flush());
-            out
-        });
-        tables.collect::<Vec<_>>().join("\n")
+            row.push(Cell::styled(&name, Style::new().bold()));
+            let cells = columns::cells(columns, object, now);
+            row.extend(cells.iter().map(|cell| Cell::styled(cell, tone(cell))));
+            if self.format == Format::Wide {
+                row.extend([Cell::new(&labels(object)), Cell::new(text(object, "/metadata/uid"))]);
+            }
+            row
+        };
+        let rows = kind.objects.iter().map(row).collect();
+        let screen = screen.filter(|_| self.format == Format::Table);
+        Table::complete(self.columns(columns, with_namespace), rows, screen)
     }
 
     fn columns(&self, kind: &'static [columns::Column], with_namespace: bool) -> Vec<TableColumn> {
         let name = Sizing { ellipsis: Ellipsis::Middle, ..Sizing::flexible(0, 14, 60) };
-        let column =
-            |title: &'static str, sizing| TableColumn { title: Cow::Borrowed(title), reserved: 0, sizing };
-        let mut columns = vec![column("NAME", name)];
+        let column = |title: &'static str, reserved, sizing| TableColumn {
+            title: Cow::Borrowed(title),
+            reserved,
+            sizing,
+        };
+        let mut columns = vec![column("NAME", 0, name)];
         if with_namespace {
-            columns.insert(0, column("NAMESPACE", Sizing::flexible(4, 8, 14)));
+            columns.insert(0, column("NAMESPACE", 0, Sizing::flexible(4, 8, 14)));
         }
-        columns
-            .extend(kind.iter().enumerate().map(|(position, one)| column(one.title, one.sizing(position))));
+        columns.extend(kind.iter().enumerate().map(|(position, one)| {
+            column(one.title, if self.live { one.width } else { 0 }, one.sizing(position))
+        }));
         if self.format == Format::Wide {
-            columns.extend([column("LABELS", Sizing::whole(101)), column("UID", Sizing::whole(102))]);
+            columns.extend([column("LABELS", 0, Sizing::whole(101)), column("UID", 0, Sizing::whole(102))]);
         }
         columns
     }
+}
+
+fn custom_table<'a>(columns: &[CustomColumn], objects: impl IntoIterator<Item = &'a Value>) -> String {
+    let rows = objects.into_iter().map(|object| custom_cells(columns, object)).collect();
+    Table::complete(custom_columns(columns), rows, None)
 }
 
 /// Returns the cells of an object in the columns of the user.
@@ -204,6 +222,7 @@ mod tests {
             namespaces: Namespaces::All,
             sort_by: sort_by.map(|path| path.parse().unwrap()),
             is_single: kinds.iter().map(|kind| kind.objects.len()).sum::<usize>() == 1,
+            live: false,
         };
         let text = listing.render(kinds, "2024-01-01T12:00:00Z".parse().unwrap(), None);
         anstream::adapter::strip_str(&text).to_string()

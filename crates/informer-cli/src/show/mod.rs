@@ -11,6 +11,7 @@ mod format;
 pub(crate) mod jsonpath;
 mod layout;
 mod listing;
+mod live;
 mod pod_status;
 pub(crate) mod redact;
 mod sort;
@@ -19,6 +20,7 @@ mod table;
 pub(crate) use format::{Format, FormatParser};
 pub(crate) use layout::Screen;
 pub(crate) use listing::{KindObjects, Listing};
+pub(crate) use live::{LiveKind, LiveStatus};
 
 use anstyle::{AnsiColor, Style};
 use columns::Column;

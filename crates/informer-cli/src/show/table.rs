@@ -122,14 +122,34 @@ impl Table {
         }
     }
 
+    /// Formats a table all of whose rows are known, with its titles once.
+    pub(crate) fn complete(
+        columns: Vec<TableColumn>,
+        rows: Vec<Vec<Cell>>,
+        screen: Option<Screen>,
+    ) -> String {
+        let screen = screen.map(|screen| Screen { rows: usize::MAX, ..screen });
+        let mut table = Self::new(columns, move || screen);
+        for row in &rows {
+            table.widen(row);
+        }
+        table.buffered = rows;
+        table.flush()
+    }
+
     /// Adds a row; returns the lines to print.
     pub(crate) fn row(&mut self, row: Vec<Cell>) -> String {
-        for (width, cell) in self.widths.iter_mut().zip(&row) {
+        self.widen(&row);
+        self.buffered.push(row);
+        if self.released || self.buffered.len() >= MAX_BUFFERED_ROWS { self.flush() } else { String::new() }
+    }
+
+    /// Widens the columns for a row.
+    fn widen(&mut self, row: &[Cell]) {
+        for (width, cell) in self.widths.iter_mut().zip(row) {
             *width = (*width).max(cell.width());
             self.has_changes |= matches!(&cell.content, Content::Changes(changes) if !changes.is_empty());
         }
-        self.buffered.push(row);
-        if self.released || self.buffered.len() >= MAX_BUFFERED_ROWS { self.flush() } else { String::new() }
     }
 
     /// Returns the buffered lines and ends buffering.

@@ -1,18 +1,14 @@
 //! `informer get`: prints the current objects and exits.
 
 use super::target::Target;
-use crate::args::Watch;
+use crate::args::{View, Watch};
 use crate::cli_error::CliError;
 use crate::resolve::Served;
-use crate::show::{Format, KindObjects, Listing, Namespaces, Screen};
-use informer::SharedInformer;
+use crate::show::{Format, KindObjects, Listing, LiveKind, Namespaces, Screen};
+use informer::{Object, SharedInformer};
 use jiff::Timestamp;
 use kube::core::DynamicObject;
-use serde_json::Value;
 use std::io::{self, ErrorKind, Write as _};
-
-/// The namespace and the name of an object, and the object as JSON.
-type KeyedObject = ((String, String), Value);
 
 /// The targets, their informers in the same order, and how their objects are formatted.
 pub(crate) struct Objects<'a> {
@@ -33,6 +29,7 @@ impl<'a> Objects<'a> {
             namespaces,
             sort_by: args.sort_by.clone(),
             is_single: matches!(targets, [Target { name: Some(_), .. }]),
+            live: args.view() == View::Live,
         };
         Self { targets, informers, listing }
     }
@@ -84,26 +81,39 @@ impl<'a> Objects<'a> {
     }
 
     /// Returns the objects of each kind, in the order of their namespaces and names.
-    pub(crate) fn kinds(&self) -> Vec<KindObjects> {
-        let mut kinds: Vec<(Served, Vec<KeyedObject>)> = Vec::new();
+    fn kinds(&self) -> Vec<KindObjects> {
+        self.first_objects(usize::MAX).into_iter().map(|kind| kind.first).collect()
+    }
+
+    /// Returns the objects of each kind for a screen with so many rows.
+    pub(crate) fn visible(&self, rows: usize) -> Vec<LiveKind> {
+        // Which objects come first depends on a field of all of them.
+        self.first_objects(if self.listing.sort_by.is_some() { usize::MAX } else { rows })
+    }
+
+    /// Returns at most so many objects of each kind. Only these are decoded.
+    fn first_objects(&self, limit: usize) -> Vec<LiveKind> {
+        let mut kinds: Vec<(&Served, Vec<Object<DynamicObject>>)> = Vec::new();
         for (target, informer) in self.targets.iter().zip(self.informers) {
-            let objects = informer.lister().list().into_iter().map(|object| {
-                let key = (object.namespace().unwrap_or_default().to_owned(), object.name().to_owned());
-                // An object that cannot be decoded is printed without its contents.
-                let json = object.to_json().unwrap_or_default();
-                (key, serde_json::from_slice(&json).unwrap_or_default())
-            });
-            match kinds.iter_mut().find(|(resource, _)| *resource == target.resource) {
+            let objects = informer.lister().list();
+            match kinds.iter_mut().find(|(resource, _)| **resource == target.resource) {
                 Some((_, known)) => known.extend(objects),
-                None => kinds.push((target.resource.clone(), objects.collect())),
+                None => kinds.push((&target.resource, objects)),
             }
         }
-        let sorted = |(resource, mut objects): (Served, Vec<KeyedObject>)| {
-            objects.sort_by(|(left, _), (right, _)| left.cmp(right));
-            let objects = objects.into_iter().map(|(_, object)| object).collect();
-            KindObjects { shown: super::shown_kind(&resource), objects }
+        let decoded = |(resource, mut objects): (&Served, Vec<Object<DynamicObject>>)| {
+            // Objects that were named one by one come from several informers.
+            objects.sort_by(|left, right| left.key().cmp(right.key()));
+            let total = objects.len();
+            objects.truncate(limit);
+            // An object that cannot be decoded is printed without its contents.
+            let decode = |object: &Object<DynamicObject>| {
+                serde_json::from_slice(&object.to_json().unwrap_or_default()).unwrap_or_default()
+            };
+            let objects = objects.iter().map(decode).collect();
+            LiveKind { first: KindObjects { shown: super::shown_kind(resource), objects }, total }
         };
-        kinds.into_iter().map(sorted).collect()
+        kinds.into_iter().map(decoded).collect()
     }
 
     /// Returns an error if no object has the field of `--sort-by`, which is probably misspelled.

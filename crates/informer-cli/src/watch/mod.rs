@@ -8,6 +8,7 @@ mod counts;
 mod feed;
 mod get;
 mod health;
+mod live;
 mod sync;
 mod target;
 
@@ -15,7 +16,7 @@ use crate::args::{View, Watch};
 use crate::cli_error::CliError;
 use crate::cluster::{self, Cluster};
 use crate::resolve::Served;
-use crate::show::{Namespaces, ShownKind};
+use crate::show::{Format, Namespaces, ShownKind};
 use crate::terminal::Terminal;
 use counts::EventCounts;
 use feed::Feed;
@@ -47,50 +48,120 @@ pub(crate) async fn run(args: Watch) -> Result<(), CliError> {
     check_names(&args, &targets)?;
     let factory = SharedInformerFactory::with_options(cluster.client.clone(), options(&args, &cluster));
     let informers = informers(&factory, &targets)?;
-    let watched = Watched { targets: &targets, informers: &informers };
-    let namespaces = namespaces(&args, &cluster, &targets);
-    if args.view == View::Objects {
-        let timeout = remaining(args.timeout, started.elapsed());
-        let objects = Objects::new(&args, &targets, &informers, namespaces);
+    let session = Session { args, cluster, targets, factory, informers, terminal, started };
+    match session.args.view() {
+        View::Events => session.print_events(stop).await,
+        View::Objects => session.print_objects(stop).await,
+        View::Live => session.show_live(stop).await,
+    }
+}
+
+/// A command after its arguments were resolved. The informers have the order of the targets.
+struct Session {
+    args: Watch,
+    cluster: Cluster,
+    targets: Vec<Target>,
+    factory: SharedInformerFactory,
+    informers: Vec<SharedInformer<DynamicObject>>,
+    terminal: Terminal,
+    started: Instant,
+}
+
+impl Session {
+    /// Prints the existing objects and, unless there is `--once`, each change.
+    async fn print_events(&self, stop: impl Future<Output = ()>) -> Result<(), CliError> {
+        let Self { args, targets, factory, informers, terminal, .. } = self;
+        let feed = Feed::new(args, targets, self.namespaces(), informers, terminal);
+        terminal.info(&greeting(args, &self.cluster, targets));
         terminal.begin();
         factory.start();
-        let outcome = tokio::select! {
-            outcome = sync::wait(&factory, &watched, &terminal, timeout) => outcome,
-            () = stop => return Ok(()),
+        let work = async {
+            if args.once {
+                sync::once(factory, &self.watched(), &feed, terminal, self.remaining_time()).await
+            } else {
+                Err(sync::forever(&self.watched(), &feed, terminal).await)
+            }
         };
-        outcome?;
+        let outcome = tokio::select! {
+            outcome = work => outcome,
+            () = feed.wait_for_output_error() => Ok(()),
+            () = stop => {
+                terminal.end();
+                feed.close(factory).await;
+                let summary = summary(feed.counts(), relists(informers));
+                terminal.info(&format!("{}: {summary}", self.watched_for()));
+                return feed.outcome();
+            }
+        };
+        terminal.end();
+        feed.close(factory).await;
+        outcome.and_then(|()| feed.outcome())
+    }
+
+    /// Prints the current objects.
+    async fn print_objects(&self, stop: impl Future<Output = ()>) -> Result<(), CliError> {
+        let Self { args, targets, factory, informers, terminal, .. } = self;
+        let objects = Objects::new(args, targets, informers, self.namespaces());
+        let watched = self.watched();
+        terminal.begin();
+        factory.start();
+        tokio::select! {
+            synced = sync::wait(factory, &watched, terminal, self.remaining_time()) => synced?,
+            () = stop => {
+                terminal.end();
+                return Ok(());
+            }
+        }
         let is_empty = informers.iter().all(|informer| informer.lister().is_empty());
         if is_empty && targets.iter().all(|target| target.name.is_none()) {
-            terminal.info(&format!("no {} found{}", names(&targets), scope(&args, &cluster, &targets)));
+            terminal.info(&format!("no {} found{}", names(targets), scope(args, &self.cluster, targets)));
         }
-        return tokio::task::block_in_place(|| objects.print(feed::screen()));
+        tokio::task::block_in_place(|| objects.print(feed::screen()))
     }
-    let feed = Feed::new(&args, &targets, namespaces, &informers, &terminal);
-    terminal.info(&greeting(&args, &cluster, &targets));
-    terminal.begin();
-    factory.start();
 
-    let work = async {
-        if args.once {
-            let timeout = remaining(args.timeout, started.elapsed());
-            sync::once(&factory, &watched, &feed, &terminal, timeout).await
-        } else {
-            Err(sync::forever(&watched, &feed, &terminal).await)
+    /// Shows the current objects until a signal.
+    async fn show_live(&self, stop: impl Future<Output = ()>) -> Result<(), CliError> {
+        let objects = Objects::new(&self.args, &self.targets, &self.informers, self.namespaces());
+        let place = format!(
+            "{} of {}; press Ctrl-C to stop",
+            scope(&self.args, &self.cluster, &self.targets),
+            self.cluster.name
+        );
+        let watched = self.watched();
+        self.factory.start();
+        let error = tokio::select! {
+            error = live::run(&objects, &watched, &place, &self.terminal) => Some(error),
+            () = stop => None,
+        };
+        let terminal = self.terminal.clone();
+        let leave = tokio::task::spawn_blocking(move || terminal.end());
+        drop(tokio::time::timeout(SHUTDOWN_TIMEOUT, leave).await);
+        if let Some(error) = error {
+            return Err(error);
         }
-    };
-    let outcome = tokio::select! {
-        outcome = work => outcome,
-        () = feed.wait_for_output_error() => Ok(()),
-        () = stop => {
-            terminal.end();
-            feed.close(&factory).await;
-            terminal.info(&summary(&targets, feed.counts(), relists(&informers), started.elapsed()));
-            return feed.outcome();
+        self.terminal.info(&format!("{}: {}", self.watched_for(), sync::counts(&watched)));
+        Ok(())
+    }
+
+    fn watched(&self) -> Watched<'_> {
+        Watched { targets: &self.targets, informers: &self.informers }
+    }
+
+    fn namespaces(&self) -> Namespaces {
+        let is_namespaced = self.targets.iter().any(|target| target.resource.namespaced);
+        match namespace(&self.args, &self.cluster) {
+            None if is_namespaced => Namespaces::All,
+            _ => Namespaces::One,
         }
-    };
-    terminal.end();
-    feed.close(&factory).await;
-    outcome.and_then(|()| feed.outcome())
+    }
+
+    fn remaining_time(&self) -> Duration {
+        remaining(self.args.timeout, self.started.elapsed())
+    }
+
+    fn watched_for(&self) -> String {
+        format!("watched {} for {}", names(&self.targets), span(self.started.elapsed()))
+    }
 }
 
 /// Returns the remaining time, rounded up to tenths of a second and never zero.
@@ -136,13 +207,23 @@ pub(crate) fn span(span: Duration) -> String {
     crate::show::columns::age(jiff::SignedDuration::try_from(span).unwrap_or(jiff::SignedDuration::MAX))
 }
 
-/// Rejects options that exclude each other.
+/// Rejects options that exclude each other or do not suit the output.
 fn check_options(args: &Watch) -> Result<(), CliError> {
-    if args.sort_by.is_some() && args.view == View::Events {
-        let hint = "--sort-by works with informer get, without -w";
-        return Err(CliError::usage("events cannot be sorted", hint));
+    match args.view() {
+        View::Events if args.sort_by.is_some() => {
+            let hint = "--sort-by works with informer get without -w, and with --live";
+            Err(CliError::usage("events cannot be sorted", hint))
+        }
+        View::Live if !matches!(args.output, Format::Table | Format::Wide | Format::CustomColumns(_)) => {
+            let hint = "leave out -o, or use -o wide or -o custom-columns";
+            Err(CliError::usage("--live shows a table", hint))
+        }
+        View::Live if !live::is_supported() => {
+            let hint = "leave out --live to print events, or use informer get";
+            Err(CliError::usage("--live needs a terminal as standard output", hint))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Rejects selectors together with names of objects.
@@ -174,14 +255,6 @@ fn options(args: &Watch, cluster: &Cluster) -> InformerOptions {
 /// Returns the watched namespace; `None` means all.
 fn namespace<'a>(args: &'a Watch, cluster: &'a Cluster) -> Option<&'a str> {
     if args.all_namespaces { None } else { args.namespace.as_deref().or(cluster.namespace.as_deref()) }
-}
-
-fn namespaces(args: &Watch, cluster: &Cluster, targets: &[Target]) -> Namespaces {
-    let is_namespaced = targets.iter().any(|target| target.resource.namespaced);
-    match namespace(args, cluster) {
-        None if is_namespaced => Namespaces::All,
-        _ => Namespaces::One,
-    }
 }
 
 fn informers(
@@ -231,12 +304,11 @@ fn greeting(args: &Watch, cluster: &Cluster, targets: &[Target]) -> String {
     format!("{verb} {}{} of {}{end}", names(targets), scope(args, cluster, targets), cluster.name)
 }
 
-fn summary(targets: &[Target], counts: &EventCounts, relists: u64, took: Duration) -> String {
-    let relists = match relists {
-        1 => "1 relist".to_owned(),
-        relists => format!("{relists} relists"),
-    };
-    format!("watched {} for {}: {counts}; {relists}", names(targets), span(took))
+fn summary(counts: &EventCounts, relists: u64) -> String {
+    match relists {
+        1 => format!("{counts}; 1 relist"),
+        relists => format!("{counts}; {relists} relists"),
+    }
 }
 
 /// Returns the number of relists after the initial lists.

@@ -121,7 +121,7 @@ async fn show_progress(watched: &Watched<'_>, terminal: &Terminal) -> CliError {
 }
 
 /// Returns the error of a permanently rejected request.
-fn permanent_error(watched: &Watched<'_>) -> Option<CliError> {
+pub(crate) fn permanent_error(watched: &Watched<'_>) -> Option<CliError> {
     watched.informers.iter().find_map(|informer| {
         let status = informer.status();
         let InformerState::BackingOff { failure, .. } = &status.state else { return None };
@@ -150,12 +150,16 @@ fn update_progress(watched: &Watched<'_>, terminal: &Terminal) {
 }
 
 fn synced_line(watched: &Watched<'_>, took: Duration) -> String {
+    format!("synced in {}: {}", span(took), counts(watched))
+}
+
+/// Returns the number of objects of each target: `40 pods, 1 node`.
+pub(crate) fn counts(watched: &Watched<'_>) -> String {
     let pairs = watched.informers.iter().zip(watched.targets);
     let counted =
         |(informer, target): (&SharedInformer<DynamicObject>, &Target)| match informer.lister().len() {
             1 => format!("1 {}", target.resource.singular_name()),
             count => format!("{count} {}", target.resource.name()),
         };
-    let each: Vec<String> = pairs.map(counted).collect();
-    format!("synced in {}: {}", span(took), each.join(", "))
+    pairs.map(counted).collect::<Vec<_>>().join(", ")
 }
