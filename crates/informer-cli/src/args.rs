@@ -86,6 +86,8 @@ pub(crate) enum Command {
     Get(Get),
     Apiserver(Apiserver),
     /// Prints a shell completion script
+    ///
+    /// In bash, zsh and fish, resources and namespaces are completed from the cluster.
     #[command(
         after_help = "Example:\n  informer completions bash \\\n    > ~/.local/share/bash-completion/completions/informer"
     )]

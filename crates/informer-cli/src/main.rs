@@ -22,15 +22,22 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
+    let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().enable_all().build() else {
+        return CliError::new("start threads: failed", "is the system out of resources?").report();
+    };
+    if let [_, command, what, words @ ..] = &args[..]
+        && command == completions::COMPLETE_COMMAND
+    {
+        runtime.block_on(completions::complete(&what.to_string_lossy(), words));
+        runtime.shutdown_background();
+        return ExitCode::SUCCESS;
+    }
     if let Some(number) = args::number_after_demo(&args) {
         let hint = format!("set the number of pods with --demo-pods {number}");
         return CliError::usage("--demo takes no value", hint).report();
     }
     let Args { command, demo } = Args::parse_from(args);
     let command = command.unwrap_or_else(|| Command::default_command(demo));
-    let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().enable_all().build() else {
-        return CliError::new("start threads: failed", "is the system out of resources?").report();
-    };
     let outcome = runtime.block_on(async {
         match command {
             Command::Watch(args) => watch::run(args).await,

@@ -148,6 +148,49 @@ fn updates_of_secrets_print_keys_only() {
     server.stop();
 }
 
+/// Runs the completion function of bash as the shell does, for the last word after the name of the program.
+fn completed(words: &[&str], path: &str) -> Option<Vec<String>> {
+    let script = format!(
+        "source <({program} completions bash) || exit 1
+        COMP_WORDS=({program} \"$@\"); COMP_CWORD=$#; COMPREPLY=()
+        _informer_cluster {program} \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD-1]}}\"
+        printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        program = env!("CARGO_BIN_EXE_informer"),
+    );
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "-c", &script, "bash"]).args(words).env_clear().env("PATH", "/usr/bin:/bin");
+    bash.env("HOME", "/nonexistent").env("KUBECONFIG", path).stdin(Stdio::null());
+    if let Err(error) = Command::new("bash").arg("--version").output() {
+        println!("no completion is tested: bash: {error}");
+        return None;
+    }
+    let output = run(bash);
+    assert_eq!(text(&output.stderr), "", "{words:?}");
+    Some(text(&output.stdout).lines().map(str::to_owned).collect())
+}
+
+#[test]
+fn bash_completes_resources_and_namespaces_of_the_cluster() {
+    let (server, _) = Server::start("completion", &[]);
+    for (words, expected) in [
+        (&["get", "deploy"][..], &["deployments"][..]),
+        (&["watch", "-A", "configm"], &["configmaps"]),
+        (&["watch", "pods,statefuls"], &["pods,statefulsets"]),
+        (&["watch", "pods", "-n", "kube-sy"], &["kube-system"]),
+        (&["watch", "pods", "--namespace", "=", "kube-sy"], &["kube-system"]),
+        (&["watch", "--all-n"], &["--all-namespaces"]),
+        (&["apis"], &["apiserver"]),
+    ] {
+        let Some(found) = completed(words, server.file.path()) else { break };
+        assert_eq!(found, expected, "{words:?}");
+    }
+    server.stop();
+    // Without a cluster, options are completed, and no error is printed.
+    if let Some(found) = completed(&["get", "deploy"], "/nonexistent/config") {
+        assert_eq!(found, [""]);
+    }
+}
+
 /// Objects in a cluster must not control the terminals of users who watch it.
 #[test]
 fn control_characters_from_cluster_are_escaped() {
