@@ -156,9 +156,9 @@ pub(crate) fn cells(columns: &[Column], object: &Value, now: Timestamp) -> Vec<S
     columns.iter().map(|column| column.cell.value(object, now).unwrap_or_else(|| "-".to_owned())).collect()
 }
 
-/// Joins cells to a text without column titles: `Running, 1/1 ready, on node-2`.
-pub(crate) fn joined(columns: &[Column], cells: &[String]) -> String {
-    let words: Vec<String> = columns
+/// Returns the cells as phrases that need no column titles: `Running`, `1/1 ready`, `on node-2`.
+pub(crate) fn phrases(columns: &[Column], cells: &[String]) -> Vec<String> {
+    columns
         .iter()
         .zip(cells)
         .filter(|(column, cell)| *cell != "-" && !(*cell == "0" && column.title == "RESTARTS"))
@@ -166,8 +166,7 @@ pub(crate) fn joined(columns: &[Column], cells: &[String]) -> String {
             let singular = if cell == "1" { column.suffix.strip_suffix('s') } else { None };
             format!("{}{cell}{}", column.prefix, singular.unwrap_or(column.suffix))
         })
-        .collect();
-    words.join(", ")
+        .collect()
 }
 
 /// Formats an age as kubectl does, in at most two units: `61s`, `5m12s`, `95m`, `3h5m`, `30h`, `4d3h`, `2y10d`.
@@ -377,10 +376,10 @@ mod tests {
     }
 
     #[test]
-    fn joined_cells_omit_missing_values() {
+    fn phrases_omit_missing_values() {
         let cells = ["Running", "1/1", "0", "-", "node-1"].map(str::to_owned);
-        assert_eq!(joined(columns("", "Pod"), &cells), "Running, 1/1 ready, on node-1");
+        assert_eq!(phrases(columns("", "Pod"), &cells), ["Running", "1/1 ready", "on node-1"]);
         let cells = ["Running", "1/1", "1", "5m", "-"].map(str::to_owned);
-        assert_eq!(joined(columns("", "Pod"), &cells), "Running, 1/1 ready, 1 restart, 5m old");
+        assert_eq!(phrases(columns("", "Pod"), &cells), ["Running", "1/1 ready", "1 restart", "5m old"]);
     }
 }

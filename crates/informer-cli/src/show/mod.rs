@@ -191,7 +191,7 @@ impl<W: Write> Printer<W> {
         if self.single_kind.is_some() {
             row.extend(cells.iter().map(|cell| Cell::styled(cell, tone(cell))));
         } else {
-            row.push(Cell::new(&columns::joined(columns, &cells)));
+            row.push(Cell::phrases(&columns::phrases(columns, &cells)));
         }
         if self.format == Format::Wide {
             row.extend([Cell::new(&labels(&object)), Cell::new(text(&object, "/metadata/uid"))]);

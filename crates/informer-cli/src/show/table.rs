@@ -41,6 +41,8 @@ pub(crate) struct Cell {
 #[derive(Debug, Clone)]
 enum Content {
     Text(String),
+    /// Several phrases; the last ones are left out rather than cut.
+    Phrases(Vec<String>),
     /// Formatted when the width is known.
     Changes(Vec<Change>),
 }
@@ -54,6 +56,11 @@ impl Cell {
         Self { content: Content::Text(escape(text).into_owned()), style }
     }
 
+    pub(crate) fn phrases(phrases: &[String]) -> Self {
+        let escaped = phrases.iter().map(|phrase| escape(phrase).into_owned()).collect();
+        Self { content: Content::Phrases(escaped), style: Style::new() }
+    }
+
     pub(crate) fn changes(changes: Vec<Change>) -> Self {
         Self { content: Content::Changes(changes), style: Style::new() }
     }
@@ -61,6 +68,7 @@ impl Cell {
     fn is_empty(&self) -> bool {
         match &self.content {
             Content::Text(text) => text.is_empty(),
+            Content::Phrases(phrases) => phrases.is_empty(),
             Content::Changes(changes) => changes.is_empty(),
         }
     }
@@ -69,6 +77,7 @@ impl Cell {
     fn width(&self) -> usize {
         match &self.content {
             Content::Text(text) => measure_text_width(text).min(MAX_COLUMN_WIDTH),
+            Content::Phrases(phrases) => measure_text_width(&phrases.join(", ")).min(MAX_COLUMN_WIDTH),
             Content::Changes(_) => 0,
         }
     }
@@ -77,6 +86,7 @@ impl Cell {
     fn text(&self, width: Option<usize>, sizing: &Sizing) -> Cow<'_, str> {
         let text = match &self.content {
             Content::Text(text) => Cow::Borrowed(text.as_str()),
+            Content::Phrases(phrases) => Cow::Owned(joined(phrases, width.unwrap_or(usize::MAX))),
             Content::Changes(changes) => Cow::Owned(change_line::line(changes, width.unwrap_or(usize::MAX))),
         };
         match width {
@@ -84,6 +94,19 @@ impl Cell {
             None => text,
         }
     }
+}
+
+/// Joins as many phrases as fit into this width, and at least the first.
+fn joined(phrases: &[String], width: usize) -> String {
+    let mut text = String::new();
+    for phrase in phrases {
+        let longer = if text.is_empty() { phrase.clone() } else { format!("{text}, {phrase}") };
+        if !text.is_empty() && measure_text_width(&longer) > width {
+            break;
+        }
+        text = longer;
+    }
+    text
 }
 
 /// A table that is being printed.

@@ -112,12 +112,12 @@ fn several_kinds_at_80_columns() {
         80,
         "\
 TYPE     RESOURCE  NAMESPACE  NAME              STATE            CHANGES
-ADDED    pods      shop       web-lmpq…w-sbhm4  Running, 1/1 r…
-ADDED    pods      data       db-backu…f-9pr9v  Pending, 0/1 r…
+ADDED    pods      shop       web-lmpq…w-sbhm4  Running
+ADDED    pods      data       db-backu…f-9pr9v  Pending
 UPDATED  pods      data       db-backu…f-9pr9v  ContainerCreat…  +…nodeName … +1
-UPDATED  pods      data       db-backu…f-9pr9v  Completed, 0/1…  …state wait… +1
-UPDATED  pods      payments   checkout…g-7jssf  OOMKilled, 0/1…  …state runn… +1
-DELETED  pods      shop       web-lmpq…w-sbhm4  Running, 1/1 r…
+UPDATED  pods      data       db-backu…f-9pr9v  Completed        …state wait… +1
+UPDATED  pods      payments   checkout…g-7jssf  OOMKilled        …state runn… +1
+DELETED  pods      shop       web-lmpq…w-sbhm4  Running
 ",
     );
 }
