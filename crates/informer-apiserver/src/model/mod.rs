@@ -16,6 +16,7 @@ mod facts;
 mod fields;
 mod history;
 mod ids;
+mod initial_objects;
 mod json;
 mod json_edit;
 mod kinds;
@@ -64,9 +65,6 @@ use collection::Collection;
 use history::TrimSchedule;
 pub(crate) use ids::Ids;
 
-/// Namespaces that every server has.
-const NAMESPACES: &[&str] = &["kube-system", "kube-public", "default", "kube-node-lease"];
-
 /// Namespaces that cannot be deleted, as in kube-apiserver.
 const PROTECTED_NAMESPACES: &[&str] = &["default", "kube-public", "kube-system"];
 
@@ -110,7 +108,7 @@ impl Model {
         Model::serving(Registry::builtin(), now, seed, limits)
     }
 
-    /// Creates a model with the default namespaces and priority classes.
+    /// Creates a model with the objects of a new server, see `initial_objects`.
     pub(crate) fn serving(registry: Registry, now: Timestamp, seed: u64, limits: HistoryLimits) -> Self {
         let empty = || Collection::new(Objects::new(), 0, limits.changes);
         let collections = registry.iter().map(|(id, _)| (id, empty())).collect();
@@ -125,20 +123,7 @@ impl Model {
             notices: Vec::new(),
             encoded: Arc::default(),
         };
-        if let Some(namespaces) = model.registry.resource("", "v1", "namespaces") {
-            for name in NAMESPACES {
-                let object = serde_json::json!({"metadata": {"name": name}});
-                let created = model.create(
-                    &WriteContext::at(now, "kube-apiserver"),
-                    namespaces,
-                    "",
-                    object,
-                    WriteOrigin::Internal,
-                );
-                debug_assert!(created.is_ok(), "{name}: {created:?}");
-            }
-        }
-        model.create_priority_classes(now);
+        model.create_initial_objects(now);
         model
     }
 

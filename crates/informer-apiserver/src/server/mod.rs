@@ -119,7 +119,8 @@ impl Default for ApiServer {
 }
 
 impl ApiServer {
-    /// Creates a server that contains only the namespaces and priority classes that every cluster has.
+    /// Creates a server that contains only the objects that every cluster has: namespaces, priority classes and the
+    /// service `kubernetes`.
     pub fn new() -> Self {
         ApiServer::builder().build()
     }

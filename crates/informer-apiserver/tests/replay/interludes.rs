@@ -144,16 +144,14 @@ async fn forget(replay: &mut Replay, (namespace, name): (&str, &str), batches: u
     replay.server.compact_watch_cache("v1", "configmaps", version.parse().unwrap());
 }
 
-/// Objects of the server itself and of earlier scenarios that appear in lists of all namespaces.
+/// Objects of other programs and of earlier scenarios that appear in lists of all namespaces.
 async fn leftovers(replay: &Replay) {
-    let mut service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "kubernetes"},
-        "spec": {"clusterIP": "10.0.0.1", "ports": [{"name": "https", "port": 443, "targetPort": 6443}]}});
-    replay.quiet("POST", "/api/v1/namespaces/default/services", Some(service.clone())).await;
     for name in ["1svc", "a", "b", "c"] {
         let name = if name == "1svc" { name.to_owned() } else { format!("svc-{name}") };
-        service["metadata"]["name"] = json!(name);
-        service["spec"] = json!({"selector": {"app": name}, "ports": [{"port": 80, "targetPort": "http"}]});
-        replay.quiet("POST", "/api/v1/namespaces/rec-crud/services", Some(service.clone())).await;
+        let spec = json!({"selector": {"app": name}, "ports": [{"port": 80, "targetPort": "http"}]});
+        let service =
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec});
+        replay.quiet("POST", "/api/v1/namespaces/rec-crud/services", Some(service)).await;
     }
     for (namespace, name) in [("rec-crud", "ios"), ("rec-patch", "applied"), ("rec-patch", "web")] {
         let body = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
