@@ -54,6 +54,12 @@ fn is_well_formed(field: &str, value: &Value) -> bool {
     }
 }
 
+/// Returns the number of a resource version in a body; 0, which stands for none, if it is not a number.
+pub(super) fn version_number(text: &str) -> u64 {
+    let is_decimal = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_decimal).unwrap_or(0)
+}
+
 /// The error for a body with another namespace than the path.
 pub(crate) const NAMESPACES_DIFFER: &str =
     "the namespace of the provided object does not match the namespace sent on the request";

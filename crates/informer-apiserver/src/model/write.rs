@@ -57,7 +57,8 @@ impl Model {
         }
         resource.record_ownership(gvr.version, context, WriteTarget::Object, None, &mut object, origin);
         self.validate_create(context, &resource, gvr, &name, &mut object)?;
-        if given.as_ref().and_then(Value::as_str).is_some_and(|given| !given.is_empty()) {
+        let given = given.as_ref().and_then(Value::as_str).map_or(0, meta::version_number);
+        if given != 0 && !context.dry_run {
             return Err(Status::internal("resourceVersion should not be set on objects to be created"));
         }
         if self.definition_of(&resource).is_some_and(|definition| definition.terminating) {
@@ -72,7 +73,7 @@ impl Model {
         let storage_id = self.storage_id(gvr);
         let stored_as = self.resource(storage_id)?;
         if context.dry_run {
-            let state = Arc::new(State::encode(&stored_as, 0, &object));
+            let state = Arc::new(State::encode(&stored_as, given, &object));
             return Ok(WriteResult { state, created: true, warnings });
         }
         let state = self.store(context.now, storage_id, &stored_as, None, &object);

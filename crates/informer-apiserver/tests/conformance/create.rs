@@ -17,6 +17,8 @@ statements![
     an_object_of_another_kind_is_refused,
     an_object_of_a_namespace_that_is_not_there_is_refused,
     an_object_with_a_version_is_refused,
+    a_dry_run_with_a_version_succeeds,
+    a_version_that_is_no_number_is_ignored,
     a_body_that_is_no_json_is_refused,
     a_field_of_the_wrong_type_is_refused,
     an_unknown_field_causes_a_warning,
@@ -120,6 +122,29 @@ async fn an_object_with_a_version_is_refused(target: &Target) {
     thing["metadata"]["resourceVersion"] = "1".into();
     let response = target.post("$things", &thing).await;
     response.expect_error(500, "", "resourceVersion should not be set on objects to be created");
+}
+
+/// Bug: a dry run of a create failed if the object had a resource version, for example one that was read from
+/// another server. The check was made for every create, and no statement combined the two.
+async fn a_dry_run_with_a_version_succeeds(target: &Target) {
+    let mut thing = thing("a", "1");
+    thing["metadata"]["resourceVersion"] = "5".into();
+    let dry = target.post("$things?dryRun=All", &thing).await.expect(201).body;
+    assert_eq!(dry["metadata"]["resourceVersion"], "5");
+    target.get("$things/a").await.expect(404);
+}
+
+/// Bug: any text was refused, but kube-apiserver refuses only what it can read as a version. No statement used
+/// another text than a number.
+async fn a_version_that_is_no_number_is_ignored(target: &Target) {
+    for (name, version) in
+        [("a", "0"), ("b", "00"), ("c", "x"), ("d", "-1"), ("e", "+5"), ("f", "18446744073709551616")]
+    {
+        let mut thing = thing(name, "1");
+        thing["metadata"]["resourceVersion"] = version.into();
+        let made = target.post("$things", &thing).await.expect(201).body;
+        assert_ne!(made["metadata"]["resourceVersion"], version);
+    }
 }
 
 async fn a_body_that_is_no_json_is_refused(target: &Target) {
