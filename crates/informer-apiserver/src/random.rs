@@ -1,6 +1,7 @@
-//! A seeded pseudorandom number generator (splitmix64) for ids and faults.
+//! A seeded pseudorandom number generator (splitmix64) for ids and faults, and random keys.
 //!
-//! Equal seeds produce equal sequences in every run. Not suitable for secrets.
+//! Equal seeds produce equal sequences in every run, so these numbers are not suitable for secrets. Keys come
+//! from the operating system.
 
 /// A pseudorandom number generator.
 #[derive(Debug, Clone)]
@@ -28,6 +29,35 @@ impl Random {
     /// Returns an index below `length`, or 0 if `length` is 0.
     pub(crate) fn index_below(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap_or(0)
+    }
+}
+
+/// A random key. Its `Debug` output does not contain it.
+pub(crate) struct SecretKey([u8; Self::BYTES]);
+
+impl SecretKey {
+    pub(crate) const BYTES: usize = 32;
+
+    /// Returns a new key, or `None` if the operating system provides no random numbers.
+    pub(crate) fn generate() -> Option<Self> {
+        let mut bytes = [0; Self::BYTES];
+        rustls::crypto::ring::default_provider().secure_random.fill(&mut bytes).ok()?;
+        Some(SecretKey(bytes))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        SecretKey(bytes)
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8; Self::BYTES] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for SecretKey {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("SecretKey")
     }
 }
 

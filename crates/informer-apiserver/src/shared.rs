@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use informer_objects::status::Status;
@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use crate::faults;
 use crate::log::Log;
 use crate::model::{Ids, Model, ResourceId};
+use crate::random::SecretKey;
 
 /// Time that a request waits for a version that the server has not reached yet, as in kube-apiserver.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
@@ -36,6 +37,8 @@ pub(crate) struct Shared {
     watch_number: AtomicU64,
     /// The seed of the next audit id.
     audit_seed: AtomicU64,
+    /// The key that signs tokens of service accounts, generated at its first use; `None` if that failed.
+    signing_key: OnceLock<Option<SecretKey>>,
     /// Start of the server as wall-clock time and on tokio's clock, which tests can pause.
     started: (Timestamp, Instant),
 }
@@ -97,6 +100,7 @@ impl Shared {
             open_watches: AtomicUsize::new(0),
             watch_number: AtomicU64::new(0),
             audit_seed: AtomicU64::new(0),
+            signing_key: OnceLock::new(),
             started: (started, Instant::now()),
         }
     }
@@ -180,10 +184,15 @@ impl Shared {
         self.watch_number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns a new `Audit-Id`. It does not come from the ids of the model: uids of objects must not depend
+    /// Returns a new `Audit-Id`, or id of a token. It does not come from the ids of the model: uids of objects must not depend
     /// on the number of requests.
     pub(crate) fn next_audit_id(&self) -> String {
         Ids::new(self.audit_seed.fetch_add(1, Ordering::Relaxed)).next_uid()
+    }
+
+    /// Returns the key that signs tokens of service accounts, or `None` if there are no random numbers.
+    pub(crate) fn signing_key(&self) -> Option<&SecretKey> {
+        self.signing_key.get_or_init(SecretKey::generate).as_ref()
     }
 
     fn lock(&self) -> MutexGuard<'_, Model> {

@@ -8,12 +8,13 @@ use http::request::Parts;
 use informer_objects::status::Status;
 use serde_json::Value;
 
+use super::account_tokens::ISSUER;
 use super::authenticate::{Tokens, authenticate};
 use super::caller::Caller;
 use super::forbidden::authorize;
 use super::impersonate::impersonate;
 use super::rules::Rights;
-use super::{AUTHENTICATED, AccessControl, Attributes, RBAC, Rules, bootstrap};
+use super::{AUTHENTICATED, AccessControl, Attributes, RBAC, Rules, accounts, bootstrap};
 use crate::model::{Model, Objects, Paging, ReadVersion};
 use crate::shared::Shared;
 use crate::user::User;
@@ -51,7 +52,7 @@ impl AccessMode {
         let (user, rights, tokens) = match self {
             AccessMode::Open => (User::admin("admin").group(AUTHENTICATED), Rights::All, None),
             AccessMode::Enforced(enforcer) => {
-                let user = authenticate(&enforcer.tokens, &parts.headers)
+                let user = authenticate(&enforcer.tokens, &parts.headers, |token| user_of(shared, token))
                     .map_err(|status| Refused { user: String::new(), status })?;
                 (user, Rights::Rules(enforcer.rules(shared)), Some(enforcer.tokens.clone()))
             }
@@ -65,6 +66,12 @@ impl AccessMode {
             .map_err(|status| Refused { user: user.name.clone(), status })?;
         Ok(Caller { user, rights, tokens })
     }
+}
+
+/// Returns the user of a service account's token that is meant for this server.
+fn user_of(shared: &Shared, token: &str) -> Option<User> {
+    let account = accounts::authenticate(shared, token, &[ISSUER.to_owned()])?;
+    account.ok().map(|account| account.user)
 }
 
 /// The state of access control of one service.

@@ -1,6 +1,7 @@
 //! Tokens: determines the user from the headers of a request.
 //!
-//! A request with an unknown bearer token is rejected. A request without a bearer token, with an empty one or
+//! A bearer token is one that the server was configured with, or one of a service account. A request with
+//! another bearer token is rejected. A request without a bearer token, with an empty one or
 //! with other credentials is anonymous; it is rejected if anonymous requests are not allowed.
 
 use std::collections::BTreeMap;
@@ -38,10 +39,14 @@ impl std::fmt::Debug for Tokens {
     }
 }
 
-/// Returns the user who sent a request.
-pub(crate) fn authenticate(tokens: &Tokens, headers: &HeaderMap) -> Result<User, Status> {
+/// Returns the user who sent a request. `account` returns the user of a service account's token.
+pub(crate) fn authenticate(
+    tokens: &Tokens,
+    headers: &HeaderMap,
+    account: impl FnOnce(&str) -> Option<User>,
+) -> Result<User, Status> {
     match bearer(headers) {
-        Some(token) => tokens.user(token).cloned().ok_or_else(unauthorized),
+        Some(token) => tokens.user(token).cloned().or_else(|| account(token)).ok_or_else(unauthorized),
         None if tokens.anonymous => Ok(User::new(ANONYMOUS).group(UNAUTHENTICATED)),
         None => Err(unauthorized()),
     }

@@ -1,11 +1,13 @@
-//! Authentication and authorization: tokens, users, impersonation, RBAC and access reviews.
+//! Authentication and authorization: tokens, users, service accounts, impersonation, RBAC and access reviews.
 //!
 //! All decisions are pure functions of headers, the known tokens, a snapshot of the stored roles and role
 //! bindings ([`Rules`]) and the attributes of the request ([`Attributes`]). In this module, a binding is a
-//! `RoleBinding` or a `ClusterRoleBinding`. [`AccessMode`] reads the stored objects, and `bootstrap` creates
-//! the default ones. A request is authorized before its body is read.
+//! `RoleBinding` or a `ClusterRoleBinding`. [`AccessMode`] and `accounts` read the stored objects, and
+//! `bootstrap` creates the default ones. A request is authorized before its body is read.
 
 mod access_mode;
+mod account_tokens;
+pub(crate) mod accounts;
 mod attributes;
 mod authenticate;
 mod bootstrap;

@@ -182,7 +182,7 @@ fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
 fn token_is_known_or_invalid_or_missing() {
     let tokens = Tokens::new(AccessControl::new().token("good", User::new("alice")));
     let identify = |value: &str| {
-        let result = authenticate(&tokens, &headers(&[("authorization", value)]));
+        let result = authenticate(&tokens, &headers(&[("authorization", value)]), |_| None);
         result
             .map_or_else(|status| status.code.to_string(), |user| format!("{} {:?}", user.name, user.groups))
     };

@@ -123,6 +123,7 @@ pub(super) fn review(
     let object = body::read(content_type, body, (&api_version, review.kind()), is_custom)?.object;
     let agent = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
     let request = ReviewRequest {
+        shared,
         caller,
         namespace: target.namespace.as_deref().unwrap_or_default(),
         agent: agent.unwrap_or_default(),

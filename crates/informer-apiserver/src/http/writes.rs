@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::Call;
 use super::options::{self, OptionsKind};
 use super::response::ServerResponse;
-use crate::access::{Attributes, RBAC};
+use crate::access::{Attributes, RBAC, accounts};
 use crate::log::Verb;
 use crate::model::{
     DeleteResponse, Model, NAMESPACES_DIFFER, Paging, ReadVersion, Resource, State, View, WriteContext,
@@ -67,7 +67,7 @@ impl Call {
         Ok(self.non_object_response(201, created_status()))
     }
 
-    /// Handles a create in a subresource, which binds or evicts a pod.
+    /// Handles a create in a subresource, which binds or evicts a pod, or issues a token.
     fn create_subresource(
         &self,
         resource: &Resource,
@@ -89,12 +89,24 @@ impl Call {
                 options.dry_run |= context.dry_run;
                 self.shared.model(|model| model.evict(context, self.gvr, self.key(), &options))?;
             }
+            "token" if resource.is("", "serviceaccounts") => return self.create_token(context, body),
             "status" | "scale" | "finalize" | "approval" | "ephemeralcontainers" | "resize" => {
                 return Err(Status::method_not_allowed());
             }
             _ => return Err(Status::no_such_resource()),
         }
         Ok(self.non_object_response(201, created_status()))
+    }
+
+    /// Issues a token of a service account.
+    fn create_token(&self, context: &WriteContext, body: &Bytes) -> Result<ServerResponse, Status> {
+        let request = self.read_unstored(&[accounts::API_VERSION], accounts::KIND, body)?;
+        let key = self.shared.signing_key();
+        let key = key.ok_or_else(|| Status::internal("sign token: no random numbers for a key"))?;
+        let token_id = self.shared.next_audit_id();
+        let issued =
+            self.shared.model(|model| accounts::issue(model, key, context, self.key(), token_id, request))?;
+        Ok(self.non_object_response(201, issued.to_string().into_bytes()))
     }
 
     fn check_same_name(&self, kind: &str, object: &Value) -> Result<(), Status> {
@@ -288,7 +300,8 @@ impl Call {
         body::read(Some(&self.content_type), body, (&api_version, &resource.kind), resource.custom)
     }
 
-    /// Parses a body of a built-in kind that is not stored (`Binding`, `Eviction` or `Scale`) in one of
+    /// Parses a body of a built-in kind that is not stored (`Binding`, `Eviction`, `Scale` or
+    /// `TokenRequest`) in one of
     /// several versions. A body without apiVersion and kind has the first version and `kind`.
     fn read_unstored(&self, api_versions: &[&str], kind: &str, body: &Bytes) -> Result<Value, Status> {
         let api_version = api_versions.first().copied().unwrap_or_default();

@@ -138,11 +138,6 @@ const DIFFERENCES: &[Difference] = &[
         "condition does not hold",
         "quotas are not enforced",
     ),
-    differs(
-        "subresources::a_service_account_gets_a_token",
-        " left: 404\n right: 201",
-        "service account tokens are not supported",
-    ),
 ];
 
 const fn differs(statement: &'static str, says: &'static str, why: &'static str) -> Difference {

@@ -20,6 +20,8 @@ statements![
     a_pod_that_runs_gets_debugging_containers,
     a_pod_keeps_its_containers,
     a_service_account_gets_a_token,
+    a_token_is_valid_for_its_audiences,
+    a_token_is_valid_for_ten_minutes_at_least,
     a_limit_range_completes_pods,
     a_quota_refuses_what_goes_beyond,
     a_self_subject_access_review_returns_the_permission,
@@ -171,6 +173,42 @@ async fn a_service_account_gets_a_token(target: &Target) {
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
     let response = target.post("$ns/serviceaccounts/s/token", &request).await.expect(201);
     assert_eq!(response.body["status"]["token"].as_str().unwrap().split('.').count(), 3);
+}
+
+async fn a_token_is_valid_for_its_audiences(target: &Target) {
+    target.post("$ns/serviceaccounts", &json!({"metadata": {"name": "s"}})).await.expect(201);
+    let request = json!({"spec": {"audiences": ["vault", "db"]}});
+    let made = target.post("$ns/serviceaccounts/s/token", &request).await.expect(201).body;
+    assert_eq!(made["spec"]["audiences"], json!(["vault", "db"]));
+    let review = async |audiences: Value| {
+        let review = json!({"spec": {"token": made["status"]["token"], "audiences": audiences}});
+        let path = "/apis/authentication.k8s.io/v1/tokenreviews";
+        target.post(path, &review).await.expect(201).body["status"].clone()
+    };
+    let status = review(json!(["other", "db"])).await;
+    assert_eq!((&status["authenticated"], &status["audiences"]), (&json!(true), &json!(["db"])));
+    let user = format!("system:serviceaccount:{}:s", target.namespace);
+    assert_eq!(
+        (&status["user"]["username"], &status["user"]["uid"]),
+        (&json!(user), &made["metadata"]["uid"])
+    );
+    for audiences in [json!([]), json!(["other"])] {
+        let status = review(audiences).await;
+        let error = status["error"].as_str().unwrap_or_default();
+        let why =
+            "[invalid bearer token, token audiences [\"vault\" \"db\"] is invalid for the target audiences [";
+        assert!(status["authenticated"].is_null() && error.starts_with(why), "{status}");
+    }
+}
+
+async fn a_token_is_valid_for_ten_minutes_at_least(target: &Target) {
+    target.post("$ns/serviceaccounts", &json!({"metadata": {"name": "s"}})).await.expect(201);
+    for (seconds, code) in [(599, 422), (600, 201), (4_294_967_296_u64, 201), (4_294_967_297, 422)] {
+        let request = json!({"spec": {"expirationSeconds": seconds}});
+        let response = target.post("$ns/serviceaccounts/s/token", &request).await.expect(code);
+        let refusal = response.body["message"].as_str().unwrap_or_default();
+        assert!(code == 201 || refusal.contains("spec.expirationSeconds: Invalid value"), "{refusal}");
+    }
 }
 
 async fn a_limit_range_completes_pods(target: &Target) {

@@ -1,6 +1,6 @@
 //! Transcripts: parsing, running and normalizing.
 //!
-//! Values that differ between runs (ages, ids, versions, addresses) are replaced by placeholders, and the padding of
+//! Values that differ between runs (ages, ids, versions, addresses, tokens) are replaced by placeholders, and the padding of
 //! tables that depends on them by three spaces. A log line of client-go that depends on the load of the machine is left
 //! out. Everything else must match exactly.
 
@@ -69,6 +69,7 @@ pub(crate) fn comparable(text: &str, kubectl: &Kubectl) -> String {
             (r"(LIVE|MERGED)-\d+", "$1"),
             (r#"(resourceVersion\\?"?: ?\\?|Resource Version:  +)"?\d+\\?"?"#, "${1}VERSION"),
             (r"https://127\.0\.0\.1:\d+", "SERVER"),
+            (r"\beyJ[\w-]+\.[\w-]+\.[\w-]+", "TOKEN"),
             (r"\b10\.0\.\d+\.\d+\b", "ADDRESS"),
         ];
         rules.into_iter().map(|(pattern, word)| (Regex::new(pattern).unwrap(), word)).collect()

@@ -10,8 +10,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::account_tokens::ISSUER;
+use super::accounts;
 use super::caller::Caller;
 use super::policy::Rule;
+use crate::shared::Shared;
 use crate::user::User;
 use wire::{Metadata, RulesSpec, TokenSpec, UserInfo, encode, read};
 
@@ -32,6 +35,7 @@ pub(crate) enum Review {
 /// The parts of a request that a review depends on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReviewRequest<'a> {
+    pub(crate) shared: &'a Shared,
     pub(crate) caller: &'a Caller,
     /// The namespace in the path; empty if there is none.
     pub(crate) namespace: &'a str,
@@ -153,22 +157,35 @@ fn token(request: &ReviewRequest<'_>, object: Value) -> Result<Vec<u8>, Status> 
         #[serde(skip_serializing_if = "Vec::is_empty")]
         audiences: Vec<String>,
         #[serde(skip_serializing_if = "str::is_empty")]
-        error: &'static str,
+        error: String,
     }
     let review = Review::Token;
     let given = read::<TokenSpec>(review, object)?;
     if given.spec.token.is_empty() {
         return Err(Status::bad_request("token is required for TokenReview in authentication"));
     }
-    let status = match request.caller.tokens.as_ref().map(|tokens| tokens.user(&given.spec.token)) {
-        // Without access control there are no tokens.
-        None => TokenStatus::default(),
-        Some(None) => TokenStatus { error: "invalid bearer token", ..TokenStatus::default() },
-        Some(Some(user)) => TokenStatus {
-            authenticated: true,
-            user: UserInfo::of(user),
-            audiences: given.spec.audiences.clone(),
-            error: "",
+    let token = given.spec.token.as_str();
+    let audiences = match given.spec.audiences.as_slice() {
+        [] => vec![ISSUER.to_owned()],
+        audiences => audiences.to_vec(),
+    };
+    let authenticated = |user: &User, audiences: Vec<String>| TokenStatus {
+        authenticated: true,
+        user: UserInfo::of(user),
+        audiences,
+        error: String::new(),
+    };
+    let refused = |error: String| TokenStatus { error, ..TokenStatus::default() };
+    // Configured tokens are meant for this server only.
+    let tokens = request.caller.tokens.as_ref().filter(|_| audiences.iter().any(|name| name == ISSUER));
+    let status = match tokens.and_then(|tokens| tokens.user(token)) {
+        Some(user) => authenticated(user, vec![ISSUER.to_owned()]),
+        None => match accounts::authenticate(request.shared, token, &audiences) {
+            Some(Ok(account)) => authenticated(&account.user, account.audiences),
+            Some(Err(why)) => refused(format!("[invalid bearer token, {why}]")),
+            // Without access control there are no other tokens.
+            None if request.caller.tokens.is_none() => TokenStatus::default(),
+            None => refused("invalid bearer token".to_owned()),
         },
     };
     let metadata = Metadata::managed(review, request, &given.spec);
