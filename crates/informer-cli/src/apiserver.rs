@@ -16,10 +16,11 @@ pub(crate) async fn run(args: Apiserver) -> Result<(), CliError> {
     let stop = stop_signal(&terminal)?;
     let options = ListenOptions::https().address(args.address).port(args.port);
     let listening = server.listen(options).await.map_err(|error| listen_error(&error))?;
+    let demo = args.demo.size().map(|pods| demo::start(&server, pods)).transpose();
+    let demo = demo.map_err(|_| CliError::no_threads())?;
     let overwrite = if args.overwrite { Overwrite::Yes } else { Overwrite::No };
     listening.write_kubeconfig(&args.kubeconfig, overwrite).map_err(|error| listen_error(&error))?;
     let written = content(&args.kubeconfig);
-    let demo = args.demo.size().map(|pods| demo::start(&server, pods));
     greet(&terminal, &listening, &args);
     stop.await;
     drop(demo);

@@ -29,6 +29,11 @@ impl CliError {
         if self.hint == UNKNOWN_RESOURCE { Self { hint, ..self } } else { self }
     }
 
+    /// Creates the error for threads that could not be started.
+    pub(crate) fn no_threads() -> Self {
+        Self::new("start threads: failed", "is the system out of resources?")
+    }
+
     /// Prints the error and returns its exit code.
     pub(crate) fn report(&self) -> ExitCode {
         let style = anstyle::AnsiColor::Red.on_default().bold();

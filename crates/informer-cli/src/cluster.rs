@@ -71,7 +71,7 @@ pub(crate) async fn reach(args: &Watch, terminal: &Terminal) -> Result<(Cluster,
 /// Selects the cluster of the command line or the environment.
 async fn select(args: &Watch, terminal: &Terminal) -> Result<Cluster, CliError> {
     if let Some(pods) = args.demo.size() {
-        return Ok(start_demo(pods, "", args.once, terminal).await);
+        return start_demo(pods, "", args.once, terminal).await;
     }
     let Some(source) = ConfigSource::find(args)? else {
         if args.context.is_some() {
@@ -84,7 +84,7 @@ async fn select(args: &Watch, terminal: &Terminal) -> Result<Cluster, CliError> 
             ));
         }
         let reason = "no kubeconfig and no service account found: ";
-        return Ok(start_demo(DEFAULT_DEMO_PODS, reason, args.once, terminal).await);
+        return start_demo(DEFAULT_DEMO_PODS, reason, args.once, terminal).await;
     };
     let config = source.config(args, terminal).await?;
     let name = config.cluster_url.to_string().trim_end_matches('/').to_owned();
@@ -267,25 +267,25 @@ pub(crate) fn format_pods(pods: u64) -> String {
     if pods == 1 { "1 pod".to_owned() } else { format!("{pods} pods") }
 }
 
-async fn start_demo(pods: u64, reason: &str, once: bool, terminal: &Terminal) -> Cluster {
+async fn start_demo(pods: u64, reason: &str, once: bool, terminal: &Terminal) -> Result<Cluster, CliError> {
     terminal.info(&format!(
         "{reason}starting an embedded API server with a demo cluster of about {}",
         format_pods(pods)
     ));
     let server = informer_apiserver::ApiServer::builder().seed(demo::any_seed()).build();
-    let running = demo::start(&server, pods);
+    let running = demo::start(&server, pods).map_err(|_| CliError::no_threads())?;
     if once {
         running.wait_until_ready().await;
     } else {
         // A large cluster is watched while it is being built.
         drop(tokio::time::timeout(DEMO_READY_TIMEOUT, running.wait_until_ready()).await);
     }
-    Cluster {
+    Ok(Cluster {
         client: server.client(),
         namespace: None,
         name: "the demo cluster".to_owned(),
         _demo: Some(running),
-    }
+    })
 }
 
 /// Returns the versions of a group, the preferred one first.

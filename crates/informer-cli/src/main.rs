@@ -23,7 +23,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().enable_all().build() else {
-        return CliError::new("start threads: failed", "is the system out of resources?").report();
+        return CliError::no_threads().report();
     };
     if let [_, command, what, words @ ..] = &args[..]
         && command == completions::COMPLETE_COMMAND

@@ -7,16 +7,16 @@ use informer_apiserver::{ApiServer, Status};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::sync::{oneshot, watch};
 
 /// Maximum number of attempts of an update; each attempt reads the object again.
 const MAX_ATTEMPTS: usize = 3;
 
-/// The running demo; dropping it stops the task and leaves the objects.
+/// The running demo; dropping it stops the demo and leaves the objects.
 #[derive(Debug)]
 pub(crate) struct Running {
-    task: JoinHandle<()>,
+    /// Never sent to: the demo stops when the sender is dropped.
+    _stop: oneshot::Sender<()>,
     ready: watch::Receiver<bool>,
 }
 
@@ -24,36 +24,49 @@ impl Running {
     /// Waits until the cluster is complete.
     pub(crate) async fn wait_until_ready(&self) {
         let mut ready = self.ready.clone();
-        // The sender is dropped only if the task has ended.
+        // The sender is dropped only if the demo has ended.
         drop(ready.wait_for(|ready| *ready).await);
     }
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+/// Builds a demo cluster of about this many pods on a server and keeps changing it. Fails if there are no
+/// resources for another thread.
+///
+/// The demo has a thread of its own, because it writes almost all objects and glibc's allocator has an arena
+/// per thread: freed memory is reused only in the arena that it came from. As a task that moves between the
+/// threads of a runtime, the demo would fill one arena while the history that it drops frees memory in others,
+/// and memory would grow with the number of threads.
+pub(crate) fn start(server: &ApiServer, pods: u64) -> std::io::Result<Running> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let (ready_sender, ready) = watch::channel(false);
+    let (stop, stopped) = oneshot::channel();
+    let server = server.clone();
+    std::thread::Builder::new().name("demo".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                () = run(&server, pods, &ready_sender) => {}
+                _ = stopped => {}
+            }
+        });
+    })?;
+    Ok(Running { _stop: stop, ready })
 }
 
-/// Builds a demo cluster of about this many pods on a server and keeps changing it.
-pub(crate) fn start(server: &ApiServer, pods: u64) -> Running {
+/// Runs the demo forever.
+async fn run(server: &ApiServer, pods: u64, ready: &watch::Sender<bool>) {
     let now = Timestamp::now();
     let mut demo = Demo::new(any_seed(), usize::try_from(pods).unwrap_or(usize::MAX), now);
     let driver = ServerDriver::new(server);
-    let (ready_sender, ready) = watch::channel(false);
-    let task = tokio::spawn(async move {
-        while driver.apply_writes(&mut demo, now).await {}
-        demo.start_incidents();
-        ready_sender.send_replace(true);
-        loop {
-            let wait = demo.next_action_time().duration_since(Timestamp::now());
-            let wait = Duration::try_from(wait).unwrap_or_default();
-            // A minimum delay leaves time for other tasks.
-            tokio::time::sleep(wait.max(Duration::from_millis(5))).await;
-            driver.apply_writes(&mut demo, Timestamp::now()).await;
-        }
-    });
-    Running { task, ready }
+    while driver.apply_writes(&mut demo, now).await {}
+    demo.start_incidents();
+    ready.send_replace(true);
+    loop {
+        let wait = demo.next_action_time().duration_since(Timestamp::now());
+        let wait = Duration::try_from(wait).unwrap_or_default();
+        // A minimum delay leaves time for other tasks.
+        tokio::time::sleep(wait.max(Duration::from_millis(5))).await;
+        driver.apply_writes(&mut demo, Timestamp::now()).await;
+    }
 }
 
 /// A server, and a client for operations that need one.

@@ -213,6 +213,32 @@ fn cluster_converges_after_incidents() {
     }
 }
 
+/// The memory of a demo that runs for hours is flat only if neither its objects nor its own state accumulate.
+#[test]
+fn nothing_accumulates_in_an_hour() {
+    let (mut demo, mut world, mut now) = start(5, 20);
+    // The largest values of each third of the hour: objects, bytes of objects, scheduled actions, events.
+    let mut peaks = [[0; 4]; 3];
+    for peak in &mut peaks {
+        for _ in 0..20 {
+            let end = now + SignedDuration::from_secs(60);
+            while now < end {
+                now = demo.next_action_time().max(now + SignedDuration::from_millis(5));
+                play(&mut demo, &mut world, now);
+            }
+            let bytes = world.objects.values().map(|object| object.to_string().len()).sum();
+            let sizes = [world.objects.len(), bytes, demo.queue.len(), demo.events.len()];
+            for (peak, size) in peak.iter_mut().zip(sizes) {
+                *peak = size.max(*peak);
+            }
+        }
+    }
+    let [first, second, third] = peaks;
+    for (first, later) in first.iter().zip(second).chain(first.iter().zip(third)) {
+        assert!(later * 4 <= first * 5, "more than a quarter larger than in the first third: {peaks:?}");
+    }
+}
+
 #[test]
 fn same_seed_produces_same_writes() {
     let history = || {
