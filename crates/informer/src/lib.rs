@@ -39,7 +39,8 @@
 //!   one state that never changes, and returns references. [`Index`] adds look-ups by label, field or function.
 //!   [`Object::typed`] decodes an object.
 //! - **Write a controller.** [`controller::Controller`] calls a reconcile function for changed objects and
-//!   retries failures with backoff; [`finalizer`], [`owner`] and [`recorder`] cover cleanup, owner references
+//!   retries failures with backoff. [`Context::apply`](controller::Context::apply) writes the objects that it
+//!   owns; [`conditions`], [`finalizer`], [`owner`] and [`recorder`] cover status, cleanup, owner references
 //!   and Kubernetes events. For your own worker loop, [`workqueue::WorkQueue`] corresponds to client-go's rate
 //!   limiting queue.
 //! - **Run it in production.** [`manager::Manager`] starts and stops informers, controllers and
@@ -104,6 +105,7 @@
 pub mod cache;
 mod client;
 mod clock;
+pub mod conditions;
 pub mod controller;
 mod coop;
 mod delta_queue;
@@ -125,6 +127,7 @@ pub mod recorder;
 mod reference;
 mod reflector;
 mod resource;
+mod retry;
 pub mod selector;
 mod shared;
 pub mod source;
@@ -146,4 +149,5 @@ pub use informer::SharedInformer;
 pub use informer_core::{Index, IndexHandle, Key, Object, ResourceVersion, Typed};
 #[doc(inline)]
 pub use lister::{Lister, Snapshot};
+pub use retry::retry_on_conflict;
 pub use shared::{InformerOptions, Registration, Selection};

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// The context of one reconcile: access to the caches, the controller's state and the facts about this call.
 pub struct Context<S = ()> {
-    request: ReconcileRequest,
+    pub(super) request: ReconcileRequest,
     state: Arc<S>,
 }
 
@@ -64,11 +64,26 @@ impl<S> Context<S> {
         self.request.term.as_ref().map(|term| term.fencing_token())
     }
 
+    /// Returns the current time, for example for the transition time of a [condition](crate::conditions).
+    ///
+    /// In a test that pauses or advances tokio's clock, the time stands still and advances with that clock.
+    ///
+    /// ```
+    /// use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    ///
+    /// fn transition_time(ctx: &informer::controller::Context) -> Time {
+    ///     Time(ctx.now())
+    /// }
+    /// ```
+    pub fn now(&self) -> jiff::Timestamp {
+        self.request.shared.clock.now()
+    }
+
     /// Records an object that this reconcile wrote, as returned by the server, so that the next reconcile of
     /// this key starts only once the cache shows the write.
     ///
-    /// Without this call, the next reconcile may act on the state from before the write. The next reconcile
-    /// waits at most for
+    /// [`apply`](Self::apply) does this by itself. Without this call, the next reconcile may act on the state
+    /// from before the write. The next reconcile waits at most for
     /// [`Controller::write_visibility_timeout`](super::Controller::write_visibility_timeout).
     ///
     /// The kind must be one of the controller's sources; otherwise no cache can show the write, and a warning

@@ -5,6 +5,7 @@
 //! [`RunnableController`]. The [`WorkQueue`] owns the order of keys and their retries; the informers own the
 //! events. A run is one future; its reconciles are tasks, which are aborted when the future is dropped.
 
+mod apply;
 mod context;
 mod external_keys;
 mod metrics;
@@ -81,7 +82,7 @@ use std::time::Duration;
 ///   [`optional`](Controller::optional) source does not. Once the controller runs, no source delays another.
 /// - A reconcile that panics, fails or times out affects no other key: its own key is retried with backoff.
 ///   Only if many keys fail, their retries share a [limit](Controller::retry_limit).
-/// - After [`Context::record_write`] the next reconcile of that key starts once the cache shows the write, or
+/// - After [`Context::apply`] or [`Context::record_write`] the next reconcile of that key starts once the cache shows the write, or
 ///   after the [write visibility timeout](Controller::write_visibility_timeout).
 #[must_use = "a controller does nothing until it runs"]
 pub struct Controller<L = (), S = ()> {
@@ -245,6 +246,16 @@ impl<L: 'static, S> Controller<L, S> {
     /// After the timeout the reconcile starts anyway, and a warning is logged.
     pub fn write_visibility_timeout(mut self, timeout: Duration) -> Self {
         self.spec.settings.write_visibility_timeout = timeout;
+        self
+    }
+
+    /// Sets the field manager with which [`Context::apply`] writes. Defaults to the name of the controller.
+    ///
+    /// The server allows 128 bytes. Do not change the name of a field manager in a later release of a
+    /// program: the fields that were applied with the old name would keep that owner, and would not be
+    /// removed when the program stops applying them.
+    pub fn field_manager(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.spec.settings.field_manager = Some(name.into());
         self
     }
 

@@ -9,6 +9,7 @@ use super::outcome::Outcome;
 use super::pending_writes::PendingWrites;
 use super::source::{ErasedSource, KeyStream};
 use super::spec::{BoxError, Settings};
+use crate::clock::WallClock;
 use crate::election::Term;
 use crate::error::ControllerError;
 use crate::factory::SharedInformerFactory;
@@ -43,6 +44,7 @@ pub(super) struct Shared {
     /// Informers that reconciles read although they are not sources. Kept alive so that they sync at least
     /// once.
     pub(super) undeclared: Mutex<Vec<Arc<Engine>>>,
+    pub(super) clock: WallClock,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,6 +88,11 @@ impl Shared {
             resource,
             "read by a reconcile, but not a source: it may appear empty (declare it with `reads`)"
         );
+    }
+
+    /// Returns the field manager of [`Context::apply`](super::Context::apply).
+    pub(super) fn field_manager(&self) -> &Arc<str> {
+        self.settings.field_manager.as_ref().unwrap_or(&self.name)
     }
 
     pub(super) fn unfinished_reconciles(&self) -> MutexGuard<'_, Vec<JoinSet<()>>> {

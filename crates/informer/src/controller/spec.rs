@@ -29,6 +29,8 @@ pub(super) struct Settings {
     pub(super) reconcile_timeout: Duration,
     pub(super) shutdown_timeout: Duration,
     pub(super) write_visibility_timeout: Duration,
+    /// The field manager of applied objects; `None` for the name of the controller.
+    pub(super) field_manager: Option<Arc<str>>,
     /// The limit on retries of all keys together.
     pub(super) retry_limit: Option<RetryLimit>,
     /// Creates the work queue of a run, with its rate limiter and this limit on retries.
@@ -42,6 +44,7 @@ impl Default for Settings {
             reconcile_timeout: Duration::from_mins(5),
             shutdown_timeout: Duration::from_secs(30),
             write_visibility_timeout: Duration::from_secs(30),
+            field_manager: None,
             retry_limit: Some(RetryLimit::default()),
             new_queue: Box::new(|limit| {
                 WorkQueue::with_limits(ExponentialBackoff::default().jitter(seed()), limit)

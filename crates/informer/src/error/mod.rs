@@ -12,7 +12,7 @@ pub use crate::source::SourceError;
 pub use controller::{ControllerError, ManagerError};
 pub use informer_core::DecodeError;
 pub use informer_core::error::{ConfigError, ParseError, ParseErrorKind};
-pub use object::{FinalizerError, OwnerError};
+pub use object::{ApplyError, FinalizerError, OwnerError};
 pub use shutdown::{ShutdownError, Unfinished};
 pub use wait::{InformerSync, SyncError, VersionWaitError, VersionWaitReason};
 
@@ -74,6 +74,9 @@ pub enum Error {
     /// An owner reference could not be set.
     #[error(transparent)]
     Owner(#[from] OwnerError),
+    /// An object could not be applied in a reconcile.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
     /// The client failed.
     #[error(transparent)]
     Client(#[from] kube::Error),
@@ -96,7 +99,23 @@ impl Error {
             Self::Controller(error) => error.kind(),
             Self::Manager(error) => error.kind(),
             Self::Finalizer(error) => error.kind(),
+            Self::Apply(error) => error.kind(),
             Self::Client(error) => ErrorKind::of_client_error(error),
+        }
+    }
+
+    /// Returns whether another writer has changed the object since it was read, so that the same change may
+    /// succeed on the current object.
+    ///
+    /// An object that exists already is not a conflict.
+    pub fn is_conflict(&self) -> bool {
+        let is_conflict =
+            |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.reason == "Conflict");
+        match self {
+            Self::Client(error) => is_conflict(error),
+            Self::Apply(ApplyError::Request { source, .. }) => is_conflict(source),
+            Self::Finalizer(error) => error.is_conflict(),
+            _ => false,
         }
     }
 }

@@ -69,6 +69,66 @@ impl FinalizerError {
     }
 }
 
+/// The error of applying an object in a reconcile.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApplyError {
+    /// The owner cannot own the object.
+    #[error(transparent)]
+    Owner(#[from] OwnerError),
+    /// The object has no name.
+    #[error("apply {object}: it has no name (server-side apply does not generate names)")]
+    #[non_exhaustive]
+    MissingName {
+        /// The object.
+        object: Box<ObjectReference>,
+    },
+    /// The kind of the object is namespaced, but neither the object nor its owner has a namespace.
+    #[error("apply {object}: it has no namespace, and its owner is cluster-scoped (set metadata.namespace)")]
+    #[non_exhaustive]
+    MissingNamespace {
+        /// The object.
+        object: Box<ObjectReference>,
+    },
+    /// The request failed.
+    #[error("apply {object} as {field_manager}{}", apply_hint(source))]
+    #[non_exhaustive]
+    Request {
+        /// The object.
+        object: Box<ObjectReference>,
+        /// The field manager.
+        field_manager: Arc<str>,
+        /// The error of the client.
+        source: Box<kube::Error>,
+    },
+}
+
+impl ApplyError {
+    /// Classifies the error.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Owner(_) | Self::MissingName { .. } | Self::MissingNamespace { .. } => ErrorKind::Invalid,
+            Self::Request { source, .. } => ErrorKind::of_client_error(source),
+        }
+    }
+}
+
+/// Returns a hint for responses whose message does not say what to change.
+fn apply_hint(error: &kube::Error) -> &'static str {
+    match error {
+        kube::Error::Api(status) if status.code == 403 => {
+            " (server-side apply needs the permissions to patch and create)"
+        }
+        kube::Error::Api(status) if status.code == 404 => {
+            " (is the kind served, and does the namespace exist?)"
+        }
+        kube::Error::Api(status) if status.code == 409 => {
+            " (apply an object without uid and resourceVersion, not one read from the server)"
+        }
+        _ => "",
+    }
+}
+
 /// The error of setting an owner reference.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -199,6 +199,10 @@ impl SharedInformerFactory {
         self.registry.engines().iter().map(|engine| engine.metrics()).collect()
     }
 
+    pub(crate) fn client(&self) -> &kube::Client {
+        self.registry.client()
+    }
+
     /// Returns whether this factory and `other` are clones or views of the same factory.
     pub(crate) fn shares_informers_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.registry, &other.registry)

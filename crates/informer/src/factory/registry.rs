@@ -98,6 +98,10 @@ impl Registry {
         Self { client, state: Mutex::default() }
     }
 
+    pub(super) fn client(&self) -> &kube::Client {
+        &self.client
+    }
+
     /// Fixes the options of a kind in a view. Options that are not set are taken from the view.
     pub(super) fn configure(
         &self,

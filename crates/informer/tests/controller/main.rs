@@ -4,6 +4,7 @@
 #[path = "../common/cluster.rs"]
 mod cluster;
 
+mod apply;
 mod reconciles;
 mod relists;
 mod shutdown;
