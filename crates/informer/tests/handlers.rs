@@ -113,6 +113,52 @@ async fn stream_ends_with_its_informer_after_received_events() {
     assert!(stream.next().await.is_none());
 }
 
+#[tokio::test(start_paused = true)]
+async fn initial_list_of_a_stream_can_be_awaited_and_taken_as_a_whole() {
+    let server = ApiServer::new();
+    cluster::create_pods(&server, &["a", "b", "c"]);
+    let pods = SharedInformer::<Pod>::new(server.client());
+    let (mut stream, uncoalesced) = (pods.event_stream(), pods.handler().uncoalesced().event_stream());
+    pods.start();
+    assert!(tokio::time::timeout(TIMEOUT, stream.wait_for_sync()).await.unwrap());
+    assert_eq!(stream.pending_events(), 3);
+    assert!(!stream.has_synced(), "nothing has been taken");
+    let batch: Vec<String> = stream.next_batch(10).await.iter().map(describe).collect();
+    assert_eq!(batch, ["+a initial", "+b initial", "+c initial"]);
+    assert!(stream.wait_for_sync().await, "also after it was taken");
+    assert!(tokio::time::timeout(TIMEOUT, uncoalesced.wait_for_sync()).await.unwrap());
+    assert_eq!(uncoalesced.pending_events(), 3);
+    // A stream of an informer that has synced, and one without objects.
+    assert!(tokio::time::timeout(TIMEOUT, pods.event_stream().wait_for_sync()).await.unwrap());
+    let none = SharedInformer::<Pod>::with_options(
+        server.client(),
+        InformerOptions::default().label_selector("app=none".parse().unwrap()),
+    );
+    none.start();
+    let stream = none.event_stream();
+    assert!(tokio::time::timeout(TIMEOUT, stream.wait_for_sync()).await.unwrap());
+    assert_eq!(stream.pending_events(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_the_initial_list_of_a_stream_ends_with_the_informer() {
+    let server = ApiServer::new();
+    let stalled = server.inject(informer_apiserver::faults::stall_request().for_resource("pods"));
+    let pods = SharedInformer::<Pod>::new(server.client());
+    let (stream, never_started) = (pods.event_stream(), SharedInformer::<Pod>::new(server.client()));
+    let waiting = tokio::spawn(stream.wait_for_sync());
+    pods.start();
+    until(|| stalled.hits() > 0).await;
+    assert!(!waiting.is_finished());
+    pods.shutdown(TIMEOUT).await.unwrap();
+    assert!(!tokio::time::timeout(TIMEOUT, waiting).await.unwrap().unwrap());
+    assert!(!stream.wait_for_sync().await && !stream.has_synced());
+    // Dropping the stream and the informer ends the wait too.
+    let waiting = never_started.event_stream().wait_for_sync();
+    drop(never_started);
+    assert!(!tokio::time::timeout(TIMEOUT, waiting).await.unwrap());
+}
+
 // Filters.
 
 #[tokio::test(start_paused = true)]

@@ -74,6 +74,39 @@ impl<K: 'static, E: Deliverable<K>> EventStream<K, E> {
         batch
     }
 
+    /// Waits until the initial list is complete: all its events that were not taken yet are pending.
+    ///
+    /// Takes no event, so that the initial list can be taken as a whole. Returns `false` if the informer has
+    /// ended before, and waits as long as the informer cannot list its objects; see
+    /// [`SharedInformer::wait_for_sync`](crate::SharedInformer::wait_for_sync) for a timeout and the reason.
+    ///
+    /// ```
+    /// # use informer::SharedInformerFactory;
+    /// # use k8s_openapi::api::core::v1::Namespace;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let server = informer_apiserver::ApiServer::new();
+    /// # let factory = SharedInformerFactory::new(server.client());
+    /// let mut events = factory.informer::<Namespace>().event_stream();
+    /// factory.start();
+    ///
+    /// events.wait_for_sync().await;
+    /// let mut namespaces = Vec::new();
+    /// while events.pending_events() > 0 {
+    ///     namespaces.extend(events.next_batch(1000).await);
+    /// }
+    /// assert!(namespaces.iter().any(|event| event.object().name() == "default"));
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// This function is cancel safe. The future does not borrow the stream: another task can wait while this
+    /// one takes events.
+    pub fn wait_for_sync(&self) -> impl Future<Output = bool> + Send + use<K, E> {
+        self.listener.wait_for_initial_list()
+    }
+
     /// Returns whether every event of the initial list has been taken, and the stream was polled again
     /// afterwards.
     pub fn has_synced(&self) -> bool {

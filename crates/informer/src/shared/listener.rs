@@ -6,6 +6,7 @@
 
 use super::outbox::Outbox;
 use super::resync::ResyncSchedule;
+use super::sync_stage::SyncStage;
 use crate::clock::Clock;
 use crate::coop::YieldBudget;
 use crate::event::{Delivery, Untyped};
@@ -58,28 +59,6 @@ pub(crate) struct ListenerOptions {
     pub(crate) uncoalesced_capacity: Option<usize>,
     /// Delivers the deletion of an object even if its addition was coalesced away because the handler lagged.
     pub(crate) deliver_transient_deletes: bool,
-}
-
-/// The progress of a listener.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SyncStage {
-    /// The initial list is not completely delivered yet.
-    Initial,
-    /// The handler has returned from every event of the initial list.
-    Synced,
-    /// The listener has ended, or was closed before it started.
-    Ended {
-        /// Whether the handler had synced.
-        synced: bool,
-    },
-}
-
-impl SyncStage {
-    /// Returns whether the handler has returned from every event of the initial list, also if the listener
-    /// has ended since.
-    pub(super) fn has_synced(self) -> bool {
-        matches!(self, Self::Synced | Self::Ended { synced: true })
-    }
 }
 
 /// Whether and how a listener is being closed.
@@ -166,7 +145,7 @@ impl Listener {
             polled: handler.is_none(),
             handler: Mutex::new(handler),
             wake: AtomicWaker::new(),
-            stage: watch::Sender::new(SyncStage::Initial),
+            stage: watch::Sender::new(SyncStage::Initial { complete: false }),
         }
     }
 
@@ -196,6 +175,7 @@ impl Listener {
             schedule.start(self.clock.now());
         }
         drop(state);
+        self.stage.send_if_modified(SyncStage::mark_complete);
         self.wake.wake();
     }
 
@@ -258,6 +238,9 @@ impl Listener {
             // No task exists, or ever will, that takes the handler and reports the end.
             self.discard(self.take_handler());
             self.end();
+        } else if self.polled {
+            // Its initial list stays incomplete, and no task reports the end.
+            self.stage.send_if_modified(SyncStage::end_if_incomplete);
         }
         started && !self.polled
     }
@@ -376,14 +359,7 @@ impl Listener {
         let ListenerState { outbox, closing, synced, .. } = &mut *state;
         if !*synced && outbox.initial_list_delivered() {
             *synced = true;
-            // A listener that has ended stays ended.
-            self.stage.send_if_modified(|stage| {
-                let is_initial = *stage == SyncStage::Initial;
-                if is_initial {
-                    *stage = SyncStage::Synced;
-                }
-                is_initial
-            });
+            self.stage.send_if_modified(SyncStage::mark_synced);
         }
         let next = match closing {
             CloseMode::Now => Next::End,

@@ -16,6 +16,7 @@ mod polled_listener;
 mod pump;
 mod registration;
 mod resync;
+mod sync_stage;
 mod wait;
 
 pub(crate) use engine::{DetachTarget, DetachedListener, Engine};

@@ -28,6 +28,15 @@ impl PolledListener {
         self.listener.stage().borrow().has_synced()
     }
 
+    /// Waits until the outbox has received the complete initial list; returns `false` if it never will.
+    pub(crate) fn wait_for_initial_list(&self) -> impl Future<Output = bool> + Send + use<> {
+        let mut stage = self.listener.stage();
+        async move {
+            let known = stage.wait_for(|stage| stage.has_initial_list().is_some()).await;
+            known.is_ok_and(|stage| stage.has_initial_list() == Some(true))
+        }
+    }
+
     pub(crate) fn backlog(&self) -> (usize, Option<Duration>) {
         self.listener.backlog()
     }

@@ -1,7 +1,8 @@
 //! The registration: an RAII guard that keeps a handler registered.
 
 use super::engine::{DetachedListener, Engine};
-use super::listener::{HandlerFn, Listener, ListenerOptions, SyncStage};
+use super::listener::{HandlerFn, Listener, ListenerOptions};
+use super::sync_stage::SyncStage;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,7 +36,7 @@ impl Registration {
     pub async fn wait_for_sync(&self) -> bool {
         let Some(listener) = &self.listener else { return false };
         let mut stage = listener.stage();
-        let reached = stage.wait_for(|stage| *stage != SyncStage::Initial).await;
+        let reached = stage.wait_for(|stage| !matches!(stage, SyncStage::Initial { .. })).await;
         reached.is_ok_and(|stage| stage.has_synced())
     }
 
