@@ -21,6 +21,7 @@ pub struct ParseError {
     label: Option<String>,
     position: Option<usize>,
     expected: &'static str,
+    hint: Option<&'static str>,
 }
 
 /// The kind of input that could not be parsed.
@@ -45,11 +46,15 @@ pub enum ParseErrorKind {
 
 impl ParseError {
     pub(crate) fn new(kind: ParseErrorKind, input: impl Into<String>, expected: &'static str) -> Self {
-        Self { kind, input: input.into(), label: None, position: None, expected }
+        Self { kind, input: input.into(), label: None, position: None, expected, hint: None }
     }
 
     pub(crate) fn at(self, position: usize) -> Self {
         Self { position: Some(position), ..self }
+    }
+
+    pub(crate) fn with_hint(self, hint: Option<&'static str>) -> Self {
+        Self { hint, ..self }
     }
 
     pub(crate) fn of_label(self, key: &str) -> Self {
@@ -88,8 +93,11 @@ impl fmt::Display for ParseError {
             ParseErrorKind::FieldPath => "field path",
         };
         write!(f, "{name} {:?}: expected {}", self.input, self.expected)?;
-        match self.position {
-            Some(position) => write!(f, " at byte {position}"),
+        if let Some(position) = self.position {
+            write!(f, " at byte {position}")?;
+        }
+        match self.hint {
+            Some(hint) => write!(f, " ({hint})"),
             None => Ok(()),
         }
     }

@@ -45,7 +45,8 @@ impl LabelSelector {
         match parse::label_requirements(text) {
             Ok(requirements) => Ok(Self { requirements: sorted(requirements) }),
             Err(Unexpected { at, expected }) => {
-                Err(ParseError::new(ParseErrorKind::LabelSelector, text, expected).at(at))
+                let error = ParseError::new(ParseErrorKind::LabelSelector, text, expected);
+                Err(error.at(at).with_hint(hint(text)))
             }
         }
     }
@@ -73,6 +74,25 @@ impl LabelSelector {
     pub fn requirements(&self) -> &[Requirement] {
         &self.requirements
     }
+}
+
+/// Returns a hint for an invalid selector that is written as in another language.
+fn hint(text: &str) -> Option<&'static str> {
+    const HINTS: [(&str, &str); 12] = [
+        (":", r#"write "key=value""#),
+        ("\"", "write values without quotes"),
+        ("'", "write values without quotes"),
+        ("&", r#"separate requirements with ",""#),
+        (";", r#"separate requirements with ",""#),
+        ("|", r#"for alternatives, write "key in (a,b)""#),
+        ("*", "a key alone matches any value"),
+        (">=", "only > and < compare numbers"),
+        ("<=", "only > and < compare numbers"),
+        (" not in ", r#"write "key notin (a,b)""#),
+        (" IN ", r#"write "key in (a,b)""#),
+        (" NOTIN ", r#"write "key notin (a,b)""#),
+    ];
+    HINTS.iter().find(|(sign, _)| text.contains(sign)).map(|(_, hint)| *hint)
 }
 
 impl FromStr for LabelSelector {

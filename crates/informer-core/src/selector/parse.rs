@@ -272,7 +272,6 @@ mod tests {
         check("a b", r#"an operator, "," or the end at byte 2"#);
         check("a ! = b", r#"an operator, "," or the end at byte 2"#);
         check("a)", r#"an operator, "," or the end at byte 1"#);
-        check("a IN (b)", r#"an operator, "," or the end at byte 2"#);
         check("a===b", "a label value at byte 3");
         check("a=!b", "a label value at byte 2");
         check("a=(b)", "a label value at byte 2");
@@ -306,11 +305,30 @@ mod tests {
     }
 
     #[test]
+    fn spellings_of_other_languages_get_a_hint() {
+        let key = r#"a label key of letters, digits, "-", "_" and ".", with a letter or digit at both ends"#;
+        let value =
+            r#"a label value of letters, digits, "-", "_" and ".", with a letter or digit at both ends"#;
+        check("app: web", &format!(r#"{key} at byte 0 (write "key=value")"#));
+        check("app='web'", &format!("{value} at byte 4 (write values without quotes)"));
+        check("app=\"web\"", &format!("{value} at byte 4 (write values without quotes)"));
+        check("a=b && c=d", r#""," or the end at byte 4 (separate requirements with ",")"#);
+        check("a=b;c=d", &format!(r#"{value} at byte 2 (separate requirements with ",")"#));
+        check("a=b || a=c", r#""," or the end at byte 4 (for alternatives, write "key in (a,b)")"#);
+        check("a=web-*", &format!("{value} at byte 2 (a key alone matches any value)"));
+        let number = "a whole number from 0 to 9223372036854775807";
+        check("a>=1", &format!("{number} at byte 2 (only > and < compare numbers)"));
+        let operator = r#"an operator, "," or the end at byte 2"#;
+        check("a not in (b)", &format!(r#"{operator} (write "key notin (a,b)")"#));
+        check("a IN (b)", &format!(r#"{operator} (write "key in (a,b)")"#));
+        check("a NOTIN (b)", &format!(r#"{operator} (write "key notin (a,b)")"#));
+    }
+
+    #[test]
     fn comparison_operands_are_unsigned_integers() {
         for text in ["a>", "a>b", "a>1.5", "a>9223372036854775808"] {
             check(text, "a whole number from 0 to 9223372036854775807 at byte 2");
         }
-        check("a>=1", "a whole number from 0 to 9223372036854775807 at byte 2");
         assert!(LabelSelector::parse("a>-1").is_err()); // "-1" is not a label value
     }
 }

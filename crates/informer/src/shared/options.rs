@@ -132,6 +132,21 @@ impl InformerOptions {
     ///
     /// The server filters, so other objects cost neither traffic nor memory. An object that stops matching
     /// is delivered as deleted. Defaults to all objects.
+    ///
+    /// Text is parsed where the selector is expected. An error contains the position and, for some mistakes,
+    /// a hint:
+    ///
+    /// ```
+    /// # use informer::InformerOptions;
+    /// # fn main() -> Result<(), informer::Error> {
+    /// let options = InformerOptions::default().label_selector("app in (web,api),!canary".parse()?);
+    ///
+    /// let error = "app: web".parse::<informer::selector::LabelSelector>().unwrap_err();
+    /// assert_eq!(error.position(), Some(0));
+    /// assert!(error.to_string().ends_with(r#"(write "key=value")"#));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn label_selector(self, selector: LabelSelector) -> Self {
         Self { selection: self.selection.label_selector(selector), ..self }
     }
@@ -140,6 +155,12 @@ impl InformerOptions {
     ///
     /// The server filters, and supports only a few fields of each kind, such as `metadata.name` or a pod's
     /// `spec.nodeName`; it rejects requests with other fields. Defaults to all objects.
+    ///
+    /// ```
+    /// # use informer::InformerOptions;
+    /// let options = InformerOptions::default().field_selector("spec.nodeName=node-1".parse()?);
+    /// # Ok::<(), informer::Error>(())
+    /// ```
     pub fn field_selector(self, selector: FieldSelector) -> Self {
         Self { selection: self.selection.field_selector(selector), ..self }
     }
