@@ -16,7 +16,19 @@ use std::sync::Arc;
 /// A cached object, to be decoded as a `K`. Immutable and cheap to clone.
 ///
 /// Key, version, labels and the other fields of the [`Head`](crate::wire::Head) are read without decoding the
-/// object. [`Object::typed`] decodes the object when it is called.
+/// object. [`Object::typed`] decodes the object when it is called, so the fields of `K` are not fields of an
+/// `Object<K>`:
+///
+/// ```
+/// # use informer_core::{DecodeError, Object};
+/// # #[derive(serde::Deserialize)]
+/// # struct Pod { spec: Spec }
+/// # #[derive(serde::Deserialize)]
+/// # struct Spec { node_name: String }
+/// fn node(pod: &Object<Pod>) -> Result<String, DecodeError> {
+///     Ok(pod.typed()?.spec.node_name.clone()) // not `pod.spec`: "no field `spec` on type `&Object<Pod>`"
+/// }
+/// ```
 #[derive(RefCastCustom)]
 #[repr(transparent)]
 pub struct Object<K> {

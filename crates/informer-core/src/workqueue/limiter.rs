@@ -24,6 +24,11 @@ use crate::time::Moment;
 /// let delays = [(); 3].map(|()| limiter.when(Moment::default(), &"key"));
 /// assert_eq!(delays.map(|delay| delay.as_millis()), [5, 10, 20]);
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a rate limiter for `{T}`",
+    label = "does not implement `RateLimiter<{T}>`",
+    note = "use `ExponentialBackoff`, `FastSlow` or `TokenBucket`, combined by `MaxOf` or `WithMaxDelay`"
+)]
 pub trait RateLimiter<T>: Send + fmt::Debug {
     /// Records a failure of the key and returns the delay before its next attempt.
     ///

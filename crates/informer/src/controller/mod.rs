@@ -295,6 +295,38 @@ impl<L: 'static, S> Controller<L, S> {
 
     /// Sets the reconcile function and returns the controller, ready for [`RunnableController::run`] or for a
     /// [`Manager`](crate::manager::Manager).
+    ///
+    /// The error can be of any type that converts to `Box<dyn Error + Send + Sync>`: [`Error`](crate::Error),
+    /// `kube::Error`, `anyhow::Error`, a text. In a closure, `?` leaves that type open, and the compiler
+    /// reports "type annotations needed":
+    ///
+    /// ```compile_fail
+    /// # use informer::controller::{Controller, Outcome};
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # fn example(controller: Controller<Pod>) {
+    /// controller.reconcile(|key, ctx| async move {
+    ///     if let Some(pod) = ctx.lister::<Pod>().get_by_key(&key) {
+    ///         println!("{:?}", pod.typed()?.spec);
+    ///     }
+    ///     Ok(Outcome::Done) // an error of which type?
+    /// });
+    /// # }
+    /// ```
+    ///
+    /// Name it in the last expression, or write an `async fn`, whose signature contains it:
+    ///
+    /// ```
+    /// # use informer::controller::{Controller, Outcome};
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # fn example(controller: Controller<Pod>) {
+    /// controller.reconcile(|key, ctx| async move {
+    ///     if let Some(pod) = ctx.lister::<Pod>().get_by_key(&key) {
+    ///         println!("{:?}", pod.typed()?.spec);
+    ///     }
+    ///     Ok::<_, informer::Error>(Outcome::Done)
+    /// });
+    /// # }
+    /// ```
     pub fn reconcile<F, R, E>(self, reconcile: F) -> RunnableController
     where
         S: Send + Sync + 'static,
@@ -315,6 +347,7 @@ impl<L: 'static, S> Controller<L, S> {
 
     /// Runs the controller until one of its informers is stopped.
     ///
+    /// The reconcile function is that of [`reconcile`](Self::reconcile), which also explains its error type.
     /// Dropping the future aborts all reconciles; [`RunnableController::run_until`] can stop without aborting
     /// them.
     ///

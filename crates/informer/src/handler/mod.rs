@@ -41,6 +41,11 @@ use informer_core::Object;
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler of `{K}`",
+    label = "does not implement `Handler<{K}>`",
+    note = "to add a closure, use `on_event`; to add a type, implement `Handler<{K}>` for it"
+)]
 pub trait Handler<K>: Send + 'static {
     /// Called for an object that this handler does not know. `initial` is true if the object is part of the
     /// initial list.

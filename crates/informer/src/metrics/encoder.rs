@@ -25,6 +25,11 @@ use std::time::Duration;
 /// let text = metrics::encode([&Uptime(7) as &dyn Collect]);
 /// assert!(text.ends_with("shop_uptime_seconds_total{shop=\"main\"} 7\n"));
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no metrics of its own",
+    label = "does not implement `Collect`",
+    note = "a work queue or a leadership needs a name: `metrics::named(\"name\", &queue)`"
+)]
 pub trait Collect {
     /// Adds the current values to `encoder`.
     fn collect(&self, encoder: &mut Encoder);

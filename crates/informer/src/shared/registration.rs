@@ -12,6 +12,18 @@ use std::time::Duration;
 ///
 /// Dropping does not wait for a call in progress; [`remove`](Self::remove) does. [`detach`](Self::detach)
 /// consumes the registration and leaves the handler registered.
+///
+/// A registration that is not used at all is dropped at once, and the compiler warns. Bind it to a variable
+/// that lives as long as the handler: `let _registration`, not `let _`, which also drops it at once.
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// # use informer::SharedInformer;
+/// # use k8s_openapi::api::core::v1::Pod;
+/// fn print_events(pods: &SharedInformer<Pod>) {
+///     pods.on_event(|event| println!("{event:?}")); // an error with this lint: never called
+/// }
+/// ```
 #[must_use = "dropping a registration removes its handler; detach() keeps it"]
 pub struct Registration {
     engine: Arc<Engine>,

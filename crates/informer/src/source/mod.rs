@@ -53,6 +53,11 @@ pub type ResponseFuture = BoxFuture<'static, Result<Response, SourceError>>;
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot replace the API server",
+    label = "does not implement `Source`",
+    note = "implement `Source` for it, or use a `KubeSource`"
+)]
 pub trait Source: Send + Sync + 'static {
     /// Requests one page of a list.
     fn list(&self, request: ListRequest) -> ResponseFuture;
