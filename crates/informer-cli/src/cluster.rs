@@ -11,17 +11,13 @@ use crate::cli_error::{CliError, chain, failure_hint};
 use crate::demo;
 use crate::resolve::Served;
 use crate::terminal::Terminal;
-use futures::stream::{self, StreamExt as _};
 use informer::source::classify;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
 use kube::client::AuthError;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Upper bound on concurrent discovery requests.
-const MAX_CONCURRENT_REQUESTS: usize = 8;
 /// Time to wait for the demo cluster to be complete before watching it anyway.
 const DEMO_READY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Path of the service account token in a pod.
@@ -98,27 +94,13 @@ async fn select(args: &Watch, terminal: &Terminal) -> Result<Cluster, CliError> 
 
 /// Discovers all resources of a cluster, with the preferred version of each group first.
 async fn discover(cluster: &Cluster, terminal: &Terminal) -> Result<Vec<Served>, CliError> {
-    let client = &cluster.client;
-    let responses = async {
-        let (core, groups) =
-            futures::try_join!(client.list_core_api_resources("v1"), client.list_api_groups())?;
-        let versions: Vec<String> = groups.groups.iter().flat_map(versions).collect();
-        let lists = stream::iter(versions).map(async |version: String| {
-            let list = client.list_api_group_resources(&version).await;
-            (version, list)
-        });
-        Ok::<_, kube::Error>((core, lists.buffered(MAX_CONCURRENT_REQUESTS).collect::<Vec<_>>().await))
-    };
-    let (core, lists) = responses.await.map_err(|error| discovery_error(&cluster.name, &error))?;
-    let mut served: Vec<Served> = resources(core).collect();
-    for (version, list) in lists {
-        match list {
-            Ok(list) => served.extend(resources(list)),
-            // The server of an aggregated group may be down, which does not affect other resources.
-            Err(error) => terminal.warn(&format!("discover {version}: {}", chain(&error))),
-        }
+    let discovered = informer::discovery::discover(&cluster.client).await;
+    let discovered = discovered.map_err(|error| discovery_error(&cluster.name, &error))?;
+    // The server of an aggregated group may be down, which does not affect other resources.
+    for (version, error) in &discovered.failures {
+        terminal.warn(&format!("discover {version}: {}", chain(error)));
     }
-    Ok(served)
+    Ok(discovered.resources)
 }
 
 /// Source of the client configuration.
@@ -285,37 +267,6 @@ async fn start_demo(pods: u64, reason: &str, once: bool, terminal: &Terminal) ->
         namespace: None,
         name: "the demo cluster".to_owned(),
         _demo: Some(running),
-    })
-}
-
-/// Returns the versions of a group, the preferred one first.
-fn versions(group: &APIGroup) -> Vec<String> {
-    let preferred = group.preferred_version.iter().map(|version| version.group_version.clone());
-    let mut versions: Vec<String> = preferred.collect();
-    for version in &group.versions {
-        if !versions.contains(&version.group_version) {
-            versions.push(version.group_version.clone());
-        }
-    }
-    versions
-}
-
-fn resources(list: APIResourceList) -> impl Iterator<Item = Served> {
-    let (group, version) = match list.group_version.split_once('/') {
-        Some((group, version)) => (group.to_owned(), version.to_owned()),
-        None => (String::new(), list.group_version),
-    };
-    // A slash in the name marks a subresource.
-    let resources = list.resources.into_iter().filter(|resource| !resource.name.contains('/'));
-    resources.map(move |resource| Served {
-        group: group.clone(),
-        version: version.clone(),
-        plural: resource.name,
-        singular: resource.singular_name,
-        kind: resource.kind,
-        short_names: resource.short_names.unwrap_or_default(),
-        namespaced: resource.namespaced,
-        verbs: resource.verbs,
     })
 }
 

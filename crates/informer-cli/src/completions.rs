@@ -208,13 +208,12 @@ mod tests {
     use super::*;
 
     fn served(group: &str, plural: &str, verbs: &[&str]) -> Served {
-        Served {
-            group: group.into(),
-            version: "v1".into(),
-            plural: plural.into(),
-            verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
-            ..Served::default()
-        }
+        let mut one = Served::default();
+        one.group = group.into();
+        one.version = "v1".into();
+        one.plural = plural.into();
+        one.verbs = verbs.iter().map(|verb| (*verb).to_owned()).collect();
+        one
     }
 
     #[test]

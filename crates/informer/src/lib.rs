@@ -35,6 +35,7 @@
 //!   [`SharedInformer::add_handler`] a [`Handler`], and [`SharedInformer::event_stream`] returns an
 //!   [`EventStream`]. [`InformerOptions`] sets namespaces, selectors, transforms and how objects are stored ([`cache::Retention`]). [`SharedInformer::handler`] returns a
 //!   builder for handlers with options: a filter, a resync period, or delivery of every state up to a capacity.
+//!   [`resolve`] finds a kind that is named at run time, for [`SharedInformerFactory::dynamic_informer`].
 //! - **Read the cache.** A [`Lister`] always reads the newest state and returns owned objects. A [`Snapshot`] is
 //!   one state that never changes, and returns references. [`Index`] adds look-ups by label, field or function.
 //!   [`Object::typed`] decodes an object.
@@ -109,6 +110,7 @@ pub mod conditions;
 pub mod controller;
 mod coop;
 mod delta_queue;
+pub mod discovery;
 pub mod election;
 pub mod error;
 mod event;
@@ -137,6 +139,7 @@ mod test_support;
 pub mod workqueue;
 
 pub use client::client;
+pub use discovery::resolve;
 #[doc(inline)]
 pub use error::Error;
 pub use event::{Event, UpdateCause};

@@ -73,12 +73,11 @@ mod tests {
     use super::*;
 
     fn served() -> Vec<Served> {
-        let one = |plural: &str, kind: &str| Served {
-            version: "v1".into(),
-            plural: plural.into(),
-            kind: kind.into(),
-            verbs: ["list", "watch"].map(str::to_owned).into(),
-            ..Served::default()
+        let one = |plural: &str, kind: &str| {
+            let mut served = Served::default();
+            (served.version, served.plural, served.kind) = ("v1".into(), plural.into(), kind.into());
+            served.verbs = ["list", "watch"].map(str::to_owned).into();
+            served
         };
         vec![one("pods", "Pod"), one("services", "Service")]
     }

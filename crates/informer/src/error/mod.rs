@@ -5,6 +5,7 @@
 
 mod controller;
 mod object;
+mod resolve;
 mod shutdown;
 mod wait;
 
@@ -13,6 +14,7 @@ pub use controller::{ControllerError, ManagerError};
 pub use informer_core::DecodeError;
 pub use informer_core::error::{ConfigError, ParseError, ParseErrorKind};
 pub use object::{ApplyError, FinalizerError, OwnerError};
+pub use resolve::ResolveError;
 pub use shutdown::{ShutdownError, Unfinished};
 pub use wait::{InformerSync, SyncError, VersionWaitError, VersionWaitReason};
 
@@ -77,6 +79,9 @@ pub enum Error {
     /// An object could not be applied in a reconcile.
     #[error(transparent)]
     Apply(#[from] ApplyError),
+    /// A resource could not be found by its name.
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
     /// The client failed.
     #[error(transparent)]
     Client(#[from] kube::Error),
@@ -100,6 +105,7 @@ impl Error {
             Self::Manager(error) => error.kind(),
             Self::Finalizer(error) => error.kind(),
             Self::Apply(error) => error.kind(),
+            Self::Resolve(error) => error.kind(),
             Self::Client(error) => ErrorKind::of_client_error(error),
         }
     }
