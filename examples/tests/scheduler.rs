@@ -9,6 +9,8 @@ mod scheduler;
 
 use common::{Program, cluster, output, server};
 use informer_apiserver::{ApiServer, ApiService, Verb, faults};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use scheduler::fit;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -22,12 +24,26 @@ fn pod(name: &str, scheduler: &str, class: Option<&str>) -> Value {
     })
 }
 
+/// A ready node with eight cores, which allows 110 pods.
+fn node(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "allocatable": {"cpu": "8", "memory": "16Gi", "pods": "110"},
+        },
+    })
+}
+
 fn nodes(server: &ApiServer, count: usize) {
     for number in 0..count {
-        let node =
-            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("node-{number:03}")}});
-        server.create(&node).unwrap();
+        insert(server, &node(&format!("node-{number:03}")));
     }
+}
+
+/// Stores a node without the taint that a server adds to new nodes.
+fn insert(server: &ApiServer, node: &Value) {
+    server.insert_unchecked(node).unwrap();
 }
 
 fn start(server: &ApiServer) -> (Program, cluster::EventLog) {
@@ -151,7 +167,7 @@ async fn pod_of_another_scheduler_is_not_bound() {
     delete(&server, "going");
     let (program, mut lines) = start(&server);
     assert!(lines.0.recv().await.unwrap().starts_with("leading since"));
-    assert!(lines.0.recv().await.unwrap().starts_with("shop/x: there is no node"));
+    assert!(lines.0.recv().await.unwrap().starts_with("shop/x: 0/0 nodes fit"));
     delete(&server, "x");
     server.create(&pod("x", "another", None)).unwrap();
     nodes(&server, 1);
@@ -226,7 +242,9 @@ async fn failed_binding_undoes_only_the_assumed_placement() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_placed_before_existing_placements_are_known() {
     let server = server();
-    nodes(&server, 2);
+    for name in ["node-000", "node-001"] {
+        insert(&server, &cluster::with(node(name), "/status/allocatable/pods", "1000"));
+    }
     // Events are delivered in the order of names: after half of them, node-000 seems to be the emptier one.
     for number in 0..600 {
         let node = if number < 240 { "node-001" } else { "node-000" };
@@ -260,7 +278,7 @@ async fn highest_priority_is_placed_first_and_failures_are_retried() {
     assert!(lines.0.recv().await.unwrap().starts_with("leading since"));
     for name in ["high", "usual", "low"] {
         let line = lines.0.recv().await.unwrap();
-        assert!(line.starts_with(&format!("shop/{name}: there is no node, again in ")), "{line}");
+        assert!(line.starts_with(&format!("shop/{name}: 0/0 nodes fit, again in ")), "{line}");
     }
     nodes(&server, 1);
     let broken = server.inject(faults::respond(500).for_verb(Verb::Create).for_resource("pods"));
@@ -268,4 +286,162 @@ async fn highest_priority_is_placed_first_and_failures_are_retried() {
     drop(broken);
     cluster::until(|| placed(&server).1 == 0).await;
     program.stop().await;
+}
+
+/// The lines until this one, without the delay of a retry.
+async fn lines_until(lines: &mut cluster::EventLog, last: &str) -> Vec<String> {
+    let mut seen = Vec::new();
+    while seen.last().is_none_or(|line| line != last) {
+        let line = lines.0.recv().await.unwrap();
+        seen.push(line.split(", again in").next().unwrap().to_owned());
+    }
+    seen
+}
+
+/// Regression: pods that failed because no node had appeared yet waited for their backoff, up to 1,000 s,
+/// because nodes had no handler. The tests created a node and advanced the clock.
+#[tokio::test(start_paused = true)]
+async fn pods_are_retried_at_once_when_there_is_room() {
+    let server = server();
+    let (program, mut lines) = start(&server);
+    server.create(&pod("a", "example", None)).unwrap();
+    lines_until(&mut lines, "shop/a: 0/0 nodes fit").await;
+    cluster::advance_time(Duration::from_mins(30)).await;
+    lines.take();
+    let at_once = async |lines: &mut cluster::EventLog, line: &str| {
+        let start = tokio::time::Instant::now();
+        lines_until(lines, line).await;
+        assert!(start.elapsed() < Duration::from_secs(1), "{line}: {:?}", start.elapsed());
+    };
+    // A node appears and becomes ready.
+    let one = cluster::with(node("one"), "/status/allocatable/pods", "1");
+    insert(&server, &cluster::with(one.clone(), "/status/conditions/0/status", "False"));
+    at_once(&mut lines, "shop/a: 0/1 nodes fit, 1 not ready").await;
+    insert(&server, &one);
+    at_once(&mut lines, "shop/a on one").await;
+    // A pod is deleted, and another one finishes.
+    for (last, next) in [("a", "b"), ("b", "c")] {
+        server.create(&pod(next, "example", None)).unwrap();
+        lines_until(&mut lines, &format!("shop/{next}: 0/1 nodes fit, 1 with too little pods")).await;
+        cluster::advance_time(Duration::from_mins(30)).await;
+        lines.take();
+        if last == "a" {
+            delete(&server, last);
+        } else {
+            let mut finished = server.get("v1", "pods", Some("shop"), last).unwrap();
+            finished["status"]["phase"] = json!("Succeeded");
+            server.update_status(&finished).unwrap();
+        }
+        at_once(&mut lines, &format!("shop/{next} on one")).await;
+    }
+    program.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn assumed_placements_occupy_their_node_before_the_cache_shows_them() {
+    let server = server();
+    insert(&server, &cluster::with(node("one"), "/status/allocatable/pods", "2"));
+    let (program, mut lines) = start(&server);
+    assert!(lines.0.recv().await.unwrap().starts_with("leading since"));
+    // The bindings happen, and the informer does not see them.
+    server.create(&pod("first", "example", None)).unwrap();
+    lines.expect(&["shop/first on one"]).await;
+    let silent = server.inject(faults::stall_watch().for_resource("pods").after_frames(2));
+    cluster::break_watches(&server);
+    cluster::until(|| silent.affected_watches() == 1).await;
+    server.create(&pod("second", "example", None)).unwrap();
+    server.create(&pod("third", "example", None)).unwrap();
+    let seen = lines_until(&mut lines, "shop/third: 0/1 nodes fit, 1 with too little pods").await;
+    assert!(seen.contains(&"shop/second on one".to_owned()), "{seen:?}");
+    drop(silent);
+    program.stop().await;
+    assert_eq!(placed(&server), (BTreeMap::from([("one".to_owned(), 2)]), 1));
+}
+
+/// Checks whether a pod with this spec fits on the node, of which another pod requests 6 cores.
+fn misfit(pod: &Value, node: &Value) -> Option<String> {
+    let mut pod = json!({"metadata": {}, "spec": pod});
+    if pod["spec"]["containers"].is_null() {
+        pod["spec"]["containers"] = json!([]);
+    }
+    let (pod, node) = (serde_json::from_value(pod).unwrap(), serde_json::from_value(node.clone()).unwrap());
+    let requested = BTreeMap::from([("cpu".to_owned(), 6_000.0), ("pods".to_owned(), 1_000.0)]);
+    fit::misfit(&pod, &fit::requests_of(&pod), &node, &requested)
+}
+
+#[test]
+fn readiness_taints_and_labels_decide_where_a_pod_fits() {
+    let with = |pointer: &str, value: Value| cluster::with(node("one"), pointer, value);
+    let taint = |effect: &str| with("/spec/taints", json!([{"key": "gpu", "value": "a", "effect": effect}]));
+    let tolerate = |toleration: Value| json!({"tolerations": [toleration]});
+    let labelled = with("/metadata/labels", json!({"disk": "ssd"}));
+    let cases = [
+        (json!({}), node("one"), None),
+        (json!({}), with("/status/conditions", json!([])), Some("not ready")),
+        (json!({}), with("/status/conditions/0/status", json!("Unknown")), Some("not ready")),
+        (json!({}), with("/spec/unschedulable", json!(true)), Some("unschedulable")),
+        (json!({}), taint("NoSchedule"), Some("tainted gpu")),
+        (json!({}), taint("NoExecute"), Some("tainted gpu")),
+        (json!({}), taint("PreferNoSchedule"), None),
+        (tolerate(json!({"operator": "Exists"})), taint("NoExecute"), None),
+        (tolerate(json!({"key": "gpu", "operator": "Exists"})), taint("NoSchedule"), None),
+        (tolerate(json!({"key": "gpu", "value": "a", "effect": "NoSchedule"})), taint("NoSchedule"), None),
+        (
+            tolerate(json!({"key": "gpu", "value": "a", "effect": "NoSchedule"})),
+            taint("NoExecute"),
+            Some("tainted gpu"),
+        ),
+        (tolerate(json!({"key": "gpu", "value": "b"})), taint("NoSchedule"), Some("tainted gpu")),
+        (tolerate(json!({"key": "tpu", "operator": "Exists"})), taint("NoSchedule"), Some("tainted gpu")),
+        (json!({"nodeSelector": {"disk": "ssd"}}), labelled.clone(), None),
+        (json!({"nodeSelector": {"disk": "hdd"}}), labelled, Some("without the selected labels")),
+        (json!({"nodeSelector": {"disk": "ssd"}}), node("one"), Some("without the selected labels")),
+    ];
+    for (pod, node, expected) in cases {
+        assert_eq!(misfit(&pod, &node).as_deref(), expected, "{pod} on {node}");
+    }
+}
+
+#[test]
+fn requested_resources_decide_where_a_pod_fits() {
+    let container = |requests: Value| json!({"name": "main", "resources": {"requests": requests}});
+    let pod =
+        |init: &[Value], containers: &[Value]| json!({"initContainers": init, "containers": containers});
+    let cpu = |amount: &str| container(json!({"cpu": amount}));
+    let sidecar = |amount: &str| cluster::with(cpu(amount), "/restartPolicy", "Always");
+    let cases = [
+        (pod(&[], &[cpu("2")]), None),
+        (pod(&[], &[cpu("1500m"), cpu("501m")]), Some("with too little cpu")),
+        // An init container runs before the others, a sidecar together with them.
+        (pod(&[cpu("2")], &[cpu("2")]), None),
+        (pod(&[cpu("2.1")], &[cpu("1")]), Some("with too little cpu")),
+        (pod(&[sidecar("1")], &[cpu("1500m")]), Some("with too little cpu")),
+        (pod(&[], &[container(json!({"memory": "16Gi"}))]), None),
+        (pod(&[], &[container(json!({"memory": "17179869185"}))]), Some("with too little memory")),
+        (pod(&[], &[container(json!({"example.com/gpu": "1"}))]), Some("with too little example.com/gpu")),
+    ];
+    for (pod, expected) in cases {
+        assert_eq!(misfit(&pod, &node("one")).as_deref(), expected, "{pod}");
+    }
+    let full = cluster::with(node("one"), "/status/allocatable/pods", "1");
+    assert_eq!(misfit(&pod(&[], &[]), &full).as_deref(), Some("with too little pods"));
+}
+
+#[test]
+fn quantities_are_read_as_kubernetes_writes_them() {
+    let cases = [
+        ("0", 0.0),
+        ("0.29", 290.0),
+        ("1500m", 1_500.0),
+        ("1u", 1.0),
+        ("1e3", 1e6),
+        ("2k", 2e6),
+        ("1Ki", 1_024_000.0),
+        ("1.5Gi", 1_610_612_736_000.0),
+        ("1E", 1e21),
+    ];
+    for (text, expected) in cases {
+        let read = fit::thousandths(&Quantity(text.to_owned()));
+        assert!((read - expected).abs() <= f64::EPSILON * expected, "{text}: {read}");
+    }
 }

@@ -63,10 +63,18 @@ async fn placed(target: &Target) -> BTreeMap<String, usize> {
 async fn scheduler_places_a_thousand_pods_although_its_leader_is_killed(target: &Target) {
     let nodes = target.request("GET", "/api/v1/nodes", None).await.unwrap();
     let foreign_nodes = nodes["items"].as_array().unwrap().len();
-    let node = |number| json!({"metadata": {"name": format!("{}-{number}", target.namespace)}});
+    let status = json!({
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "allocatable": {"cpu": "8", "memory": "16Gi", "pods": "110"},
+    });
+    let name = |number| format!("{}-{number}", target.namespace);
     futures::stream::iter(0..NODES)
         .for_each_concurrent(MAX_CONCURRENT_REQUESTS, async |number| {
-            target.post_outside("/api/v1/nodes", &node(number)).await;
+            let node = json!({"metadata": {"name": name(number)}, "status": status});
+            target.post_outside("/api/v1/nodes", &node).await;
+            // The server taints every new node as not ready; a controller manager would remove that.
+            let untainted = json!({"spec": {"taints": null}});
+            target.merge(&format!("/api/v1/nodes/{}", name(number)), &untainted).await;
         })
         .await;
     futures::stream::iter(0..PODS)
