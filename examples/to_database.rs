@@ -1,40 +1,48 @@
-//! Writes pods to a database and corrects it at every start: also after a crash, and also for pods deleted
-//! while the program was not running.
+//! Keeps a table of a database equal to the pods of a cluster: many changes per transaction, correct after a
+//! crash and after changes while the program was not running, patient with a locked file and an absent server.
 //!
 //!     cargo run --example to_database -- pods.db [--kubeconfig PATH] [--namespace NAME]
 //!     sqlite3 pods.db 'select namespace, name, node, phase from pods'
+//!     sqlite3 pods.db "select object ->> '$.spec.serviceAccountName', count(*) from pods group by 1"
 
-use informer::{Event, SharedInformer};
+use informer::{Event, Object, SharedInformer, Snapshot};
 use informer_examples::{program, stop_signal};
 use k8s_openapi::api::core::v1::Pod;
-use rusqlite::{Connection, params};
-use std::error::Error;
+use rusqlite::{Connection, ErrorCode, TransactionBehavior, params};
+use std::collections::HashSet;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::mpsc;
 
 const USAGE: &str = "usage: to_database FILE [--kubeconfig PATH] [--namespace NAME]
 
 Keeps the table `pods` of an SQLite database equal to the pods of a cluster and prints changes until Ctrl-C.
 Run one program per file.";
 
-/// A row contains the number of the last run that saw its pod.
-const TABLE: &str = "PRAGMA journal_mode = wal; PRAGMA synchronous = normal;
-    CREATE TABLE IF NOT EXISTS pods (uid TEXT PRIMARY KEY, namespace TEXT, name TEXT, version TEXT, node TEXT, phase TEXT,
-        run INTEGER) STRICT";
+/// A transaction costs as much as hundreds of rows.
+const MAX_EVENTS_PER_TRANSACTION: usize = 1_000;
+/// How long a write waits for other users of the file before it is reported and tried again.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Increase it with every change of `SCHEMA`. A program and a table of different versions do not mix.
+const SCHEMA_VERSION: i64 = 1;
+/// Contains the whole objects. Columns for queries are computed from them, so a new one needs no new data.
+const SCHEMA: &str = "CREATE TABLE pods (
+    uid TEXT PRIMARY KEY, namespace TEXT, name TEXT, version TEXT, object TEXT,
+    node TEXT AS (object ->> '$.spec.nodeName'), phase TEXT AS (object ->> '$.status.phase')) STRICT";
 /// Versions are not compared: the last delivered state is correct, even after the cluster was restored from a
 /// backup.
-const PUT: &str = "INSERT OR REPLACE INTO pods VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+const PUT: &str = "INSERT OR REPLACE INTO pods VALUES (?1, ?2, ?3, ?4, ?5)";
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
 
 #[tokio::main]
 async fn main() -> ExitCode {
     program(USAGE, async |mut arguments| {
         let (options, file) = (arguments.options()?, arguments.value("FILE")?);
         let pods = SharedInformer::with_options(arguments.client().await?, options);
-        let table =
-            Table::open(&file).map_err(|error| format!("{file}: {error} (is the file a database?)"))?;
-        run(&pods, table, |line| println!("{line}"), stop_signal()).await
+        // The library's logs show why a server is not reached.
+        tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+        run(&pods, &file, |line| println!("{line}"), stop_signal()).await
     })
     .await
 }
@@ -42,81 +50,141 @@ async fn main() -> ExitCode {
 /// Keeps the table equal to the pods until `done`, or until a write fails.
 pub(crate) async fn run(
     pods: &SharedInformer<Pod>,
-    table: Table,
-    print: impl Fn(String) + Clone + Send + 'static,
+    file: &str,
+    print: impl Fn(String),
     done: impl Future<Output = ()>,
-) -> Result<(), Box<dyn Error>> {
-    let table = Arc::new(Mutex::new(table));
-    let (failed, mut failure) = mpsc::unbounded_channel();
-    let (rows, report) = (Arc::clone(&table), print.clone());
-    let writing = pods.handler().name("table").blocking().on_event(move |event| {
-        let written = lock(&rows).write(&event);
-        // A handler cannot return an error, the program can. Sending fails only if it has returned one
-        // already.
-        written.map_or_else(|error| drop(failed.send(error)), &report);
-    });
-    pods.start();
-    let work = async {
-        pods.wait_for_sync(Duration::from_secs(30)).await?;
-        // Every existing pod has its row now. Rows that no event of this run touched belong to deleted pods.
-        if writing.wait_for_sync().await {
-            let swept = tokio::task::spawn_blocking(move || lock(&table).sweep()).await??;
-            swept.into_iter().for_each(print);
-            eprintln!("synced: {} pods", pods.lister().len());
-        }
-        done.await;
-        Ok::<_, Box<dyn Error>>(())
-    };
+) -> Result<(), Box<dyn std::error::Error>> {
     tokio::select! {
-        // The table is incomplete then; the next start corrects it.
-        Some(error) = failure.recv() => return Err(format!("the table cannot be written: {error}").into()),
-        result = work => result?,
+        // The table is incomplete after an error; the next start corrects it.
+        result = follow(pods, file, print) => result?,
+        // A transaction is never interrupted: it contains no await.
+        () = done => {}
     }
     pods.shutdown(Duration::from_secs(5)).await?;
     Ok(())
 }
 
-/// Each statement is independent, so a panic leaves the table consistent.
-fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
-    table.lock().unwrap_or_else(PoisonError::into_inner)
+async fn follow(
+    pods: &SharedInformer<Pod>,
+    file: &str,
+    print: impl Fn(String),
+) -> Result<(), Box<dyn std::error::Error>> {
+    let opened = when_unlocked(&print, || Table::open(file)).await;
+    let mut table = opened.map_err(|error| format!("{file}: {error}"))?;
+    // While the file is locked, changes of one pod become one event: the stream does not grow without bound.
+    let mut events = pods.handler().name("table").event_stream();
+    pods.start();
+    // Waits as long as there is no server, and fails at once if the user may not list pods.
+    let mut synced = std::pin::pin!(pods.wait_for_sync(Duration::MAX));
+    let mut has_synced = false;
+    loop {
+        let lines = tokio::select! {
+            result = &mut synced, if !has_synced => {
+                result?;
+                has_synced = true;
+                let pods = pods.snapshot();
+                eprintln!("synced: {} pods", pods.len());
+                when_unlocked(&print, || table.delete_others(&pods)).await
+            }
+            batch = events.next_batch(MAX_EVENTS_PER_TRANSACTION) => {
+                if batch.is_empty() {
+                    return Ok(()); // the informer has stopped
+                }
+                when_unlocked(&print, || table.write(&batch)).await
+            }
+        };
+        lines.map_err(|error| format!("the table cannot be written: {error}"))?.into_iter().for_each(&print);
+    }
 }
 
-/// The table, and the number of this run: higher than any in it, so that an aborted run needs no cleanup.
-pub(crate) struct Table {
-    connection: Connection,
-    run: i64,
+/// Repeats an operation until no other program locks the file.
+async fn when_unlocked<T>(
+    print: &impl Fn(String),
+    mut operation: impl FnMut() -> Result<T, Error>,
+) -> Result<T, Error> {
+    loop {
+        // SQLite blocks, so the other tasks of this thread move to another one.
+        let error = match tokio::task::block_in_place(&mut operation) {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        let code = error.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code);
+        if !matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)) {
+            return Err(error);
+        }
+        print("another program locks the database, trying again".to_owned());
+        // Programs that stop, and tests, get a turn here.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
+
+pub(crate) struct Table(Connection);
 
 impl Table {
-    pub(crate) fn open(file: &str) -> rusqlite::Result<Self> {
-        let connection = Connection::open(file)?;
-        connection.execute_batch(TABLE)?;
-        let run = connection.query_row("SELECT coalesce(max(run), 0) + 1 FROM pods", (), |row| row.get(0))?;
-        Ok(Self { connection, run })
-    }
-
-    /// Writes an event. The uid distinguishes a pod from a later one with the same name.
-    fn write(&self, event: &Event<Pod>) -> rusqlite::Result<String> {
-        let pod = event.object();
-        if matches!(event, Event::Deleted { .. }) {
-            self.connection.execute("DELETE FROM pods WHERE uid = ?1", [pod.uid()])?;
-            return Ok(format!("- {}", pod.key()));
+    /// Opens the table, or creates it in a new file.
+    pub(crate) fn open(file: &str) -> Result<Self, Error> {
+        let mut connection = Connection::open(file)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        // With a write-ahead log, readers and this writer do not wait for each other.
+        connection.execute_batch("PRAGMA journal_mode = wal; PRAGMA synchronous = normal")?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let is_new = transaction.query_row("SELECT count(*) = 0 FROM sqlite_schema", (), |row| row.get(0))?;
+        if is_new {
+            transaction.execute(SCHEMA, ())?;
+            transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
         }
-        // A pod that does not decode keeps its row, without the columns that need decoding.
-        let typed = pod.typed().ok();
-        let node = typed.as_ref().and_then(|pod| pod.spec.as_ref()?.node_name.as_deref());
-        let phase = typed.as_ref().and_then(|pod| pod.status.as_ref()?.phase.as_deref());
-        let (namespace, version) = (pod.namespace(), pod.resource_version().as_str());
-        self.connection
-            .execute(PUT, params![pod.uid(), namespace, pod.name(), version, node, phase, self.run])?;
-        Ok(format!("{} {}", if matches!(event, Event::Added { .. }) { '+' } else { '~' }, pod.key()))
+        let version: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        transaction.commit()?;
+        if version != SCHEMA_VERSION {
+            // Everything in the table comes from the cluster.
+            let hint = "delete the file, and it is written anew";
+            return Err(format!("schema version {version}, not {SCHEMA_VERSION} ({hint})").into());
+        }
+        Ok(Self(connection))
     }
 
-    /// Deletes the rows that this run has not seen.
-    fn sweep(&self) -> rusqlite::Result<Vec<String>> {
-        let gone = "DELETE FROM pods WHERE run < ?1 RETURNING namespace || '/' || name";
-        let mut gone = self.connection.prepare(gone)?;
-        gone.query_map([self.run], |row| Ok(format!("- {} (while stopped)", row.get::<_, String>(0)?)))?
-            .collect()
+    /// Writes events in one transaction, and describes them. The uid distinguishes a pod from a later one with
+    /// the same name.
+    fn write(&mut self, events: &[Event<Pod>]) -> Result<Vec<String>, Error> {
+        let transaction = self.0.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let (mut put, mut lines) = (transaction.prepare(PUT)?, Vec::new());
+        for event in events {
+            let pod = event.object();
+            let sign = match event {
+                Event::Added { .. } => '+',
+                Event::Updated { .. } => '~',
+                Event::Deleted { .. } => {
+                    transaction.execute("DELETE FROM pods WHERE uid = ?1", [pod.uid()])?;
+                    lines.push(format!("- {}", pod.key()));
+                    continue;
+                }
+            };
+            // A pod that cannot be read keeps its row, without its contents.
+            let object = pod.to_json().ok().map(|json| String::from_utf8_lossy(&json).into_owned());
+            let (namespace, version) = (pod.namespace(), pod.resource_version().as_str());
+            put.execute(params![pod.uid(), namespace, pod.name(), version, object])?;
+            lines.push(format!("{sign} {}", pod.key()));
+        }
+        drop(put);
+        transaction.commit()?;
+        Ok(lines)
+    }
+
+    /// Deletes the rows of pods that do not exist any more: no event reports what happened while the program
+    /// was stopped.
+    fn delete_others(&mut self, pods: &Snapshot<Pod>) -> Result<Vec<String>, Error> {
+        let existing: HashSet<&str> = pods.iter().map(Object::uid).collect();
+        let transaction = self.0.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let rows: Vec<(String, String)> = transaction
+            .prepare("SELECT uid, namespace || '/' || name FROM pods")?
+            .query_map((), |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<Result<_, _>>()?;
+        let mut lines = Vec::new();
+        for (uid, key) in rows.iter().filter(|(uid, _)| !existing.contains(&**uid)) {
+            transaction.execute("DELETE FROM pods WHERE uid = ?1", [uid])?;
+            lines.push(format!("- {key} (while stopped)"));
+        }
+        transaction.commit()?;
+        Ok(lines)
     }
 }

@@ -1,4 +1,4 @@
-//! The database example against an embedded server, with restarts. Its handler blocks, so time is real here.
+//! The database example against an embedded server, with restarts. Writes block, so time is real here.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -9,7 +9,7 @@ mod to_database;
 use common::cluster::{pod, until, with};
 use common::{Program, server};
 use informer::SharedInformer;
-use informer_apiserver::ApiServer;
+use informer_apiserver::{ApiServer, faults};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, mpsc};
@@ -26,11 +26,10 @@ fn new_file(name: &str) -> String {
 }
 
 /// Starts the program.
-fn start(server: &ApiServer, file: &str, print: impl Fn(String) + Clone + Send + 'static) -> Program {
+fn start(server: &ApiServer, file: &str, print: impl Fn(String) + Send + Sync + 'static) -> Program {
     let (client, file) = (server.client(), file.to_owned());
     Program::start(|stopped| async move {
-        let table = Table::open(&file)?;
-        to_database::run(&SharedInformer::new(client), table, print, async { drop(stopped.await) }).await
+        to_database::run(&SharedInformer::new(client), &file, print, async { drop(stopped.await) }).await
     })
 }
 
@@ -39,12 +38,12 @@ fn start(server: &ApiServer, file: &str, print: impl Fn(String) + Clone + Send +
 struct Printed(Arc<Mutex<Vec<String>>>);
 
 impl Printed {
-    fn printer(&self) -> impl Fn(String) + Clone + Send + 'static {
+    fn printer(&self) -> impl Fn(String) + Send + Sync + 'static {
         let lines = self.0.clone();
         move |line| lines.lock().unwrap().push(line)
     }
 
-    /// Sorted, because deleted rows are reported by another task.
+    /// Sorted, because the rows of deleted pods are deleted before or after the first events.
     fn sorted(&self) -> Vec<String> {
         let mut lines = self.0.lock().unwrap().clone();
         lines.sort();
@@ -149,31 +148,105 @@ async fn start_after_a_kill_during_the_initial_list_corrects_the_table() {
         server.create(&pod("shop", &format!("old-{number:02}"))).unwrap();
     }
     catch_up(&server, &file).await;
+    // More than one transaction.
+    for number in 0..1_500 {
+        server.create(&pod("shop", &format!("new-{number:04}"))).unwrap();
+    }
     for number in 0..10 {
         delete(&server, &format!("old-{number:02}"));
-        server.create(&pod("shop", &format!("new-{number:02}"))).unwrap();
     }
 
-    // The handler blocks after its fifth row, and the program is killed then.
+    // The program blocks when it prints the first line, and is killed then.
     let (printed, lines) = mpsc::sync_channel(0);
     let program = start(&server, &file, move |line| drop(printed.send(line)));
     let lines = tokio::task::spawn_blocking(move || {
-        for _ in 0..5 {
-            lines.recv().unwrap();
-        }
+        lines.recv().unwrap();
         lines
     });
     let lines = lines.await.unwrap();
     program.task.abort();
-    assert!(program.task.await.unwrap_err().is_cancelled());
     drop(lines);
-    let half = table(&file);
-    assert!(half.len() > 20, "no row is deleted before the initial list is complete: {half:?}");
-    assert_ne!(half, expected(&server));
+    assert!(program.task.await.unwrap_err().is_cancelled());
+    assert_ne!(table(&file), expected(&server));
 
-    delete(&server, "new-00");
+    delete(&server, "new-0000");
     catch_up(&server, &file).await;
-    assert_eq!(table(&file).len(), 19);
+    assert_eq!(table(&file).len(), 1_509);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whole_objects_are_stored() {
+    let (server, file) = (server(), new_file("whole.db"));
+    server.create(&pod("shop", "web")).unwrap();
+    catch_up(&server, &file).await;
+    let connection = Connection::open(&file).unwrap();
+    let object: String = connection.query_row("SELECT object FROM pods", (), |row| row.get(0)).unwrap();
+    let mut expected = server.get("v1", "pods", Some("shop"), "web").unwrap();
+    // The only part that an informer does not keep.
+    expected["metadata"].as_object_mut().unwrap().remove("managedFields");
+    assert_eq!(serde_json::from_str::<Value>(&object).unwrap(), expected);
+}
+
+/// Regression: the program ended with "database is locked" when another program wrote to the file. No test
+/// used the file meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locked_file_delays_the_table() {
+    let (server, file) = (server(), new_file("locked.db"));
+    server.create(&pod("shop", "before")).unwrap();
+    catch_up(&server, &file).await;
+    let other = Connection::open(&file).unwrap();
+    let printed = Printed::default();
+    let locked =
+        || printed.0.lock().unwrap().iter().filter(|line| line.starts_with("another program")).count();
+
+    // The file is locked at the start, and again while the program runs.
+    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let program = start(&server, &file, printed.printer());
+    until(|| locked() > 0).await;
+    other.execute_batch("COMMIT").unwrap();
+    until(|| printed.sorted().contains(&"+ shop/before".to_owned())).await;
+    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let before = locked();
+    server.create(&pod("shop", "after")).unwrap();
+    until(|| locked() > before).await;
+    delete(&server, "before");
+    other.execute_batch("COMMIT").unwrap();
+    until(|| table(&file) == expected(&server)).await;
+
+    // A program that waits for the file can be stopped.
+    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let before = locked();
+    server.create(&pod("shop", "last")).unwrap();
+    until(|| locked() > before).await;
+    program.stop().await;
+    other.execute_batch("COMMIT").unwrap();
+    catch_up(&server, &file).await;
+}
+
+/// Regression: the program ended with an error if the server was not reachable at its start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_may_appear_after_the_program() {
+    let (server, file) = (server(), new_file("absent.db"));
+    server.create(&pod("shop", "web")).unwrap();
+    let absent = server.inject(faults::drop_connection());
+    let program = start(&server, &file, |_| {});
+    until(|| absent.hits() > 1).await;
+    drop(absent);
+    until(|| table_exists(&file) && table(&file) == expected(&server)).await;
+    program.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn file_of_another_schema_is_rejected() {
+    let (server, file) = (server(), new_file("schema.db"));
+    let start_error = async || start(&server, &file, |_| {}).task.await.unwrap().unwrap_err();
+    drop(Table::open(&file).unwrap());
+    Connection::open(&file).unwrap().pragma_update(None, "user_version", 7).unwrap();
+    let expected = "schema version 7, not 1 (delete the file, and it is written anew)";
+    assert_eq!(start_error().await, format!("{file}: {expected}"));
+    std::fs::write(&file, "this is not a database, but a text that is long enough to look like a file")
+        .unwrap();
+    assert_eq!(start_error().await, format!("{file}: file is not a database"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

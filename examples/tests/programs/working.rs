@@ -22,7 +22,6 @@ use kube::CustomResourceExt as _;
 use operator::Website;
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use to_database::Table;
 use tokio::sync::mpsc;
 
 use crate::common::cluster::EventLog;
@@ -209,8 +208,7 @@ async fn follow(target: &Target, file: &str, meanwhile: impl Future<Output = ()>
     let options = InformerOptions::default().namespace(target.namespace.clone());
     let (pods, table_file) = (SharedInformer::with_options(target.client.clone(), options), file.to_owned());
     let program = Program::start(|stopped| async move {
-        let table = Table::open(&table_file)?;
-        to_database::run(&pods, table, drop, async { drop(stopped.await) }).await
+        to_database::run(&pods, &table_file, drop, async { drop(stopped.await) }).await
     });
     meanwhile.await;
     until("the table is correct", async || table(file) == Some(expected_rows(target).await)).await;
