@@ -2,7 +2,7 @@
 //! finalizer for cleanup.
 //!
 //!     cargo run --example operator -- --crd | kubectl apply -f -
-//!     cargo run --example operator -- [--kubeconfig PATH] [--port PORT]
+//!     cargo run --example operator -- [--kubeconfig PATH] [--lease-namespace NAME] [--probe-address IP:PORT]
 
 use informer::Key;
 use informer::SharedInformerFactory;
@@ -22,12 +22,17 @@ use kube::{CustomResource, CustomResourceExt as _, Resource, core::NamespaceReso
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::{fmt::Debug, process::ExitCode};
 
-const USAGE: &str = "usage: operator [--kubeconfig PATH] [--port PORT] | --crd
+const USAGE: &str = "usage: operator [--kubeconfig PATH] [--lease-namespace NAME] [--probe-address IP:PORT] | --crd
 
-Manages a deployment and a service for each website until Ctrl-C. Serves /healthz, /readyz and /metrics on this port of localhost (default 8080).
-With --crd, prints the definition of the kind Website for kubectl and exits.";
+Manages a deployment and a service for each website until Ctrl-C. With --crd, prints the definition of the kind Website
+for kubectl and exits.
+
+The lease is in the namespace of --lease-namespace or LEASE_NAMESPACE, or in that of the kubeconfig or pod. /healthz,
+/readyz and /metrics are served on --probe-address or PROBE_ADDRESS (default 127.0.0.1:8080; in a pod 0.0.0.0:8080, so
+that the kubelet reaches it).";
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(group = "informer.example", version = "v1", kind = "Website", namespaced, status = "WebsiteStatus")]
@@ -50,12 +55,15 @@ async fn main() -> ExitCode {
             println!("{}", serde_json::to_string_pretty(&Website::crd())?);
             return Ok(());
         }
-        let port = arguments.parsed("--port")?.unwrap_or(8080);
+        let address: Option<SocketAddr> = arguments.setting("--probe-address")?;
+        let namespace: Option<String> = arguments.setting("--lease-namespace")?;
         let client = arguments.client().await?;
-        let elector = LeaderElector::new(client.clone(), "default", "website-operator");
+        let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
+        let elector = LeaderElector::new(client.clone(), &namespace, "website-operator");
+        let address = address.unwrap_or((Ipv4Addr::LOCALHOST, 8080).into());
         tracing_subscriber::fmt().with_writer(std::io::stderr).init(); // logs of the library
         eprintln!("press Ctrl-C to stop");
-        Ok(manager(client).leader_election(elector).serve(port).run().await?)
+        Ok(manager(client).leader_election(elector).serve_on(address).run().await?)
     })
     .await
 }

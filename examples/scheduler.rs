@@ -1,7 +1,7 @@
 //! A scheduler built with informers: a queue with priorities, indexes, retries when there is room again, leader
 //! election.
 //!
-//!     cargo run --example scheduler -- [--kubeconfig PATH]
+//!     cargo run --example scheduler -- [--kubeconfig PATH] [--lease-namespace NAME]
 
 #[path = "scheduler/fit.rs"]
 pub(crate) mod fit;
@@ -21,24 +21,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{error::Error, process::ExitCode, time::Duration};
 use tokio::sync::Notify;
 
-const USAGE: &str = "usage: scheduler [--kubeconfig PATH]
+const USAGE: &str = "usage: scheduler [--kubeconfig PATH] [--lease-namespace NAME]
 
 Places every pod with `schedulerName: example`, the highest priority first, on the node that has the fewest pods among
 those that are ready, tolerated and have enough free resources, until Ctrl-C or SIGTERM. Start it twice: one works, and
-the other takes over when it ends. Affinity, volumes, host ports and preemption are not considered.";
+the other takes over when it ends. Affinity, volumes, host ports and preemption are not considered.
+
+The lease is in the namespace of --lease-namespace or LEASE_NAMESPACE, or in that of the kubeconfig or pod.";
 
 /// Finished pods occupy no node. The server leaves them out, and delivers a pod that finishes as deleted.
 const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let print = |line| println!("{line}");
-    program(USAGE, async |arguments| run(arguments.client().await?, print, stop_signal()).await).await
+    program(USAGE, async |mut arguments| {
+        let namespace = arguments.setting("--lease-namespace")?;
+        let client = arguments.client().await?;
+        let namespace: String = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
+        run(client, &namespace, |line| println!("{line}"), stop_signal()).await
+    })
+    .await
 }
 
 /// Places pods while leading, until `done`.
 pub(crate) async fn run(
     client: kube::Client,
+    lease_namespace: &str,
     print: impl Fn(String) + Clone + Send + Sync + 'static,
     done: impl Future<Output = ()>,
 ) -> Result<(), Box<dyn Error>> {
@@ -51,7 +59,7 @@ pub(crate) async fn run(
     let waiting = pods.add_index(Index::from_fn("waiting", |pod| is_waiting(pod).then(String::new)))?;
     factory.start();
     factory.wait_for_sync(Duration::from_secs(30)).await?;
-    let elector = LeaderElector::new(client.clone(), "kube-system", "example-scheduler");
+    let elector = LeaderElector::new(client.clone(), lease_namespace, "example-scheduler");
     let lead = |term| {
         let (client, pods, nodes) = (client.clone(), pods.clone(), nodes.clone());
         let (by_node, waiting) = (by_node.clone(), waiting.clone());

@@ -95,6 +95,28 @@ impl Arguments {
         value.parse().map(Some).map_err(|error| self.usage_error(&format!("{name} {value}: {error}")))
     }
 
+    /// The parsed value of this option, or of the environment variable of the same name: `PROBE_ADDRESS` for
+    /// `--probe-address`. In a cluster, variables are easier to set than arguments.
+    pub fn setting<T: std::str::FromStr<Err: Error>>(
+        &mut self,
+        name: &str,
+    ) -> Result<Option<T>, Box<dyn Error>> {
+        self.setting_from(name, |variable| std::env::var(variable).ok())
+    }
+
+    fn setting_from<T: std::str::FromStr<Err: Error>>(
+        &mut self,
+        name: &str,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<T>, Box<dyn Error>> {
+        if let Some(value) = self.parsed(name)? {
+            return Ok(Some(value));
+        }
+        let variable = name.trim_start_matches('-').replace('-', "_").to_uppercase();
+        let Some(value) = environment(&variable).filter(|value| !value.is_empty()) else { return Ok(None) };
+        value.parse().map(Some).map_err(|error| self.usage_error(&format!("{variable}={value}: {error}")))
+    }
+
     /// The informer options set by `--namespace`.
     pub fn options(&mut self) -> Result<InformerOptions, Box<dyn Error>> {
         let namespace = self.option("--namespace")?;
@@ -164,6 +186,21 @@ mod tests {
             assert_eq!(arguments.value("KIND").unwrap(), "pods");
             assert!(arguments.rest.is_empty());
         }
+    }
+
+    #[test]
+    fn option_takes_precedence_over_the_environment() {
+        let read = |line: &str, value: &'static str| {
+            arguments(line).setting_from::<u16>("--probe-port", |variable| {
+                assert_eq!(variable, "PROBE_PORT");
+                Some(value.to_owned())
+            })
+        };
+        assert_eq!(read("", "1").unwrap(), Some(1));
+        assert_eq!(read("--probe-port 2", "1").unwrap(), Some(2));
+        assert_eq!(read("", "").unwrap(), None);
+        let wrong = read("", "x").unwrap_err().to_string();
+        assert_eq!(wrong, "PROBE_PORT=x: invalid digit found in string\n\nusage: test");
     }
 
     #[tokio::test]

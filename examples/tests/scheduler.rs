@@ -52,7 +52,8 @@ fn start(server: &ApiServer) -> (Program, cluster::EventLog) {
 
 fn start_with(client: kube::Client) -> (Program, cluster::EventLog) {
     let (print, lines) = output();
-    let program = Program::start(|stopped| scheduler::run(client, print, async { drop(stopped.await) }));
+    let program =
+        Program::start(|stopped| scheduler::run(client, "shop", print, async { drop(stopped.await) }));
     (program, lines)
 }
 
@@ -129,6 +130,7 @@ async fn thousand_pods_are_bound_once_although_the_leader_is_killed() {
     first.task.abort();
     let died = tokio::time::Instant::now();
     assert!(others.0.recv().await.unwrap().starts_with("leading since"));
+    assert!(server.get("coordination.k8s.io/v1", "leases", Some("shop"), "example-scheduler").is_some());
     assert!(died.elapsed() > Duration::from_secs(10), "a lease is not taken before it expires");
     cluster::until(|| placed(&server).1 == 1).await;
     let (counts, _) = placed(&server);

@@ -45,7 +45,12 @@ const NODES: usize = 100;
 
 fn scheduler_of(target: &Target) -> (Program, EventLog) {
     let (client, (print, lines)) = (target.again().client, output());
-    (Program::start(|stopped| scheduler::run(client, print, async { drop(stopped.await) })), lines)
+    // A lease of its own: the namespace is used by this test only.
+    let namespace = target.namespace.clone();
+    let program = Program::start(|stopped| async move {
+        scheduler::run(client, &namespace, print, async { drop(stopped.await) }).await
+    });
+    (program, lines)
 }
 
 /// Number of pods per node.
