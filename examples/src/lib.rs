@@ -131,12 +131,18 @@ impl Arguments {
         found.map(|at| self.rest.remove(at)).ok_or_else(|| self.usage_error(&format!("{name} is missing")))
     }
 
+    /// Rejects arguments that were not read.
+    pub fn end(&self) -> Result<(), Box<dyn Error>> {
+        match self.rest.first() {
+            Some(unknown) => Err(self.usage_error(&format!("unknown argument {unknown}"))),
+            None => Ok(()),
+        }
+    }
+
     /// The client for the cluster of `--kubeconfig` or of the environment. Call it last: it rejects arguments
     /// that were not read.
     pub async fn client(self) -> Result<kube::Client, Box<dyn Error>> {
-        if let Some(unknown) = self.rest.first() {
-            return Err(self.usage_error(&format!("unknown argument {unknown}")));
-        }
+        self.end()?;
         let config = match self.kubeconfig {
             Some(path) => {
                 let file = Kubeconfig::read_from(path)?;

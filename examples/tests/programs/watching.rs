@@ -3,6 +3,9 @@
 #[path = "../../custom_resource.rs"]
 #[allow(dead_code)]
 mod custom_resource;
+#[path = "../../diagnostics.rs"]
+#[allow(dead_code)]
+mod diagnostics;
 #[path = "../../dynamic.rs"]
 #[allow(dead_code)]
 mod dynamic;
@@ -15,12 +18,18 @@ mod filtering_handler;
 #[path = "../../lister_index.rs"]
 #[allow(dead_code)]
 mod lister_index;
+#[path = "../../memory.rs"]
+#[allow(dead_code)]
+mod memory;
 #[path = "../../metadata_only.rs"]
 #[allow(dead_code)]
 mod metadata_only;
 #[path = "../../pod_informer.rs"]
 #[allow(dead_code)]
 mod pod_informer;
+#[path = "../../resync.rs"]
+#[allow(dead_code)]
+mod resync;
 #[path = "../../shared_factory.rs"]
 #[allow(dead_code)]
 mod shared_factory;
@@ -47,6 +56,9 @@ statements![
     metadata_only_knows_labels_and_owners,
     filtering_handler_counts_pods_on_nodes,
     event_stream_prints_every_version,
+    resync_reports_pending_pods,
+    memory_prints_every_way,
+    diagnostics_prints_states_and_counters,
 ];
 
 fn options(target: &Target) -> InformerOptions {
@@ -272,4 +284,33 @@ async fn event_stream_prints_every_version(target: &Target) {
     assert!(marked.starts_with(&format!("~ {key} {last} -> ")), "{marked}");
     assert_eq!(lines.recv().await.unwrap(), format!("- {key}"));
     program.stop().await;
+}
+
+async fn resync_reports_pending_pods(target: &Target) {
+    target.post("$ns/pods", &pod("waits", None)).await;
+    let pods = SharedInformer::with_options(target.client.clone(), options(target));
+    let (print, mut lines) = output();
+    let program = Program::start(|stopped| async move {
+        resync::run(&pods, Duration::ZERO, print, async { drop(stopped.await) }).await
+    });
+    lines.expect(&[&format!("{}/waits has been pending for 0 minutes", target.namespace)]).await;
+    program.stop().await;
+}
+
+async fn memory_prints_every_way(target: &Target) {
+    target.post("$ns/pods", &pod("web", None)).await;
+    let (print, lines) = output();
+    memory::run(&target.client, &options(target), print).await.unwrap();
+    let lines = rest(lines).await;
+    assert_eq!(lines.len(), 6, "{lines:?}");
+    assert!(lines.iter().all(|line| line.contains(": 1 pods, ")), "{lines:?}");
+}
+
+async fn diagnostics_prints_states_and_counters(target: &Target) {
+    let (client, options, (print, mut lines)) = (target.client.clone(), options(target), output());
+    let program =
+        Program::start(|stopped| diagnostics::run(client, options, print, async { drop(stopped.await) }));
+    while lines.0.recv().await.unwrap() != "state: live" {}
+    program.stop().await;
+    assert!(rest(lines).await.contains(&"added 0, updated 0, deleted 0".to_owned()));
 }

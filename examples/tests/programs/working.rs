@@ -1,5 +1,8 @@
 //! The examples that write.
 
+#[path = "../../namespaces.rs"]
+#[allow(dead_code)]
+mod namespaces;
 #[path = "../../operator.rs"]
 #[allow(dead_code)]
 mod operator;
@@ -35,6 +38,7 @@ statements![
     operator_creates_repairs_and_cleans_up,
     workqueue_retries_failures,
     to_database_is_correct_after_a_restart,
+    namespaces_copies_a_config_map,
 ];
 
 /// Number of concurrent requests when many objects are created.
@@ -239,4 +243,17 @@ async fn to_database_is_correct_after_a_restart(target: &Target) {
         // The last two exist only while the database is open.
         let _ = std::fs::remove_file(format!("{file}{suffix}"));
     }
+}
+
+async fn namespaces_copies_a_config_map(target: &Target) {
+    let to = [format!("{}-copy", target.namespace)];
+    target.post_outside("/api/v1/namespaces", &json!({"metadata": {"name": to[0]}})).await;
+    target.post("$ns/configmaps", &json!({"metadata": {"name": "settings"}, "data": {"a": "b"}})).await;
+    let (print, mut lines) = output();
+    let copy = || namespaces::run(target.client.clone(), "settings", &target.namespace, &to, print.clone());
+    copy().await.unwrap();
+    copy().await.unwrap();
+    let lines = lines.take();
+    assert!(lines[0].starts_with(&format!("{}/settings: copied", to[0])), "{lines:?}");
+    assert_eq!(lines[1], format!("{}/settings: unchanged", to[0]));
 }
