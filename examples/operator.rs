@@ -4,26 +4,24 @@
 //!     cargo run --example operator -- --crd | kubectl apply -f -
 //!     cargo run --example operator -- [--kubeconfig PATH] [--lease-namespace NAME] [--probe-address IP:PORT]
 
-use informer::Key;
-use informer::SharedInformerFactory;
+use informer::conditions;
 use informer::controller::predicates;
 use informer::controller::{Context, Controller, Outcome};
 use informer::election::LeaderElector;
-use informer::finalizer::Finalizer;
-use informer::finalizer::FinalizerAction;
+use informer::finalizer::{Finalizer, FinalizerAction};
 use informer::manager::Manager;
-use informer::owner::set_controller_reference;
-use informer::recorder::EventRecorder;
-use informer::recorder::EventType;
+use informer::recorder::{EventRecorder, EventType};
+use informer::{Key, Object, SharedInformerFactory};
 use informer_examples::program;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
-use kube::api::{Api, Patch, PatchParams, PostParams};
-use kube::{CustomResource, CustomResourceExt as _, Resource, core::NamespaceResourceScope as Namespaced};
-use schemars::JsonSchema;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::api::{Api, PostParams};
+use kube::{CustomResource, CustomResourceExt as _, Resource};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::{fmt::Debug, process::ExitCode};
+use std::process::ExitCode;
 
 const USAGE: &str = "usage: operator [--kubeconfig PATH] [--lease-namespace NAME] [--probe-address IP:PORT] | --crd
 
@@ -44,7 +42,32 @@ pub(crate) struct WebsiteSpec {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct WebsiteStatus {
     pub(crate) ready: i32,
+    #[serde(default)]
+    #[schemars(schema_with = "conditions_schema")]
+    pub(crate) conditions: Vec<Condition>,
 }
+
+/// Written by hand, because k8s-openapi has schemas only with its feature `schemars`, and not this list type:
+/// one condition of each type.
+fn conditions_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
+        "items": {
+            "type": "object", "required": ["type", "status", "reason", "message", "lastTransitionTime"],
+            "properties": {
+                "type": {"type": "string"},
+                "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+                "reason": {"type": "string"},
+                "message": {"type": "string"},
+                "lastTransitionTime": {"type": "string", "format": "date-time"},
+                "observedGeneration": {"type": "integer", "format": "int64"},
+            },
+        },
+    })
+}
+
+/// More is taken for a mistake.
+const MAX_REPLICAS: i32 = 100;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -77,6 +100,7 @@ pub(crate) fn manager(client: kube::Client) -> Manager {
         .with_predicate(predicates::generation_changed) // ignores its own status updates
         .owns::<Deployment>()
         .owns::<Service>()
+        .field_manager("website-operator")
         .concurrency(8)
         .state(state)
         .reconcile(reconcile);
@@ -107,50 +131,85 @@ async fn reconcile(key: Key, ctx: Context<State>) -> Result<Outcome, Error> {
     };
     ctx.record_write(&website); // the finalizer may have been added just now
     let site = website.typed()?;
-    if site.spec.replicas > 100 {
-        recorder.record(&website, EventType::Warning, "TooMany", "Scale", "at most 100 replicas");
-        return Ok(Outcome::terminal("too many replicas"));
+    if site.spec.replicas > MAX_REPLICAS {
+        let message = format!("at most {MAX_REPLICAS} replicas");
+        recorder.record(&website, EventType::Warning, "TooMany", "Scale", &message);
+        let ready = site.status.as_ref().map_or(0, |status| status.ready);
+        update_status(&ctx, &site, ready, ("False", "TooMany", message)).await?;
+        return Ok(Outcome::terminal("too many replicas")); // a retry cannot help, a change of the website can
     }
-    let deployment = ctx.lister::<Deployment>().get_by_key(&key).map(|is| is.typed()).transpose()?;
-    let image = |is: &Deployment| is.spec.template.spec.as_ref()?.containers.first()?.image.clone();
-    let is = deployment.as_ref().map(|is| (is.spec.replicas, image(is)));
-    if is != Some((Some(site.spec.replicas), Some(site.spec.image.clone()))) {
-        apply::<Deployment>(&ctx, &site, deployment_of(&key, &site.spec)).await?;
+    if ensure::<Deployment>(&ctx, &website, deployment_of(&key, &site.spec)).await? {
         recorder.record(&website, EventType::Normal, "Applied", "Apply", "updated the deployment");
     }
-    if ctx.lister::<Service>().get_by_key(&key).is_none() {
-        apply::<Service>(&ctx, &site, service_of(&key)).await?;
+    if ensure::<Service>(&ctx, &website, service_of(&key)).await? {
+        recorder.record(&website, EventType::Normal, "Applied", "Apply", "updated the service");
     }
+    let deployment = ctx.lister::<Deployment>().get_by_key(&key).map(|is| is.typed()).transpose()?;
     let ready = deployment.and_then(|is| is.status.as_ref()?.ready_replicas).unwrap_or_default();
-    let status = Some(WebsiteStatus { ready });
-    if site.status != status {
-        // Contains the version that was read: if the website has changed since, this fails, and the retry
-        // reads the change.
-        let changed = Website { status, ..(*site).clone() };
-        ctx.record_write(&api(&ctx).replace_status(key.name(), &PostParams::default(), &changed).await?);
-    }
+    let message = format!("{ready} of {} replicas are ready", site.spec.replicas);
+    let (is_ready, reason) =
+        if ready >= site.spec.replicas { ("True", "AllReady") } else { ("False", "Starting") };
+    update_status(&ctx, &site, ready, (is_ready, reason, message)).await?;
     Ok(Outcome::Done)
 }
 
-/// Applies an object owned by the website; the next reconcile waits until the cache shows it.
-async fn apply<K>(ctx: &Context<State>, owner: &Website, object: Value) -> Result<(), Error>
+/// Creates or repairs an object of the website, unless the cache shows it as desired; returns whether it was
+/// necessary. The next reconcile waits until the cache shows the write.
+async fn ensure<K>(ctx: &Context<State>, website: &Object<Website>, desired: Value) -> Result<bool, Error>
 where
-    K: Resource<DynamicType = (), Scope = Namespaced>
-        + Clone
-        + Debug
-        + Serialize
-        + DeserializeOwned
-        + 'static,
+    K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + 'static,
 {
-    let mut object: K = serde_json::from_value(object)?;
-    set_controller_reference(owner, &mut object)?;
-    let params = PatchParams::apply("website-operator").force();
-    ctx.record_write(&api::<K>(ctx).patch(ctx.key().name(), &params, &Patch::Apply(&object)).await?);
-    Ok(())
+    if let Some(cached) = ctx.lister::<K>().get_by_key(ctx.key())
+        && cached.owners().controller().is_some_and(|owner| owner.uid == website.uid())
+        && contains(&serde_json::from_slice(&cached.to_json()?)?, &desired)
+    {
+        return Ok(false);
+    }
+    ctx.apply(website, serde_json::from_value::<K>(desired)?).await?;
+    Ok(true)
 }
 
-fn api<K: Resource<DynamicType = (), Scope = Namespaced>>(ctx: &Context<State>) -> Api<K> {
-    Api::namespaced(ctx.state().client.clone(), ctx.key().namespace().unwrap_or_default())
+/// Whether an object has all desired values. It has more: defaults of the server, and fields and list items of
+/// other writers, which an apply would keep.
+fn contains(object: &Value, desired: &Value) -> bool {
+    match (object, desired) {
+        (Value::Object(object), Value::Object(desired)) => desired
+            .iter()
+            .all(|(name, desired)| object.get(name).is_some_and(|value| contains(value, desired))),
+        (Value::Array(object), Value::Array(desired)) => {
+            desired.iter().all(|desired| object.iter().any(|item| contains(item, desired)))
+        }
+        (object, desired) => object == desired,
+    }
+}
+
+/// Writes the status if it has changed, with the condition `Ready` of this status, reason and message.
+async fn update_status(
+    ctx: &Context<State>,
+    site: &Website,
+    ready: i32,
+    (is_ready, reason, message): (&str, &str, String),
+) -> Result<(), Error> {
+    let mut status = WebsiteStatus { ready, ..site.status.clone().unwrap_or_default() };
+    let condition = Condition {
+        type_: "Ready".to_owned(),
+        status: is_ready.to_owned(),
+        reason: reason.to_owned(),
+        message,
+        // Tells readers whether this describes the spec they see.
+        observed_generation: site.metadata.generation,
+        last_transition_time: Time(ctx.now()), // kept if the status is the same
+    };
+    conditions::set(&mut status.conditions, condition);
+    if site.status.as_ref() == Some(&status) {
+        return Ok(());
+    }
+    // Contains the version that was read: if the website has changed since, this fails, and the retry reads
+    // the change.
+    let (key, changed) = (ctx.key(), Website { status: Some(status), ..site.clone() });
+    let api = Api::<Website>::namespaced(ctx.state().client.clone(), key.namespace().unwrap_or_default());
+    ctx.record_write(&api.replace_status(key.name(), &PostParams::default(), &changed).await?);
+    Ok(())
 }
 
 fn deployment_of(key: &Key, spec: &WebsiteSpec) -> Value {

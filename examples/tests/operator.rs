@@ -218,3 +218,74 @@ async fn converges_after_faults() {
     handle.stop();
     task.await.unwrap();
 }
+
+/// The condition `Ready` of a website.
+fn ready(server: &ApiServer, name: &str) -> Value {
+    site(server, name).unwrap()["status"]["conditions"][0].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn condition_has_generation_and_time_of_its_transition() {
+    let server = server();
+    server.create(&Website::crd()).unwrap();
+    let (handle, task) = start(&server);
+    server.create(&website("blog", 2)).unwrap();
+    until(|| ready(&server, "blog")["message"] == "0 of 2 replicas are ready").await;
+    let first = ready(&server, "blog");
+    assert_eq!(
+        (&first["type"], &first["status"], &first["reason"]),
+        (&json!("Ready"), &json!("False"), &json!("Starting"))
+    );
+    assert_eq!(first["observedGeneration"], 1);
+
+    // The status of the condition stays, and with it the time.
+    advance_time(Duration::from_mins(1)).await;
+    make_ready(&server, "blog", 1);
+    until(|| ready(&server, "blog")["message"] == "1 of 2 replicas are ready").await;
+    assert_eq!(ready(&server, "blog")["lastTransitionTime"], first["lastTransitionTime"]);
+    make_ready(&server, "blog", 2);
+    until(|| ready(&server, "blog")["status"] == "True").await;
+    assert_ne!(ready(&server, "blog")["lastTransitionTime"], first["lastTransitionTime"]);
+
+    // A change of the spec is invalid, and then valid again.
+    for (replicas, reason, generation) in [(1_000, "TooMany", 2), (2, "AllReady", 3)] {
+        let mut changed = site(&server, "blog").unwrap();
+        changed["spec"]["replicas"] = json!(replicas);
+        server.update(&changed).unwrap();
+        until(|| ready(&server, "blog")["observedGeneration"] == generation).await;
+        assert_eq!(ready(&server, "blog")["reason"], reason);
+    }
+    let writes = status_writes(&server);
+    advance_time(Duration::from_mins(10)).await;
+    assert_eq!(status_writes(&server), writes, "nothing changes, nothing is written");
+    handle.stop();
+    task.await.unwrap();
+}
+
+/// Regression: a service changed by another user stayed as it was, because only its existence was checked.
+#[tokio::test(start_paused = true)]
+async fn changed_service_and_image_are_repaired() {
+    let server = server();
+    server.create(&Website::crd()).unwrap();
+    let (handle, task) = start(&server);
+    server.create(&website("blog", 2)).unwrap();
+    let service = || get(&server, "v1", "services", "blog");
+    until(|| service().is_some() && ready(&server, "blog")["status"] == "False").await;
+    advance_time(Duration::from_secs(10)).await;
+    let applies = || requests_for(&server, Verb::Patch, "services").len();
+    assert_eq!(applies(), 1, "defaults of the server are no difference");
+
+    let mut changed = service().unwrap();
+    changed["spec"]["selector"]["website"] = json!("other");
+    server.update(&changed).unwrap();
+    until(|| service().unwrap()["spec"]["selector"]["website"] == "blog").await;
+    let image = |object: &Value| object["spec"]["template"]["spec"]["containers"][0]["image"].clone();
+    let mut changed = deployment(&server, "blog").unwrap();
+    changed["spec"]["template"]["spec"]["containers"][0]["image"] = json!("other");
+    server.update(&changed).unwrap();
+    until(|| image(&deployment(&server, "blog").unwrap()) == "nginx").await;
+    advance_time(Duration::from_mins(10)).await;
+    assert_eq!(applies(), 2);
+    handle.stop();
+    task.await.unwrap();
+}
