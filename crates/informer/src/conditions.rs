@@ -13,7 +13,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 /// the status needs to be written only if this function returns `true`. A new `observed_generation` counts as a
 /// change: it tells readers which spec the condition describes.
 ///
-/// Corresponds to `meta.SetStatusCondition` of Kubernetes.
+/// Corresponds to `meta.SetStatusCondition` of Kubernetes. A custom resource with `Condition` in its status
+/// needs the feature `schemars` of `k8s-openapi`, or a schema of its own for that field.
 ///
 /// ```
 /// use informer::conditions;

@@ -138,7 +138,8 @@ impl<K> SharedInformer<K> {
 
     /// Waits until the initial list is in the cache (C7).
     ///
-    /// The result does not affect the informer: it retries failures during and after the wait.
+    /// The result does not affect the informer: it retries failures during and after the wait. To wait for an
+    /// absent server without a limit, use [`Duration::MAX`].
     ///
     /// # Errors
     ///

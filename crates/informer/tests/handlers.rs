@@ -269,6 +269,28 @@ async fn batch_contains_pending_events_up_to_its_maximum() {
     assert!(events.next_batch(2).await.is_empty());
 }
 
+/// Regression: a batch contained at most 128 events, because each of them took one unit of the budget that
+/// tokio gives a task. The tests took small batches.
+#[tokio::test(start_paused = true)]
+async fn batch_is_not_limited_by_the_budget_of_the_task() {
+    let server = ApiServer::new();
+    let names: Vec<String> = (0..300).map(|index| format!("pod-{index:03}")).collect();
+    cluster::create_pods(&server, &names.iter().map(String::as_str).collect::<Vec<_>>());
+    let pods = SharedInformer::<Pod>::new(server.client());
+    let mut all = pods.event_stream();
+    let mut few = pods.handler().filter(|pod: &Object<Pod>| pod.name() >= "pod-290").event_stream();
+    pods.start();
+    assert!(tokio::time::timeout(TIMEOUT, all.wait_for_sync()).await.unwrap());
+    assert_eq!(all.next_batch(1000).await.len(), 300);
+    // Batches that the filter drops as a whole are not returned.
+    let mut passed = 0;
+    while passed < 10 {
+        let batch = tokio::time::timeout(TIMEOUT, few.next_batch(7)).await.unwrap();
+        assert!((1..=7).contains(&batch.len()), "{batch:?}");
+        passed += batch.len();
+    }
+}
+
 /// Regression: a handler that never returned was reported nowhere: the duration of a call was measured when
 /// it returned, and the error of the shutdown named only the informer. The tests of slow handlers let each
 /// call return.

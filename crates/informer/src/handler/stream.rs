@@ -59,19 +59,7 @@ impl<K: 'static, E: Deliverable<K>> EventStream<K, E> {
     ///
     /// This function is cancel safe: no event is lost.
     pub async fn next_batch(&mut self, max: usize) -> Vec<E> {
-        let mut batch = Vec::new();
-        std::future::poll_fn(|context| {
-            while batch.len() < max.max(1) {
-                match self.poll_event(context) {
-                    Poll::Ready(Some(event)) => batch.push(event),
-                    Poll::Pending if batch.is_empty() => return Poll::Pending,
-                    Poll::Ready(None) | Poll::Pending => break,
-                }
-            }
-            Poll::Ready(())
-        })
-        .await;
-        batch
+        std::future::poll_fn(|context| self.poll_batch(context, max.max(1))).await
     }
 
     /// Waits until the initial list is complete: all its events that were not taken yet are pending.
@@ -121,6 +109,32 @@ impl<K: 'static, E: Deliverable<K>> EventStream<K, E> {
     /// Returns the age of the oldest pending event; `None` if no event is pending.
     pub fn oldest_pending_age(&self) -> Option<Duration> {
         self.listener.backlog().1
+    }
+
+    /// A batch is one unit of work for the task's budget, however large: the caller has chosen its size.
+    fn poll_batch(&mut self, context: &mut Context<'_>, max: usize) -> Poll<Vec<E>> {
+        let budget = std::task::ready!(tokio::task::coop::poll_proceed(context));
+        let mut batch = Vec::new();
+        for _ in 0..max {
+            match self.listener.poll_next(context) {
+                Poll::Ready(Some(delivery)) => {
+                    budget.made_progress();
+                    batch.extend(self.filter.apply(delivery).and_then(E::from_delivery));
+                }
+                Poll::Ready(None) => {
+                    budget.made_progress();
+                    return Poll::Ready(batch);
+                }
+                Poll::Pending if batch.is_empty() => return Poll::Pending,
+                Poll::Pending => return Poll::Ready(batch),
+            }
+        }
+        if batch.is_empty() {
+            // The filter has dropped all of them, and more may be pending.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(batch)
     }
 
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<E>> {

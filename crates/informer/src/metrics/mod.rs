@@ -33,7 +33,8 @@ pub struct InformerMetrics {
     pub synced: bool,
     /// Number of objects in the cache.
     pub objects: usize,
-    /// Approximate memory of the objects in the cache.
+    /// Approximate memory of the objects in the cache, without the decoded values that
+    /// [`Retention::Decoded`](crate::cache::Retention::Decoded) keeps besides.
     pub memory_bytes: usize,
     /// Number of objects added to the cache.
     pub added: u64,

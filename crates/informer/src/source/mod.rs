@@ -35,6 +35,17 @@ pub type ResponseFuture = BoxFuture<'static, Result<Response, SourceError>>;
 /// Each call is one attempt: a source must not retry, so that only the reflector applies backoff. A call
 /// without response headers should fail after about one minute; the reflector cancels it after two minutes.
 ///
+/// The rest of the contract is that of kube-apiserver:
+///
+/// - A watch brings every change after the requested version, in the order of their versions. If the source
+///   does not have them any more, it responds with status 410, and the reflector lists again.
+/// - A list does not consume changes: it may be requested while a watch is open, and several times.
+/// - A source without watch-lists responds to them with status 422, or its informer uses
+///   [`WatchListPolicy::Never`].
+/// - A watch without changes should send a bookmark once a minute. Otherwise it is replaced from time to time.
+///
+/// The example `custom_source` of the repository watches the files of a directory.
+///
 /// ```
 /// use informer::source::{ResponseFuture, Response, Source, SourceError};
 /// use informer::source::{ListRequest, WatchRequest};
