@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::repo::Repo;
-use crate::{codegen, control_plane, fuzz, tidy};
+use crate::{codegen, control_plane, fuzz, suites, tidy};
 
 struct Stage {
     name: &'static str,
@@ -26,6 +26,8 @@ enum Work {
     ControlPlane,
     /// Download of the modules of `bench/peers/client-go` for the tests that build it, if Go is installed.
     Peers,
+    /// The short form of [`suites`], if Go is installed.
+    Suites,
     /// A short run of [`fuzz`] with a fixed seed.
     Fuzz,
     /// Clippy of the library with its accessors, for the oldest and the newest Kubernetes types.
@@ -59,6 +61,8 @@ const STAGES: &[Stage] = &[
     Stage { name: "fuzz", work: Work::Fuzz },
     // After `test`, which builds the suites and runs their embedded arms.
     Stage { name: "control-plane", work: Work::ControlPlane },
+    // After `test`, which builds the program.
+    Stage { name: "suites", work: Work::Suites },
     Stage {
         name: "shuttle",
         work: Work::cargo("test -p informer-core --features shuttle --test shuttle --locked"),
@@ -119,6 +123,7 @@ impl Stage {
             Work::Kubectl => kubectl(repo),
             Work::ControlPlane => control_plane_suites(repo),
             Work::Peers => peers(repo),
+            Work::Suites => client_suites(repo),
             Work::Fuzz => fuzz::run(repo, &["--inputs", "10000", "--seed", "1"].map(str::to_owned)),
             Work::Accessors => codegen::VERSIONS.iter().try_for_each(|minor| check_accessors(repo, *minor)),
             Work::Cargo { args, env } => run_cargo(repo, args, env),
@@ -161,6 +166,18 @@ fn control_plane_suites(repo: &Repo) -> Result<(), Failure> {
     }
     println!("kube-apiserver and etcd are built after {:.0} s", started.elapsed().as_secs_f64());
     control_plane::run(repo, &["test".to_owned(), control_plane::ARM.to_owned()])
+}
+
+fn client_suites(repo: &Repo) -> Result<(), Failure> {
+    if !has_go() {
+        println!("`go` is not on the PATH: the suites of controller-runtime are skipped");
+        return Ok(());
+    }
+    // A failed download is not an error of the change.
+    if let Some(reason) = suites::run_quick(repo)? {
+        println!("downloading controller-runtime failed, its suites are skipped: {reason}");
+    }
+    Ok(())
 }
 
 /// Downloads the modules of the client-go peer. A failed download is not an error of the change; a test that
@@ -229,7 +246,7 @@ mod tests {
     fn all_stages_run_by_default() {
         assert_eq!(
             names(&[]).unwrap(),
-            "fmt tidy codegen clippy features accessors kubectl peers test fuzz control-plane shuttle queue doc"
+            "fmt tidy codegen clippy features accessors kubectl peers test fuzz control-plane suites shuttle queue doc"
         );
         assert_eq!(names(&["--only", "doc,fmt"]).unwrap(), "fmt doc");
     }

@@ -12,6 +12,8 @@ mod control_plane;
 mod failure;
 mod fuzz;
 mod repo;
+#[cfg(unix)]
+mod suites;
 mod tidy;
 
 use std::fmt::Write as _;
@@ -59,6 +61,13 @@ const COMMANDS: &[Command] = &[
         options: "up|down|kubectl|test",
         about: "run etcd and kube-apiserver: `up` prints a kubeconfig, `kubectl` the path of kubectl, `test [NAME]` runs the test suites",
         run: control_plane::run,
+    },
+    #[cfg(unix)]
+    Command {
+        name: "suites",
+        options: "[--quick] [SUITE…]",
+        about: "run test suites of controller-runtime against the embedded server and kube-apiserver; --quick only fast suites and the embedded server",
+        run: suites::run,
     },
     Command {
         name: "tidy",

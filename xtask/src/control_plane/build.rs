@@ -62,6 +62,12 @@ impl Programs {
         programs.built(repo, module, cache, interrupt)
     }
 
+    /// Returns whether all programs of the module are in the cache.
+    pub(super) fn are_built(module: &Module, cache: &Path) -> bool {
+        let build = module.build_name.clone();
+        Self { folder: cache.join(&build), build, names: PROGRAMS }.exist()
+    }
+
     /// Returns the path of `kubectl`, from the build of all programs if there is one. Otherwise only
     /// `kubectl` is built, which takes a fraction of the time.
     pub(super) fn kubectl(

@@ -5,7 +5,9 @@
 //! first. All waits of the command use [`Interrupt::wait_for`].
 
 use std::fs::{self, File, TryLockError};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,17 +15,18 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use super::build::kill_group;
 use super::{failed, info};
 use crate::failure::Failure;
 
 const POLL_PERIOD: Duration = Duration::from_millis(50);
 
 /// A flag that a signal sets.
-pub(super) struct Interrupt(Arc<AtomicBool>);
+pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// Registers the signal handlers. Must be called before anything is started that needs cleanup.
-    pub(super) fn listen() -> Result<Self, Failure> {
+    pub(crate) fn listen() -> Result<Self, Failure> {
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, Arc::clone(&interrupted))
@@ -45,7 +48,7 @@ impl Interrupt {
     }
 
     /// Polls `ready` until it returns a value or fails; returns `None` after `timeout`.
-    pub(super) fn wait_for<T>(
+    pub(crate) fn wait_for<T>(
         &self,
         timeout: Duration,
         mut ready: impl FnMut() -> Result<Option<T>, Failure>,
@@ -61,6 +64,29 @@ impl Interrupt {
             }
             thread::sleep(POLL_PERIOD);
         }
+    }
+
+    /// Runs a program until it ends and returns its exit status. `meanwhile` is called while it runs.
+    ///
+    /// The program has its own process group, so that a signal ends it together with its children.
+    pub(crate) fn run(
+        &self,
+        name: &str,
+        mut command: Command,
+        mut meanwhile: impl FnMut(),
+    ) -> Result<ExitStatus, Failure> {
+        let spawned = command.process_group(0).spawn();
+        let mut child = spawned.map_err(|error| failed(&format!("cannot run {name}"), &error))?;
+        let ended = self.wait_for(Duration::MAX, || {
+            meanwhile();
+            child.try_wait().map_err(|error| failed(&format!("cannot wait for {name}"), &error))
+        });
+        if ended.is_err() {
+            kill_group(&child);
+            // The exit status of a killed program does not matter.
+            let _ = child.wait();
+        }
+        ended?.ok_or_else(|| Failure::Failed(format!("{name} did not end")))
     }
 }
 

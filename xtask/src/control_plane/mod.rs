@@ -24,8 +24,11 @@ use std::path::Path;
 use crate::failure::Failure;
 use crate::repo::Repo;
 use build::Programs;
-use interrupt::{Interrupt, Lock};
+pub(crate) use interrupt::Interrupt;
+use interrupt::Lock;
 use module::Module;
+pub(crate) use module::is_network_error;
+pub(crate) use process::Process;
 use state::StateFolder;
 pub(crate) use test::ARM;
 
@@ -45,9 +48,33 @@ pub(crate) fn build(repo: &Repo) -> Result<Option<String>, Failure> {
     let cache = build::cache_folder()?;
     match Programs::ready(repo, &Module::read(repo)?, &cache, &interrupt) {
         Ok(_) => Ok(None),
-        Err(Failure::Failed(reason)) if module::is_network_error(&reason) => Ok(Some(reason)),
+        Err(Failure::Failed(reason)) if is_network_error(&reason) => Ok(Some(reason)),
         Err(failure) => Err(failure),
     }
+}
+
+/// Returns whether the programs are in the cache, so that [`with_new`] does not build them.
+pub(crate) fn is_built(repo: &Repo) -> Result<bool, Failure> {
+    Ok(Programs::are_built(&Module::read(repo)?, &build::cache_folder()?))
+}
+
+/// Runs `act` with the kubeconfig of a new control plane, which is stopped afterwards. The control plane of
+/// `up` is not used.
+pub(crate) fn with_new<T>(
+    repo: &Repo,
+    interrupt: &Interrupt,
+    act: impl FnOnce(&Path) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let cache = build::cache_folder()?;
+    let folder = StateFolder::of(&repo.path("new"));
+    let _lock = Lock::acquire(&cache, folder.name(), interrupt)?;
+    let programs = Programs::ready(repo, &Module::read(repo)?, &cache, interrupt)?;
+    // Left from a run that was killed.
+    if let Some(state) = folder.load()? {
+        folder.clear(&state)?;
+    }
+    let kubeconfig = up::up(&folder, &programs, interrupt)?;
+    down_after(&folder, act(&kubeconfig))
 }
 
 pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
@@ -96,6 +123,17 @@ fn down(folder: &StateFolder) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Ends the recorded processes. A failure of what was done with them is more important than one of `down`.
+fn down_after<T>(folder: &StateFolder, outcome: Result<T, Failure>) -> Result<T, Failure> {
+    match (outcome, down(folder)) {
+        (Err(failure), Err(also)) => {
+            info(&format!("error: {}", also.message()));
+            Err(failure)
+        }
+        (outcome, ended) => outcome.and_then(|value| ended.map(|()| value)),
+    }
 }
 
 /// Prints a line to stderr. Unlike `eprintln!`, it does not panic if stderr is closed.

@@ -125,7 +125,7 @@ pub(super) fn short_name(text: &str) -> String {
 
 /// Returns whether an error message of Go reports that a module could not be downloaded. A wrong version or
 /// checksum is another error.
-pub(super) fn is_network_error(message: &str) -> bool {
+pub(crate) fn is_network_error(message: &str) -> bool {
     // Go's HTTP client prefixes the error of a request without a response with this text.
     message.contains(": Get \"http") || message.contains("lookup disabled by GOPROXY=off")
 }

@@ -21,7 +21,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A recorded process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Process {
+pub(crate) struct Process {
     /// Name for messages.
     pub(super) name: String,
     pub(super) pid: u32,
@@ -32,7 +32,7 @@ pub(super) struct Process {
 impl Process {
     /// Starts a program in its own process group, so that Ctrl-C in a terminal does not reach it. Its output
     /// is appended to `log`.
-    pub(super) fn start(name: &str, mut command: Command, log: &Path) -> Result<(Self, Child), Failure> {
+    pub(crate) fn start(name: &str, mut command: Command, log: &Path) -> Result<(Self, Child), Failure> {
         let open = || -> io::Result<(File, File)> {
             let log = File::options().create(true).append(true).open(log)?;
             Ok((log.try_clone()?, log))
@@ -56,7 +56,7 @@ impl Process {
     }
 
     /// Ends the process group with SIGTERM, then with SIGKILL. Succeeds if the process has already ended.
-    pub(super) fn stop(&self) -> Result<(), Failure> {
+    pub(crate) fn stop(&self) -> Result<(), Failure> {
         self.end(&[Signal::TERM, Signal::KILL])
     }
 

@@ -6,9 +6,7 @@
 
 use std::env;
 use std::fs;
-use std::os::unix::process::CommandExt as _;
 use std::process::Command;
-use std::time::Duration;
 
 use super::build::{self, Programs};
 use super::control::Control;
@@ -16,7 +14,7 @@ use super::interrupt::{Interrupt, Lock};
 use super::module::Module;
 use super::process::Process;
 use super::state::{Condition, StateFolder};
-use super::{down, failed, info, up};
+use super::{down_after, info, up};
 use crate::failure::Failure;
 use crate::repo::Repo;
 
@@ -101,14 +99,7 @@ pub(super) fn with_server(
         }
         run_all(suites, Some(&control), interrupt)
     });
-    // A failure of a suite is more important than one of `down`.
-    match (outcome, down(folder)) {
-        (Err(failure), Err(also)) => {
-            info(&format!("error: {}", also.message()));
-            Err(failure)
-        }
-        (outcome, ended) => outcome.and_then(|ran| ended.map(|()| ran)),
-    }
+    down_after(folder, outcome)
 }
 
 /// Runs the suites one after the other until one fails. Returns the number of suites with matching tests.
@@ -128,27 +119,16 @@ fn run_all(
     Ok(ran)
 }
 
-fn run(mut suite: Command, control: Option<&Control<'_>>, interrupt: &Interrupt) -> Result<(), Failure> {
-    // In its own process group, cargo and the suite can be killed together.
-    let mut child = suite.process_group(0).spawn().map_err(|error| failed("cannot run the suite", &error))?;
-    let ended = interrupt.wait_for(Duration::MAX, || {
+fn run(suite: Command, control: Option<&Control<'_>>, interrupt: &Interrupt) -> Result<(), Failure> {
+    let status = interrupt.run("the suite", suite, || {
         if let Some(control) = control {
             control.serve();
         }
-        child.try_wait().map_err(|error| failed("cannot wait for the suite", &error))
-    });
-    if ended.is_err() {
-        build::kill_group(&child);
-        // The exit status of a killed suite does not matter.
-        let _ = child.wait();
+    })?;
+    if status.success() {
+        return Ok(());
     }
-    match ended? {
-        Some(status) if status.success() => Ok(()),
-        Some(status) => {
-            // A process that was ended by a signal has no exit code.
-            let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
-            Err(Failure::Ended(code, format!("the suite failed: {status}")))
-        }
-        None => Err(Failure::Failed("the suite did not end".to_owned())),
-    }
+    // A process that was ended by a signal has no exit code.
+    let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
+    Err(Failure::Ended(code, format!("the suite failed: {status}")))
 }
