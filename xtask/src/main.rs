@@ -66,7 +66,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "suites",
         options: "[--quick] [SUITE…]",
-        about: "run test suites of controller-runtime against the embedded server and kube-apiserver; --quick only fast suites and the embedded server",
+        about: "run test suites of controller-runtime and kube-rs against the embedded server and kube-apiserver; --quick only fast suites and the embedded server",
         run: suites::run,
     },
     Command {

@@ -10,33 +10,54 @@
 //! if `cargo xtask control-plane` has not built it.
 
 mod controller_runtime;
+mod files;
 mod known;
+mod kube_rs;
 mod report;
 mod server;
 
-use std::env;
-use std::fs;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 
 use crate::control_plane::{self, Interrupt};
 use crate::failure::Failure;
 use crate::repo::Repo;
-use controller_runtime::Suite;
-use report::{Row, Server};
+use files::Folder;
+use report::{Report, Row, Server};
 
-/// The suites, fastest first.
+/// A suite of another client.
+struct Suite {
+    name: &'static str,
+    tests: Tests,
+}
+
+/// Where the tests of a suite are.
+enum Tests {
+    /// In the package `pkg/NAME` of controller-runtime, run by this Go test.
+    ControllerRuntime { function: &'static str },
+    /// In the packages of kube-rs.
+    KubeRs,
+}
+
+impl Suite {
+    const fn controller_runtime(name: &'static str, function: &'static str) -> Self {
+        Self { name, tests: Tests::ControllerRuntime { function } }
+    }
+}
+
 const SUITES: &[Suite] = &[
-    Suite { name: "controller", function: "TestSource" },
-    Suite { name: "builder", function: "TestBuilder" },
-    Suite { name: "client", function: "TestClient" },
-    Suite { name: "cache", function: "TestSource" },
+    Suite::controller_runtime("controller", "TestSource"),
+    Suite::controller_runtime("builder", "TestBuilder"),
+    Suite::controller_runtime("client", "TestClient"),
+    Suite::controller_runtime("cache", "TestSource"),
+    Suite { name: "kube-rs", tests: Tests::KubeRs },
 ];
 
 /// The suites of the short form.
 const QUICK: &[&str] = &["controller", "builder"];
 
 /// What to run.
-#[derive(Debug, PartialEq, Eq)]
 struct Options {
     suites: Vec<&'static Suite>,
     /// Whether the suites also run against kube-apiserver.
@@ -63,20 +84,22 @@ pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     }
     let interrupt = Interrupt::listen()?;
     let folder = Folder::create()?;
-    let sources = controller_runtime::fetch(repo, &folder)?;
-    controller_runtime::compile(&sources, &folder, &options.suites, &interrupt)?;
-    let program = server::build(repo)?;
+    let programs = Programs::prepare(repo, &folder, &options.suites, &interrupt)?;
+    let server = server::build(repo)?;
     let mut rows = Vec::new();
     for suite in &options.suites {
-        println!("{}: embedded server", suite.name);
-        let embedded = server::with_embedded(&program, &folder, &interrupt, |kubeconfig| {
-            suite.run(&sources, &folder, Server::Embedded, kubeconfig, &interrupt)
+        let run = |server: Server, kubeconfig: &Path| {
+            println!("running {} on {}", suite.name, server.name());
+            let run = Run { suite: suite.name, server, kubeconfig, folder: &folder, interrupt: &interrupt };
+            programs.run(suite, &run)
+        };
+        let embedded = server::with_embedded(&server, &folder, &interrupt, |kubeconfig| {
+            run(Server::Embedded, kubeconfig)
         })?;
         let mut reports = vec![(Server::Embedded, embedded)];
         if options.compare {
-            println!("{}: kube-apiserver", suite.name);
             let compared = control_plane::with_new(repo, &interrupt, |kubeconfig| {
-                suite.run(&sources, &folder, Server::ControlPlane, kubeconfig, &interrupt)
+                run(Server::ControlPlane, kubeconfig)
             })?;
             reports.push((Server::ControlPlane, compared));
         }
@@ -113,26 +136,68 @@ impl Options {
     }
 }
 
-/// The folder `suites` beside this program.
-struct Folder(PathBuf);
+/// The compiled tests of the selected suites.
+struct Programs {
+    /// Sources of controller-runtime, if one of its suites is selected.
+    sources: Option<PathBuf>,
+    /// Test programs of kube-rs by crate, if its suite is selected.
+    kube_rs: Option<BTreeMap<String, PathBuf>>,
+}
 
-impl Folder {
-    fn create() -> Result<Self, Failure> {
-        let own = env::current_exe()
-            .map_err(|error| Failure::Failed(format!("cannot find the path of this program: {error}")))?;
-        let folder = own.with_file_name("suites");
-        fs::create_dir_all(&folder).map_err(|error| cannot("create", &folder, &error))?;
-        Ok(Self(folder))
+impl Programs {
+    fn prepare(
+        repo: &Repo,
+        folder: &Folder,
+        suites: &[&Suite],
+        interrupt: &Interrupt,
+    ) -> Result<Self, Failure> {
+        let (mut programs, mut go) = (Self { sources: None, kube_rs: None }, Vec::new());
+        for suite in suites {
+            match suite.tests {
+                Tests::ControllerRuntime { .. } => go.push(suite.name),
+                Tests::KubeRs => programs.kube_rs = Some(kube_rs::prepare(repo, folder, interrupt)?),
+            }
+        }
+        if !go.is_empty() {
+            programs.sources = Some(controller_runtime::prepare(repo, folder, &go, interrupt)?);
+        }
+        Ok(programs)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+    fn run(&self, suite: &Suite, run: &Run<'_>) -> Result<Report, Failure> {
+        match (&suite.tests, &self.sources, &self.kube_rs) {
+            (Tests::ControllerRuntime { function }, Some(sources), _) => {
+                controller_runtime::run(sources, function, run)
+            }
+            (Tests::KubeRs, _, Some(programs)) => kube_rs::run(programs, run),
+            _ => Err(Failure::Failed(format!("{} is not prepared", suite.name))),
+        }
     }
 }
 
-/// Returns the failure of an operation on a file or folder.
-fn cannot(operation: &str, path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::Failed(format!("cannot {operation} {}: {error}", path.display()))
+/// One run of a suite.
+struct Run<'a> {
+    suite: &'static str,
+    server: Server,
+    kubeconfig: &'a Path,
+    folder: &'a Folder,
+    interrupt: &'a Interrupt,
+}
+
+impl Run<'_> {
+    /// Returns the path of a file of this run.
+    fn file(&self, extension: &str) -> PathBuf {
+        self.folder.path(&format!("{}-{}.{extension}", self.suite, self.server.id()))
+    }
+
+    /// Fails if the program failed for another reason than its tests.
+    fn check(&self, status: ExitStatus, report: Report, log: &Path) -> Result<Report, Failure> {
+        if status.success() || !report.failed.is_empty() {
+            return Ok(report);
+        }
+        let (suite, log) = (self.suite, log.display());
+        Err(Failure::Failed(format!("{suite} ended with {status} without a failed test, see {log}")))
+    }
 }
 
 #[cfg(test)]
@@ -148,12 +213,11 @@ mod tests {
 
     #[test]
     fn all_suites_run_by_default() {
-        assert_eq!(parse(&[]).unwrap(), ("controller builder client cache".to_owned(), true));
+        assert_eq!(parse(&[]).unwrap(), ("controller builder client cache kube-rs".to_owned(), true));
         assert_eq!(parse(&["cache"]).unwrap(), ("cache".to_owned(), true));
         assert_eq!(parse(&["--quick"]).unwrap(), ("controller builder".to_owned(), false));
-        assert_eq!(
-            parse(&["cash"]).unwrap_err(),
-            "unknown suite `cash` (known: controller, builder, client, cache)"
+        assert!(
+            parse(&["cash"]).unwrap_err().starts_with("unknown suite `cash` (known: controller, builder, ")
         );
         assert!(parse(&["--quick", "cache"]).unwrap_err().starts_with("unknown suite `--quick`"));
     }

@@ -78,6 +78,25 @@ impl Report {
         }
         Ok(report)
     }
+
+    /// Reads the output of Rust's test harness.
+    pub(super) fn from_libtest(text: &str) -> Result<Self, String> {
+        let mut report = Self::default();
+        for (name, outcome) in text.lines().filter_map(libtest_line) {
+            match outcome {
+                "ok" => report.passed += 1,
+                outcome if outcome.starts_with("ignored") => report.skipped += 1,
+                _ => report.failed.push(name.to_owned()),
+            }
+        }
+        let is_complete = text.lines().any(|line| line.starts_with("test result: "));
+        if is_complete { Ok(report) } else { Err("the output has no result".to_owned()) }
+    }
+}
+
+/// Returns the name and the outcome in a line of Rust's test harness, such as `test a::b ... ok`.
+fn libtest_line(line: &str) -> Option<(&str, &str)> {
+    line.strip_prefix("test ")?.split_once(" ... ")
 }
 
 /// Returns the name of a spec: the texts of its containers and its own. Nodes without a text have a type.
@@ -189,6 +208,15 @@ mod tests {
         assert_eq!(ginkgo(&setup("passed"), false).unwrap().failed, ["the suite: null"]);
         assert_eq!(ginkgo(&setup("passed"), true).unwrap(), Report::default());
         assert!(Report::from_ginkgo("[]").is_err() && Report::from_ginkgo("").is_err());
+    }
+
+    #[test]
+    fn libtest_output_counts_tests_and_names_failures() {
+        let text = "\nrunning 3 tests\ntest api::lists ... ok\ntest api::gets ... FAILED\n\nfailures:\n    api::gets\n\n\
+                    test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 9 filtered out\n";
+        let expected = Report { passed: 1, skipped: 0, failed: vec!["api::gets".to_owned()] };
+        assert_eq!(Report::from_libtest(text), Ok(expected));
+        assert!(Report::from_libtest("test api::lists ... ok\n").is_err(), "the program crashed");
     }
 
     #[test]

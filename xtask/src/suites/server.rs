@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Folder, cannot};
+use super::files::{Folder, cannot};
 use crate::control_plane::{Interrupt, Process};
 use crate::failure::Failure;
 use crate::repo::Repo;
