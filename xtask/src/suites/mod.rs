@@ -55,7 +55,7 @@ const SUITES: &[Suite] = &[
 ];
 
 /// The suites of the short form.
-const QUICK: &[&str] = &["controller", "builder"];
+const QUICK: &[&str] = &["controller", "builder", "client"];
 
 /// What to run.
 struct Options {
@@ -215,7 +215,7 @@ mod tests {
     fn all_suites_run_by_default() {
         assert_eq!(parse(&[]).unwrap(), ("controller builder client cache kube-rs".to_owned(), true));
         assert_eq!(parse(&["cache"]).unwrap(), ("cache".to_owned(), true));
-        assert_eq!(parse(&["--quick"]).unwrap(), ("controller builder".to_owned(), false));
+        assert_eq!(parse(&["--quick"]).unwrap(), ("controller builder client".to_owned(), false));
         assert!(
             parse(&["cash"]).unwrap_err().starts_with("unknown suite `cash` (known: controller, builder, ")
         );
