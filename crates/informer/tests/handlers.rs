@@ -120,23 +120,27 @@ async fn initial_list_of_a_stream_can_be_awaited_and_taken_as_a_whole() {
     let pods = SharedInformer::<Pod>::new(server.client());
     let (mut stream, uncoalesced) = (pods.event_stream(), pods.handler().uncoalesced().event_stream());
     pods.start();
-    assert!(tokio::time::timeout(TIMEOUT, stream.wait_for_sync()).await.unwrap());
+    assert!(tokio::time::timeout(TIMEOUT, stream.wait_for_initial_list()).await.unwrap());
     assert_eq!(stream.pending_events(), 3);
     assert!(!stream.has_synced(), "nothing has been taken");
     let batch: Vec<String> = stream.next_batch(10).await.iter().map(describe).collect();
     assert_eq!(batch, ["+a initial", "+b initial", "+c initial"]);
-    assert!(stream.wait_for_sync().await, "also after it was taken");
-    assert!(tokio::time::timeout(TIMEOUT, uncoalesced.wait_for_sync()).await.unwrap());
+    assert!(stream.wait_for_initial_list().await, "also after it was taken");
+    let synced = tokio::spawn(stream.wait_for_sync());
+    // The stream has delivered the list when it is polled again.
+    assert!(tokio::time::timeout(Duration::from_secs(1), stream.next()).await.is_err());
+    assert!(synced.await.unwrap() && stream.has_synced());
+    assert!(tokio::time::timeout(TIMEOUT, uncoalesced.wait_for_initial_list()).await.unwrap());
     assert_eq!(uncoalesced.pending_events(), 3);
     // A stream of an informer that has synced, and one without objects.
-    assert!(tokio::time::timeout(TIMEOUT, pods.event_stream().wait_for_sync()).await.unwrap());
+    assert!(tokio::time::timeout(TIMEOUT, pods.event_stream().wait_for_initial_list()).await.unwrap());
     let none = SharedInformer::<Pod>::with_options(
         server.client(),
         InformerOptions::default().label_selector("app=none".parse().unwrap()),
     );
     none.start();
     let stream = none.event_stream();
-    assert!(tokio::time::timeout(TIMEOUT, stream.wait_for_sync()).await.unwrap());
+    assert!(tokio::time::timeout(TIMEOUT, stream.wait_for_initial_list()).await.unwrap());
     assert_eq!(stream.pending_events(), 0);
 }
 
@@ -146,15 +150,15 @@ async fn waiting_for_the_initial_list_of_a_stream_ends_with_the_informer() {
     let stalled = server.inject(informer_apiserver::faults::stall_request().for_resource("pods"));
     let pods = SharedInformer::<Pod>::new(server.client());
     let (stream, never_started) = (pods.event_stream(), SharedInformer::<Pod>::new(server.client()));
-    let waiting = tokio::spawn(stream.wait_for_sync());
+    let waiting = tokio::spawn(stream.wait_for_initial_list());
     pods.start();
     until(|| stalled.hits() > 0).await;
     assert!(!waiting.is_finished());
     pods.shutdown(TIMEOUT).await.unwrap();
     assert!(!tokio::time::timeout(TIMEOUT, waiting).await.unwrap().unwrap());
-    assert!(!stream.wait_for_sync().await && !stream.has_synced());
+    assert!(!stream.wait_for_initial_list().await && !stream.wait_for_sync().await && !stream.has_synced());
     // Dropping the stream and the informer ends the wait too.
-    let waiting = never_started.event_stream().wait_for_sync();
+    let waiting = never_started.event_stream().wait_for_initial_list();
     drop(never_started);
     assert!(!tokio::time::timeout(TIMEOUT, waiting).await.unwrap());
 }
@@ -280,7 +284,7 @@ async fn batch_is_not_limited_by_the_budget_of_the_task() {
     let mut all = pods.event_stream();
     let mut few = pods.handler().filter(|pod: &Object<Pod>| pod.name() >= "pod-290").event_stream();
     pods.start();
-    assert!(tokio::time::timeout(TIMEOUT, all.wait_for_sync()).await.unwrap());
+    assert!(tokio::time::timeout(TIMEOUT, all.wait_for_initial_list()).await.unwrap());
     assert_eq!(all.next_batch(1000).await.len(), 300);
     // Batches that the filter drops as a whole are not returned.
     let mut passed = 0;

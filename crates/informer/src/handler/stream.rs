@@ -62,7 +62,8 @@ impl<K: 'static, E: Deliverable<K>> EventStream<K, E> {
         std::future::poll_fn(|context| self.poll_batch(context, max.max(1))).await
     }
 
-    /// Waits until the initial list is complete: all its events that were not taken yet are pending.
+    /// Waits until the stream has received the complete initial list: its events are pending, unless they were
+    /// taken already.
     ///
     /// Takes no event, so that the initial list can be taken as a whole. Returns `false` if the informer has
     /// ended before, and waits as long as the informer cannot list its objects; see
@@ -78,21 +79,33 @@ impl<K: 'static, E: Deliverable<K>> EventStream<K, E> {
     /// let mut events = factory.informer::<Namespace>().event_stream();
     /// factory.start();
     ///
-    /// events.wait_for_sync().await;
-    /// let mut namespaces = Vec::new();
-    /// while events.pending_events() > 0 {
-    ///     namespaces.extend(events.next_batch(1000).await);
-    /// }
+    /// events.wait_for_initial_list().await;
+    /// let namespaces = events.next_batch(usize::MAX).await;
     /// assert!(namespaces.iter().any(|event| event.object().name() == "default"));
     /// # }
     /// ```
+    ///
+    /// If the list is empty, or a filter drops all its events, `next_batch` waits for the next change.
     ///
     /// # Cancel safety
     ///
     /// This function is cancel safe. The future does not borrow the stream: another task can wait while this
     /// one takes events.
-    pub fn wait_for_sync(&self) -> impl Future<Output = bool> + Send + use<K, E> {
+    pub fn wait_for_initial_list(&self) -> impl Future<Output = bool> + Send + use<K, E> {
         self.listener.wait_for_initial_list()
+    }
+
+    /// Waits until every event of the initial list has been taken, and the stream was polled again afterwards,
+    /// as [`Registration::wait_for_sync`](crate::Registration::wait_for_sync) does for a handler.
+    ///
+    /// Returns `false` if that will never happen, because the informer has ended before. Another task has to
+    /// take the events meanwhile.
+    ///
+    /// # Cancel safety
+    ///
+    /// This function is cancel safe. The future does not borrow the stream.
+    pub fn wait_for_sync(&self) -> impl Future<Output = bool> + Send + use<K, E> {
+        self.listener.wait_for_sync()
     }
 
     /// Returns whether every event of the initial list has been taken, and the stream was polled again
@@ -101,7 +114,8 @@ impl<K: 'static, E: Deliverable<K>> EventStream<K, E> {
         self.listener.has_synced()
     }
 
-    /// Returns the number of objects with pending events, or of pending events if the stream is uncoalesced.
+    /// Returns the number of objects with pending events, or of pending events if the stream is uncoalesced;
+    /// including those that the filter will drop.
     pub fn pending_events(&self) -> usize {
         self.listener.backlog().0
     }

@@ -2,6 +2,7 @@
 
 use super::engine::Engine;
 use super::listener::{Listener, ListenerOptions};
+use super::sync_stage::SyncStage;
 use crate::event::{Delivery, Untyped};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -34,6 +35,15 @@ impl PolledListener {
         async move {
             let known = stage.wait_for(|stage| stage.has_initial_list().is_some()).await;
             known.is_ok_and(|stage| stage.has_initial_list() == Some(true))
+        }
+    }
+
+    /// Waits until every event of the initial list was taken; returns `false` if that will never happen.
+    pub(crate) fn wait_for_sync(&self) -> impl Future<Output = bool> + Send + use<> {
+        let mut stage = self.listener.stage();
+        async move {
+            let reached = stage.wait_for(|stage| !matches!(stage, SyncStage::Initial { .. })).await;
+            reached.is_ok_and(|stage| stage.has_synced())
         }
     }
 
