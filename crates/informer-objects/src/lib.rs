@@ -12,6 +12,8 @@
 //! A module uses modules of lower layers only: `text`, `status` and `schema`; then `builtin`, `definition`,
 //! `field_management` and `patch`; then `protobuf` and `tables`; then `body`.
 
+#![cfg_attr(not(feature = "cel"), allow(dead_code, reason = "some functions are used by CEL rules only"))]
+
 pub mod body;
 pub mod builtin;
 pub mod definition;

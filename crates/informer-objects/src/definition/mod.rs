@@ -15,6 +15,7 @@ mod jsonpath;
 mod names;
 mod object;
 mod paths;
+#[cfg_attr(not(feature = "cel"), path = "rules_disabled.rs")]
 mod rules;
 mod scale;
 mod source_schema;
