@@ -197,6 +197,9 @@ Examples:
   informer get pods -o jsonpath='{.items[*].metadata.name}'
   informer get pods -o custom-columns=NAME:.metadata.name,NODE:.spec.nodeName
 
+A single object of one namespace is printed by itself, everything else as a List: \
+in all namespaces, several objects may have the same name.
+
 Values of Secrets are never printed; every format contains <hidden> instead. \
 Control characters in data from the cluster are escaped.
 

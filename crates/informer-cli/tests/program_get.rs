@@ -41,6 +41,8 @@ fn several_kinds_have_a_table_each_in_all_namespaces() {
 fn object_is_selected_by_name() {
     let stdout = get(&["deploy/web", "-n", "shop", "-o", "jsonpath={.kind} {.metadata.name}"]);
     assert_eq!(stdout, "Deployment web");
+    let stdout = get(&["deploy/web", "-A", "-o", "jsonpath={.kind} {.items[*].metadata.name}"]);
+    assert_eq!(stdout, "List web");
     let stdout = get(&["node/node-01", "node/node-02", "-o", "json"]);
     let list: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(list["kind"], "List");

@@ -25,7 +25,7 @@ pub(crate) struct Listing {
     pub(crate) format: Format,
     pub(crate) namespaces: Namespaces,
     pub(crate) sort_by: Option<JsonPath>,
-    /// Whether a single object was requested by its name; it is then not part of a list.
+    /// Whether one object of one namespace was requested by its name; it is then not part of a list.
     pub(crate) is_single: bool,
     /// Whether the table is redrawn in place, so that rare values should not move its columns.
     pub(crate) live: bool,
@@ -62,6 +62,7 @@ impl Listing {
     fn value(&self, kinds: Vec<KindObjects>) -> Value {
         let mut objects: Vec<Value> = kinds.into_iter().flat_map(|kind| kind.objects).collect();
         if self.is_single
+            && objects.len() == 1
             && let Some(object) = objects.pop()
         {
             return object;
@@ -217,11 +218,15 @@ mod tests {
     }
 
     fn rendered(format: &str, sort_by: Option<&str>, kinds: Vec<KindObjects>) -> String {
+        rendered_as(false, format, sort_by, kinds)
+    }
+
+    fn rendered_as(is_single: bool, format: &str, sort_by: Option<&str>, kinds: Vec<KindObjects>) -> String {
         let listing = Listing {
             format: format.parse().unwrap(),
             namespaces: Namespaces::All,
             sort_by: sort_by.map(|path| path.parse().unwrap()),
-            is_single: kinds.iter().map(|kind| kind.objects.len()).sum::<usize>() == 1,
+            is_single,
             live: false,
         };
         let text = listing.render(kinds, "2024-01-01T12:00:00Z".parse().unwrap(), None);
@@ -275,7 +280,7 @@ shop        web-10   Running   0/1     0          120m   node-1
         let yaml: Value = serde_saphyr::from_str(&rendered("yaml", None, vec![pods()])).unwrap();
         assert_eq!(yaml, list);
         let one = KindObjects { objects: vec![pod("shop", "web\u{1b}-0", "")], ..pods() };
-        let text = rendered("json", None, vec![one]);
+        let text = rendered_as(true, "json", None, vec![one]);
         assert!(!text.contains('\u{1b}'), "{text}");
         let object: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(object["metadata"]["name"], "web\u{1b}-0");
@@ -292,8 +297,10 @@ shop        web-10   Running   0/1     0          120m   node-1
             "jsonpath={..a}{.data.a}{.}",
             "custom-columns=A:.data.a",
         ] {
-            let text = rendered(format, Some(".data.a"), vec![secrets()]);
-            assert!(!text.is_empty() && !text.contains("hunter2"), "{format}: {text}");
+            for is_single in [false, true] {
+                let text = rendered_as(is_single, format, Some(".data.a"), vec![secrets()]);
+                assert!(!text.is_empty() && !text.contains("hunter2"), "{format}: {text}");
+            }
         }
     }
 }

@@ -28,7 +28,8 @@ impl<'a> Objects<'a> {
             format: args.output.clone(),
             namespaces,
             sort_by: args.sort_by.clone(),
-            is_single: matches!(targets, [Target { name: Some(_), .. }]),
+            // In all namespaces, several objects may have the name.
+            is_single: namespaces == Namespaces::One && matches!(targets, [Target { name: Some(_), .. }]),
             live: args.view() == View::Live,
         };
         Self { targets, informers, listing }
@@ -125,5 +126,50 @@ impl<'a> Objects<'a> {
             return Err(CliError::new("no object has the field of --sort-by", hint));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Args, Command};
+    use clap::Parser as _;
+    use serde_json::{Value, json};
+
+    /// Formats pods of these namespaces, all called `web`, as the answer to `informer get pods/web`.
+    fn rendered(format: &str, namespaces: Namespaces, pods: &[&str]) -> String {
+        let line = ["informer", "get", "pods/web", "-o", format];
+        let Some(Command::Get(args)) = Args::parse_from(line).command else { panic!("not get") };
+        let mut resource = Served::default();
+        (resource.plural, resource.kind, resource.namespaced) = ("pods".into(), "Pod".into(), true);
+        let targets = [Target { resource, name: Some("web".to_owned()) }];
+        let listing = Objects::new(&args.into_watch(), &targets, &[], namespaces).listing;
+        let pod = |namespace: &&str| json!({"metadata": {"name": "web", "namespace": namespace}});
+        let objects = pods.iter().map(pod).collect();
+        let kind = KindObjects { shown: crate::watch::shown_kind(&targets[0].resource), objects };
+        listing.render(vec![kind], Timestamp::UNIX_EPOCH, None)
+    }
+
+    /// Regression: `informer get pods/web -A -o json` printed one of the pods called `web` and dropped those of the
+    /// other namespaces. A name was taken for a single object, whatever the namespaces. The test of the formats
+    /// derived "single" from the number of objects, so it never had two.
+    #[test]
+    fn name_in_all_namespaces_is_a_list() {
+        for pods in [&["data", "shop"][..], &["shop"]] {
+            let json: Value = serde_json::from_str(&rendered("json", Namespaces::All, pods)).unwrap();
+            let yaml: Value = serde_saphyr::from_str(&rendered("yaml", Namespaces::All, pods)).unwrap();
+            for list in [json, yaml] {
+                let items = list["items"].as_array().unwrap();
+                let found: Vec<&Value> = items.iter().map(|pod| &pod["metadata"]["namespace"]).collect();
+                assert_eq!(found, pods.to_vec(), "{list}");
+            }
+            let template = "jsonpath={.items[*].metadata.namespace}";
+            assert_eq!(rendered(template, Namespaces::All, pods), pods.join(" "));
+        }
+    }
+
+    #[test]
+    fn name_in_one_namespace_is_a_single_object() {
+        assert_eq!(rendered("jsonpath={.metadata.namespace}", Namespaces::One, &["shop"]), "shop");
     }
 }
