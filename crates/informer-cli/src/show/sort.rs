@@ -1,26 +1,49 @@
 //! Order of values for `--sort-by`, as in kubectl: numbers and quantities by value, texts by their parts.
+//!
+//! The order is total, as sorting requires: values of different classes are never compared by their contents.
 
 use serde_json::Value;
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
-/// Compares the values of two objects; a missing value comes first.
-pub(crate) fn compare(left: Option<&Value>, right: Option<&Value>) -> Ordering {
-    match (left, right) {
-        (Some(Value::Number(left)), Some(Value::Number(right))) => {
-            by_value(left.as_f64().unwrap_or(0.0), right.as_f64().unwrap_or(0.0))
+/// A value in its class. The classes come in this order.
+enum Sorted<'a> {
+    Missing,
+    Bool(bool),
+    /// A number, or a text that is a quantity.
+    Number(f64),
+    Text(Cow<'a, str>),
+}
+
+impl<'a> Sorted<'a> {
+    fn new(value: Option<&'a Value>) -> Self {
+        match value {
+            None | Some(Value::Null) => Self::Missing,
+            Some(Value::Bool(value)) => Self::Bool(*value),
+            Some(Value::Number(number)) => Self::Number(number.as_f64().unwrap_or(0.0)),
+            Some(Value::String(text)) => quantity(text).map_or(Self::Text(Cow::Borrowed(text)), Self::Number),
+            Some(value) => Self::Text(Cow::Owned(value.to_string())),
         }
-        (Some(Value::Bool(left)), Some(Value::Bool(right))) => left.cmp(right),
-        (Some(Value::String(left)), Some(Value::String(right))) => match (quantity(left), quantity(right)) {
-            (Some(left), Some(right)) => by_value(left, right),
-            _ => natural(left, right),
-        },
-        (Some(left), Some(right)) => natural(&left.to_string(), &right.to_string()),
-        (left, right) => left.is_some().cmp(&right.is_some()),
+    }
+
+    fn class(&self) -> u8 {
+        match self {
+            Self::Missing => 0,
+            Self::Bool(_) => 1,
+            Self::Number(_) => 2,
+            Self::Text(_) => 3,
+        }
     }
 }
 
-fn by_value(left: f64, right: f64) -> Ordering {
-    left.partial_cmp(&right).unwrap_or(Ordering::Equal)
+/// Compares the values of two objects; a missing value comes first.
+pub(crate) fn compare(left: Option<&Value>, right: Option<&Value>) -> Ordering {
+    match (Sorted::new(left), Sorted::new(right)) {
+        (Sorted::Bool(left), Sorted::Bool(right)) => left.cmp(&right),
+        (Sorted::Number(left), Sorted::Number(right)) => left.total_cmp(&right),
+        (Sorted::Text(left), Sorted::Text(right)) => natural(&left, &right),
+        (left, right) => left.class().cmp(&right.class()),
+    }
 }
 
 /// Compares texts so that `web-2` comes before `web-10`.
@@ -101,6 +124,41 @@ mod tests {
             assert_eq!(compare(Some(&greater), Some(&less)), Ordering::Greater, "{less} {greater}");
             assert_eq!(compare(Some(&less), Some(&less)), Ordering::Equal);
             assert_eq!(compare(None, Some(&less)), Ordering::Less);
+        }
+    }
+
+    /// Regression: two quantities were compared by value and all other pairs of texts by their parts, which is a cycle
+    /// for `1.10`, `1.9` and `1.9.1`. The standard library may panic when it sorts by such an order. The test compared
+    /// pairs only.
+    #[test]
+    fn order_is_total() {
+        let alphabet = ["0", "1", "9", ".", "m", "-"];
+        let texts = alphabet.iter().flat_map(|first| {
+            let rest = alphabet.iter().flat_map(move |second| {
+                let longer = ["", ".1", "10", "a"].map(|third| format!("{first}{second}{third}"));
+                longer.into_iter()
+            });
+            std::iter::once((*first).to_owned()).chain(rest)
+        });
+        let mut values: Vec<Option<Value>> = texts.map(|text| Some(json!(text))).collect();
+        values
+            .extend(["", "1.10", "1.9", "1.9.1", "web-1", "Ki", "1Ki", "null"].map(|text| Some(json!(text))));
+        values.extend([json!(null), json!(true), json!(false), json!(1), json!(-0.0), json!(1.5)].map(Some));
+        values.extend([Some(json!([1])), Some(json!({"a": 1})), Some(json!(u64::MAX)), None]);
+
+        let order: Vec<Vec<Ordering>> = values
+            .iter()
+            .map(|left| values.iter().map(|right| compare(left.as_ref(), right.as_ref())).collect())
+            .collect();
+        let all = 0..values.len();
+        for one in all.clone() {
+            for two in all.clone() {
+                assert_eq!(order[one][two], order[two][one].reverse(), "{:?} {:?}", values[one], values[two]);
+                for three in all.clone().filter(|three| order[two][*three] == order[one][two]) {
+                    let shown = || format!("{:?} {:?} {:?}", values[one], values[two], values[three]);
+                    assert_eq!(order[one][three], order[one][two], "{}", shown());
+                }
+            }
         }
     }
 }
