@@ -25,10 +25,10 @@ Examples:
   informer watch deploy,pods -A    two kinds, all namespaces
 
 Exit codes:
-  0    success, or stopped with Ctrl-C
+  0    success, or a watch stopped with Ctrl-C
   1    failure: no cluster, unknown resource, not synced in time
   2    invalid command line
-  130  stopped immediately by a second Ctrl-C";
+  130  stopped before all objects were printed (get, --once), or by a second Ctrl-C";
 
 /// Kubernetes informers on the command line
 ///
@@ -111,10 +111,10 @@ Values of Secrets are never printed; JSON and YAML contain <hidden> instead. \
 Control characters in data from the cluster are escaped.
 
 Exit codes:
-  0    success, stopped with Ctrl-C, or output closed by its reader
+  0    success, without --once stopped with Ctrl-C, or output closed by its reader
   1    failure: no cluster, unknown resource, with --once not synced in time
   2    invalid command line
-  130  stopped immediately by a second Ctrl-C";
+  130  with --once stopped before all objects were printed, or by a second Ctrl-C";
 
 /// Prints objects and their changes
 ///
@@ -204,10 +204,10 @@ Values of Secrets are never printed; every format contains <hidden> instead. \
 Control characters in data from the cluster are escaped.
 
 Exit codes:
-  0    success, or output closed by its reader
+  0    success, with -w or --live stopped with Ctrl-C, or output closed by its reader
   1    failure: no cluster, unknown resource or object, not synced in time
   2    invalid command line
-  130  stopped immediately by a second Ctrl-C";
+  130  stopped before all objects were printed, or with -w or --live by a second Ctrl-C";
 
 const GET_ABOUT: &str = "Prints the current objects and exits";
 const GET_LONG_ABOUT: &str = "\

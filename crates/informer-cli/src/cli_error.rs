@@ -24,6 +24,11 @@ impl CliError {
         Self { code: 2, ..Self::new(message, hint) }
     }
 
+    /// Creates the error for a signal before the output is complete, with the exit code of shells for Ctrl-C.
+    pub(crate) fn interrupted() -> Self {
+        Self { code: 130, ..Self::new("stopped before all objects were printed", "") }
+    }
+
     /// Replaces the hint of an unknown resource for which no similar one exists.
     pub(crate) fn or_hint(self, hint: String) -> Self {
         if self.hint == UNKNOWN_RESOURCE { Self { hint, ..self } } else { self }

@@ -1,7 +1,7 @@
 //! `informer`: watches any resource of a cluster through shared informers, and runs the embedded API server.
 //!
 //! One file per command. Data goes to stdout, messages to stderr; exit codes are 0, 1 (failure), 2 (invalid command
-//! line) and 130 (stopped twice).
+//! line) and 130 (stopped before the output was complete, or stopped twice).
 
 mod apiserver;
 mod args;

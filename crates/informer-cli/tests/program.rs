@@ -289,7 +289,7 @@ fn interrupt_ends_program_before_watch_starts() {
     let stderr = text(&read_all(errors).recv_timeout(TIMEOUT).expect("the program did not exit in time"));
     assert_eq!(
         (child.wait().unwrap().code(), stderr.as_str()),
-        (Some(0), "stopped before the watch started\n")
+        (Some(130), "error: stopped before all objects were printed\n")
     );
 }
 

@@ -4,8 +4,11 @@
 
 mod common;
 
-use common::{Live, check};
+use common::{File, Live, TIMEOUT, UNREACHABLE, check};
 use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc;
 
 /// Runs `informer get` on a small demo cluster, and returns stdout.
 #[track_caller]
@@ -111,6 +114,63 @@ fn watch_option_continues_with_events() {
     let (code, stderr) = live.end();
     assert_eq!(code, Some(0), "{stderr}");
     assert!(stderr.lines().last().unwrap().starts_with("watched pods for "), "{stderr}");
+}
+
+/// Regression: an interrupt before the objects were received ended `get` and `--once` with success and without output,
+/// as if there were no objects. Ctrl-C was taken for the regular end, as it is for a watch. No test interrupted these
+/// commands while they waited for the list.
+#[test]
+fn interrupt_before_the_objects_are_printed_is_an_error() {
+    for args in [&["get", "pods"][..], &["get", "pods", "-o", "json"], &["watch", "pods", "--once"]] {
+        for unanswered in ["/apis", "/api/v1/namespaces/shop/pods"] {
+            let (address, requests) = serve_discovery(unanswered);
+            let file = File::new("unanswered", &UNREACHABLE.replace("127.0.0.1:1", &address));
+            let live = Live::new(&[args, &["--timeout", "1h", "--kubeconfig", file.path()]].concat());
+            let _connection = requests.recv_timeout(TIMEOUT).expect("the request is sent");
+            live.signal("INT");
+            let (code, stderr) = live.end();
+            assert_eq!(code, Some(130), "{args:?}: {stderr}");
+            assert_eq!(
+                stderr.lines().last(),
+                Some("error: stopped before all objects were printed"),
+                "{args:?}: {stderr}"
+            );
+        }
+    }
+}
+
+/// Starts a server with the resource `pods` that never answers requests for one path; returns its address, and a
+/// message for each such request.
+fn serve_discovery(unanswered: &'static str) -> (String, mpsc::Receiver<TcpStream>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (send, requests) = mpsc::channel();
+    let answer = move |mut stream: TcpStream| {
+        let head = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+        let head: Vec<String> = head.take_while(|line| !line.is_empty()).collect();
+        let path = head.first().and_then(|line| line.split([' ', '?']).nth(1)).unwrap_or_default();
+        if path == unanswered {
+            drop(send.send(stream));
+            return;
+        }
+        let pods = json!({"name": "pods", "singularName": "pod", "kind": "Pod", "namespaced": true,
+            "verbs": ["get", "list", "watch"]});
+        let body = match path {
+            "/apis" => json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": []}),
+            _ => json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": [pods]}),
+        };
+        let body = body.to_string();
+        let length = body.len();
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n";
+        drop(write!(stream, "{head}Content-Length: {length}\r\n\r\n{body}"));
+    };
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let answer = answer.clone();
+            std::thread::spawn(move || answer(stream));
+        }
+    });
+    (address, requests)
 }
 
 #[test]

@@ -40,6 +40,9 @@ pub(crate) async fn run(args: Watch) -> Result<(), CliError> {
     let (cluster, served) = tokio::select! {
         reached = cluster::reach(&args, &terminal) => reached?,
         () = &mut stop => {
+            if args.once {
+                return Err(CliError::interrupted());
+            }
             terminal.info("stopped before the watch started");
             return Ok(());
         }
@@ -90,7 +93,9 @@ impl Session {
                 feed.close(factory).await;
                 let summary = summary(feed.counts(), relists(informers));
                 terminal.info(&format!("{}: {summary}", self.watched_for()));
-                return feed.outcome();
+                feed.outcome()?;
+                // Part of the existing objects must not be taken for all of them.
+                return if args.once { Err(CliError::interrupted()) } else { Ok(()) };
             }
         };
         terminal.end();
@@ -109,7 +114,7 @@ impl Session {
             synced = sync::wait(factory, &watched, terminal, self.remaining_time()) => synced?,
             () = stop => {
                 terminal.end();
-                return Ok(());
+                return Err(CliError::interrupted());
             }
         }
         let is_empty = informers.iter().all(|informer| informer.lister().is_empty());
