@@ -32,7 +32,7 @@ pub(crate) struct Terminal {
 enum ScreenState {
     NotEntered,
     Entered,
-    /// Left for good: a late drawing must not end up among the lines.
+    /// Left for good, or never to be entered: a late drawing must not end up among the lines.
     Left,
 }
 
@@ -79,8 +79,9 @@ impl Terminal {
         self.bar.finish_and_clear();
         self.bar.set_draw_target(ProgressDrawTarget::hidden());
         let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
-        if *screen == ScreenState::Entered {
-            *screen = ScreenState::Left;
+        // Also if it was not entered: a drawing may be waiting for its thread.
+        let before = std::mem::replace(&mut *screen, ScreenState::Left);
+        if before == ScreenState::Entered {
             let mut stdout = io::stdout();
             // Without a terminal there is nothing to restore.
             drop(stdout.write_all(LEAVE_SCREEN.as_bytes()).and_then(|()| stdout.flush()));
@@ -146,5 +147,16 @@ mod tests {
         let lines = ["\x1b[1ma\x1b[0m".to_owned(), "b".to_owned()];
         assert_eq!(frame(&lines, false), "\x1b[Ha\x1b[K\r\nb\x1b[K\x1b[J");
         assert_eq!(frame(&lines, true), "\x1b[H\x1b[1ma\x1b[0m\x1b[0m\x1b[K\r\nb\x1b[0m\x1b[K\x1b[J");
+    }
+
+    /// Regression: the shell stayed on the alternate screen. Ctrl-C arrived while the first drawing waited for its
+    /// thread; the drawing entered the screen after the end. Only a screen that was entered already was marked as left,
+    /// and the test on a pseudo terminal always waits for drawings.
+    #[test]
+    fn drawing_after_the_end_does_not_enter_the_screen() {
+        let terminal = Terminal::new();
+        terminal.end();
+        terminal.draw(&["late".to_owned()]).unwrap();
+        assert_eq!(*terminal.screen.lock().unwrap(), ScreenState::Left);
     }
 }
