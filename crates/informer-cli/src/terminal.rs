@@ -88,8 +88,8 @@ impl Terminal {
         }
     }
 
-    /// Replaces the contents of the screen of `--live`. May block if the terminal does.
-    pub(crate) fn draw(&self, lines: &[String]) -> io::Result<()> {
+    /// Replaces the contents of the screen of `--live`, which has so many rows. May block if the terminal does.
+    pub(crate) fn draw(&self, lines: &[String], rows: usize) -> io::Result<()> {
         let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
         let enter = match *screen {
             ScreenState::NotEntered => ENTER_SCREEN,
@@ -99,7 +99,7 @@ impl Terminal {
         *screen = ScreenState::Entered;
         let has_colors = anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never;
         let mut stdout = io::stdout().lock();
-        stdout.write_all(format!("{enter}{}", frame(lines, has_colors)).as_bytes())?;
+        stdout.write_all(format!("{enter}{}", frame(lines, rows, has_colors)).as_bytes())?;
         stdout.flush()
     }
 
@@ -124,18 +124,22 @@ impl Terminal {
     }
 }
 
-/// Returns the text that replaces the contents of a screen. Overwriting lines instead of clearing them first avoids
-/// flicker.
-fn frame(lines: &[String], has_colors: bool) -> String {
+/// Returns the text that replaces the contents of a screen with so many rows. Clearing line by line instead of the
+/// whole screen avoids flicker.
+///
+/// A line is cleared before its text: after a text of full width, the cursor is still on the last column, and clearing
+/// would erase its character.
+fn frame(lines: &[String], rows: usize, has_colors: bool) -> String {
     let line = |line: &String| {
         if has_colors {
-            format!("{line}\x1b[0m\x1b[K")
+            format!("\x1b[K{line}\x1b[0m")
         } else {
-            format!("{}\x1b[K", anstream::adapter::strip_str(line))
+            format!("\x1b[K{}", anstream::adapter::strip_str(line))
         }
     };
-    // No line break after the last line, which would scroll the screen.
-    format!("\x1b[H{}\x1b[J", lines.iter().map(line).collect::<Vec<_>>().join("\r\n"))
+    // No line break after the last row, which would scroll the screen.
+    let rest = if lines.len() < rows { "\r\n\x1b[J" } else { "" };
+    format!("\x1b[H{}{rest}", lines.iter().map(line).collect::<Vec<_>>().join("\r\n"))
 }
 
 #[cfg(test)]
@@ -145,8 +149,20 @@ mod tests {
     #[test]
     fn frame_overwrites_lines_and_clears_the_rest() {
         let lines = ["\x1b[1ma\x1b[0m".to_owned(), "b".to_owned()];
-        assert_eq!(frame(&lines, false), "\x1b[Ha\x1b[K\r\nb\x1b[K\x1b[J");
-        assert_eq!(frame(&lines, true), "\x1b[H\x1b[1ma\x1b[0m\x1b[0m\x1b[K\r\nb\x1b[0m\x1b[K\x1b[J");
+        assert_eq!(frame(&lines, 3, false), "\x1b[H\x1b[Ka\r\n\x1b[Kb\r\n\x1b[J");
+        assert_eq!(frame(&lines, 3, true), "\x1b[H\x1b[K\x1b[1ma\x1b[0m\x1b[0m\r\n\x1b[Kb\x1b[0m\r\n\x1b[J");
+    }
+
+    /// Regression: the last character of a line of full width was missing on xterm. The line was cleared after its
+    /// text, when the cursor was still on the last column. The test had short lines only.
+    #[test]
+    fn nothing_is_cleared_after_the_text_of_a_line() {
+        for rows in 1..4 {
+            let lines = vec!["x".repeat(80); rows];
+            let screen = frame(&lines, rows, false);
+            assert_eq!(screen.matches("\r\n").count(), rows - 1, "{screen:?}");
+            assert!(screen.ends_with('x') && !screen.contains("x\x1b"), "{screen:?}");
+        }
     }
 
     /// Regression: the shell stayed on the alternate screen. Ctrl-C arrived while the first drawing waited for its
@@ -156,7 +172,7 @@ mod tests {
     fn drawing_after_the_end_does_not_enter_the_screen() {
         let terminal = Terminal::new();
         terminal.end();
-        terminal.draw(&["late".to_owned()]).unwrap();
+        terminal.draw(&["late".to_owned()], 1).unwrap();
         assert_eq!(*terminal.screen.lock().unwrap(), ScreenState::Left);
     }
 }

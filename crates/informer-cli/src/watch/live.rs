@@ -74,7 +74,7 @@ async fn draw(objects: &Objects<'_>, status: LiveStatus, terminal: &Terminal) ->
     let lines = objects.listing.live(&status, objects.visible(screen.rows), Timestamp::now(), screen);
     let terminal = terminal.clone();
     // An error means that the runtime is shutting down.
-    tokio::task::spawn_blocking(move || terminal.draw(&lines)).await.unwrap_or(Ok(()))
+    tokio::task::spawn_blocking(move || terminal.draw(&lines, screen.rows)).await.unwrap_or(Ok(()))
 }
 
 fn summary(watched: &Watched<'_>, place: &str) -> String {
