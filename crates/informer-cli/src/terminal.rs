@@ -88,6 +88,11 @@ impl Terminal {
         }
     }
 
+    /// Returns a guard that calls [`Terminal::end`] when it is dropped, even by a panic.
+    pub(crate) fn end_on_drop(&self) -> EndOnDrop {
+        EndOnDrop(Some(self.clone()))
+    }
+
     /// Replaces the contents of the screen of `--live`, which has so many rows. May block if the terminal does.
     pub(crate) fn draw(&self, lines: &[String], rows: usize) -> io::Result<()> {
         let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,6 +125,25 @@ impl Terminal {
     fn style(&self, template: &str) {
         if let Ok(style) = ProgressStyle::with_template(template) {
             self.bar.set_style(style.progress_chars("━━─"));
+        }
+    }
+}
+
+/// Restores the terminal when it is dropped.
+#[derive(Debug)]
+pub(crate) struct EndOnDrop(Option<Terminal>);
+
+impl EndOnDrop {
+    /// Makes the drop do nothing, because the terminal is restored elsewhere.
+    pub(crate) fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        if let Some(terminal) = &self.0 {
+            terminal.end();
         }
     }
 }
@@ -173,6 +197,22 @@ mod tests {
         let terminal = Terminal::new();
         terminal.end();
         terminal.draw(&["late".to_owned()], 1).unwrap();
+        assert_eq!(*terminal.screen.lock().unwrap(), ScreenState::Left);
+    }
+
+    /// Regression: after a panic, the shell stayed on the alternate screen, because nothing restored the terminal on
+    /// this path. No test left `--live` other than by a signal.
+    #[test]
+    fn guard_ends_the_terminal_unless_disarmed() {
+        let terminal = Terminal::new();
+        terminal.end_on_drop().disarm();
+        assert_eq!(*terminal.screen.lock().unwrap(), ScreenState::NotEntered);
+        let shared = terminal.clone();
+        let outcome = std::panic::catch_unwind(move || {
+            let _guard = shared.end_on_drop();
+            panic!("expected by the test");
+        });
+        assert!(outcome.is_err());
         assert_eq!(*terminal.screen.lock().unwrap(), ScreenState::Left);
     }
 }

@@ -134,10 +134,13 @@ impl Session {
         );
         let watched = self.watched();
         self.factory.start();
+        let guard = self.terminal.end_on_drop();
         let error = tokio::select! {
             error = live::run(&objects, &watched, &place, &self.terminal) => Some(error),
             () = stop => None,
         };
+        // Not by the guard: if the terminal blocks, the wait is limited.
+        guard.disarm();
         let terminal = self.terminal.clone();
         let leave = tokio::task::spawn_blocking(move || terminal.end());
         drop(tokio::time::timeout(SHUTDOWN_TIMEOUT, leave).await);
