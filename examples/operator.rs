@@ -83,12 +83,19 @@ async fn main() -> ExitCode {
         let client = arguments.client().await?;
         let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
         let elector = LeaderElector::new(client.clone(), &namespace, "website-operator");
-        let address = address.unwrap_or((Ipv4Addr::LOCALHOST, 8080).into());
+        let is_in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+        let address = address.unwrap_or(default_probe_address(is_in_pod));
         tracing_subscriber::fmt().with_writer(std::io::stderr).init(); // logs of the library
         eprintln!("press Ctrl-C to stop");
         Ok(manager(client).leader_election(elector).serve_on(address).run().await?)
     })
     .await
+}
+
+/// In a pod, the kubelet connects to the address of the pod. Elsewhere, other hosts have no access.
+pub(crate) fn default_probe_address(is_in_pod: bool) -> SocketAddr {
+    let host = if is_in_pod { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
+    (host, 8080).into()
 }
 
 /// Creates the operator with its controller, event sources and endpoints.
