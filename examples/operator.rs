@@ -145,35 +145,57 @@ async fn reconcile(key: Key, ctx: Context<State>) -> Result<Outcome, Error> {
         update_status(&ctx, &site, ready, ("False", "TooMany", message)).await?;
         return Ok(Outcome::terminal("too many replicas")); // a retry cannot help, a change of the website can
     }
-    if ensure::<Deployment>(&ctx, &website, deployment_of(&key, &site.spec)).await? {
+    let (deployment, is_applied) =
+        ensure::<Deployment>(&ctx, &website, deployment_of(&key, &site.spec)).await?;
+    if is_applied {
         recorder.record(&website, EventType::Normal, "Applied", "Apply", "updated the deployment");
     }
-    if ensure::<Service>(&ctx, &website, service_of(&key)).await? {
+    let (_, is_applied) = ensure::<Service>(&ctx, &website, service_of(&key)).await?;
+    if is_applied {
         recorder.record(&website, EventType::Normal, "Applied", "Apply", "updated the service");
     }
-    let deployment = ctx.lister::<Deployment>().get_by_key(&key).map(|is| is.typed()).transpose()?;
-    let ready = deployment.and_then(|is| is.status.as_ref()?.ready_replicas).unwrap_or_default();
+    let ready = deployment.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or_default();
     let message = format!("{ready} of {} replicas are ready", site.spec.replicas);
-    let (is_ready, reason) =
-        if ready >= site.spec.replicas { ("True", "AllReady") } else { ("False", "Starting") };
+    let (is_ready, reason, message) = match (ready >= site.spec.replicas, is_rolled_out(&deployment)) {
+        (true, true) => ("True", "AllReady", message),
+        (true, false) => ("False", "Starting", format!("{message}, but not all are updated")),
+        (false, _) => ("False", "Starting", message),
+    };
     update_status(&ctx, &site, ready, (is_ready, reason, message)).await?;
     Ok(Outcome::Done)
 }
 
-/// Creates or repairs an object of the website, unless the cache shows it as desired; returns whether it was
-/// necessary. The next reconcile waits until the cache shows the write.
-async fn ensure<K>(ctx: &Context<State>, website: &Object<Website>, desired: Value) -> Result<bool, Error>
+/// Whether only pods of the current spec are left. The ready replicas include those of the previous spec, and
+/// the whole status describes the previous spec until the controller of deployments has seen the current one.
+fn is_rolled_out(deployment: &Deployment) -> bool {
+    let Some(status) = &deployment.status else { return false };
+    let count = |replicas: Option<i32>| replicas.unwrap_or_default(); // zero is omitted
+    let updated = count(status.updated_replicas);
+    status.observed_generation >= deployment.metadata.generation
+        && updated >= count(deployment.spec.replicas)
+        && updated >= count(status.replicas)
+}
+
+/// Creates or repairs an object of the website, unless the cache shows it as desired. Returns the object, which
+/// is newer than the cache after a write, and whether it was written. The next reconcile waits until the cache
+/// shows the write.
+async fn ensure<K>(
+    ctx: &Context<State>,
+    website: &Object<Website>,
+    desired: Value,
+) -> Result<(K, bool), Error>
 where
     K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + 'static,
 {
     if let Some(cached) = ctx.lister::<K>().get_by_key(ctx.key())
         && cached.owners().controller().is_some_and(|owner| owner.uid == website.uid())
-        && contains(&serde_json::from_slice(&cached.to_json()?)?, &desired)
     {
-        return Ok(false);
+        let cached = serde_json::from_slice(&cached.to_json()?)?;
+        if contains(&cached, &desired) {
+            return Ok((serde_json::from_value(cached)?, false));
+        }
     }
-    ctx.apply(website, serde_json::from_value::<K>(desired)?).await?;
-    Ok(true)
+    Ok((ctx.apply(website, serde_json::from_value::<K>(desired)?).await?, true))
 }
 
 /// Whether an object has all desired values. It has more: defaults of the server, and fields and list items of

@@ -45,10 +45,16 @@ fn site(server: &ApiServer, name: &str) -> Option<Value> {
     get(server, "informer.example/v1", "websites", name)
 }
 
-/// Marks the pods of a deployment as ready, as its controller would.
+/// Marks the pods of a deployment as ready with its current spec, as its controller would.
 fn make_ready(server: &ApiServer, name: &str, ready: i64) {
+    set_status(server, name, &json!({"replicas": ready, "readyReplicas": ready, "updatedReplicas": ready}));
+}
+
+/// Writes the status of a deployment, as its controller does after it has seen the current spec.
+fn set_status(server: &ApiServer, name: &str, status: &Value) {
     let mut deployment = deployment(server, name).unwrap();
-    deployment["status"] = json!({"replicas": ready, "readyReplicas": ready});
+    deployment["status"] = status.clone();
+    deployment["status"]["observedGeneration"] = deployment["metadata"]["generation"].clone();
     server.update_status(&deployment).unwrap();
 }
 
@@ -258,6 +264,46 @@ async fn condition_has_generation_and_time_of_its_transition() {
     let writes = status_writes(&server);
     advance_time(Duration::from_mins(10)).await;
     assert_eq!(status_writes(&server), writes, "nothing changes, nothing is written");
+    handle.stop();
+    task.await.unwrap();
+}
+
+/// Regression: after a change of the image, the condition said `True` for the new spec while all pods still had
+/// the old one. Only the ready replicas were read, and no test changed a website whose pods were ready.
+#[tokio::test(start_paused = true)]
+async fn website_is_ready_after_the_rollout_of_its_spec() {
+    let server = server();
+    server.create(&Website::crd()).unwrap();
+    let (handle, task) = start(&server);
+    server.create(&website("blog", 2)).unwrap();
+    until(|| deployment(&server, "blog").is_some()).await;
+    make_ready(&server, "blog", 2);
+    until(|| ready(&server, "blog")["status"] == "True").await;
+
+    // The status of the deployment is that of the old spec.
+    let mut changed = site(&server, "blog").unwrap();
+    changed["spec"]["image"] = json!("nginx:2");
+    server.update(&changed).unwrap();
+    until(|| ready(&server, "blog")["observedGeneration"] == 2).await;
+    let starting = |server: &ApiServer| {
+        let condition = ready(server, "blog");
+        assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("Starting")));
+        condition["message"].clone()
+    };
+    assert_eq!(starting(&server), "2 of 2 replicas are ready, but not all are updated");
+    advance_time(Duration::from_mins(1)).await;
+    starting(&server);
+
+    // Pods of the old spec are left: two, and then one.
+    for (ready, updated) in [(3, 1), (2, 2)] {
+        let status = json!({"replicas": 3, "readyReplicas": ready, "updatedReplicas": updated});
+        set_status(&server, "blog", &status);
+        until(|| site(&server, "blog").unwrap()["status"]["ready"] == ready).await;
+        starting(&server);
+    }
+    make_ready(&server, "blog", 2);
+    until(|| ready(&server, "blog")["status"] == "True").await;
+    assert_eq!(ready(&server, "blog")["observedGeneration"], 2);
     handle.stop();
     task.await.unwrap();
 }
