@@ -7,7 +7,6 @@
 use informer::{Event, Object, SharedInformerFactory};
 use informer_examples::{program, stop_signal};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
-use kube::discovery::{ApiGroup, Discovery, verbs};
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::process::ExitCode;
@@ -15,9 +14,9 @@ use std::time::Duration;
 
 const USAGE: &str = "usage: dynamic KIND [--kubeconfig PATH] [--namespace NAME]
 
-Prints changes of the objects of a kind until Ctrl-C. KIND is a plural (deployments), with its group if that is
-ambiguous (deployments.apps), or the full name, which needs no discovery: apps/v1/deployments/Deployment,
-and for the core group v1/pods/Pod.";
+Prints changes of the objects of a kind until Ctrl-C. KIND is a plural, singular, short name or kind
+(deployments, deploy), with its group if that is ambiguous (deployments.apps), or the full name, which needs no
+discovery: apps/v1/deployments/Deployment, and for the core group v1/pods/Pod.";
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -34,40 +33,23 @@ async fn main() -> ExitCode {
 
 /// Resolves the name of a kind: written in full, or looked up on the server.
 pub(crate) async fn find(client: &kube::Client, text: &str) -> Result<ApiResource, Box<dyn Error>> {
-    match text.split('/').collect::<Vec<_>>()[..] {
+    let (group, version, plural, kind) = match text.split('/').collect::<Vec<_>>()[..] {
         [name] => {
-            let (plural, group) =
-                name.split_once('.').map_or((name, None), |(plural, group)| (plural, Some(group)));
-            discover(client, plural, group).await?.ok_or_else(|| {
-                format!("the server has no watchable kind {name} (run kubectl api-resources for a list)")
-                    .into()
-            })
+            let found = informer::resolve(client, name).await?;
+            if !found.supports("watch") {
+                return Err(format!("{} cannot be watched", found.name()).into());
+            }
+            return Ok(found.api_resource());
         }
-        [version, plural, kind] => Ok(api_resource("", version, plural, kind)),
-        [group, version, plural, kind] => Ok(api_resource(group, version, plural, kind)),
-        _ => Err(format!("{text} is not a kind (expected a plural, or group/version/plural/kind)").into()),
-    }
-}
-
-fn api_resource(group: &str, version: &str, plural: &str, kind: &str) -> ApiResource {
-    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
-}
-
-/// Finds the kind with this plural, in this group or the first that has it, in the preferred version of its
-/// group.
-async fn discover(
-    client: &kube::Client,
-    plural: &str,
-    group: Option<&str>,
-) -> Result<Option<ApiResource>, kube::Error> {
-    let discovery = Discovery::new(client.clone()).run().await?;
-    let groups = discovery
-        .groups_alphabetical()
-        .into_iter()
-        .filter(|known| group.is_none_or(|name| known.name() == name));
-    let mut resources = groups.flat_map(ApiGroup::recommended_resources);
-    let found = resources.find(|(known, can)| known.plural == plural && can.supports_operation(verbs::WATCH));
-    Ok(found.map(|(resource, _)| resource))
+        [version, plural, kind] => ("", version, plural, kind),
+        [group, version, plural, kind] => (group, version, plural, kind),
+        _ => {
+            return Err(
+                format!("{text} is not a kind (expected a name, or group/version/plural/kind)").into()
+            );
+        }
+    };
+    Ok(ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural))
 }
 
 /// Prints changes of the objects of a kind until `done`.

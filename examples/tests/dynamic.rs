@@ -37,12 +37,15 @@ async fn prints_changes_of_the_kind_named_on_the_command_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kind_is_found_by_plural_group_or_full_name() {
+async fn kind_is_found_by_short_or_full_name() {
     let server = server();
     let client = server.client();
     for (text, api_version, kind) in [
         ("pods", "v1", "Pod"),
+        ("pod", "v1", "Pod"),
         ("deployments", "apps/v1", "Deployment"),
+        ("deploy", "apps/v1", "Deployment"),
+        ("Deployment.apps", "apps/v1", "Deployment"),
         ("events", "v1", "Event"),
         ("events.events.k8s.io", "events.k8s.io/v1", "Event"),
         ("v1/pods/Pod", "v1", "Pod"),
@@ -57,11 +60,13 @@ async fn kind_is_found_by_plural_group_or_full_name() {
 async fn unknown_kind_is_an_error_with_a_hint() {
     let server = server();
     server.create(&pod("shop", "web")).unwrap();
-    let error = dynamic::find(&server.client(), "pod").await.unwrap_err().to_string();
-    let hint = "(run kubectl api-resources for a list)";
-    assert_eq!(error, format!("the server has no watchable kind pod {hint}"));
+    let error = dynamic::find(&server.client(), "zebras").await.unwrap_err().to_string();
+    let hint = "(`kubectl api-resources` lists all resources)";
+    assert_eq!(error, format!("resolve resource \"zebras\": not served {hint}"));
+    let error = dynamic::find(&server.client(), "tokenreviews").await.unwrap_err().to_string();
+    assert_eq!(error, "tokenreviews.authentication.k8s.io cannot be watched");
     let error = dynamic::find(&server.client(), "a/b").await.unwrap_err().to_string();
-    assert_eq!(error, "a/b is not a kind (expected a plural, or group/version/plural/kind)");
+    assert_eq!(error, "a/b is not a kind (expected a name, or group/version/plural/kind)");
 
     // With the full name, no request is sent before the informer's.
     let resource = dynamic::find(&server.client(), "example.org/v2/things/Thing").await.unwrap();
