@@ -12,7 +12,7 @@ use informer::SharedInformer;
 use informer_apiserver::{ApiServer, faults};
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use to_database::Table;
 
 /// Path of a new database file.
@@ -156,17 +156,9 @@ async fn start_after_a_kill_during_the_initial_list_corrects_the_table() {
         delete(&server, &format!("old-{number:02}"));
     }
 
-    // The program blocks when it prints the first line, and is killed then.
-    let (printed, lines) = mpsc::sync_channel(0);
-    let program = start(&server, &file, move |line| drop(printed.send(line)));
-    let lines = tokio::task::spawn_blocking(move || {
-        lines.recv().unwrap();
-        lines
-    });
-    let lines = lines.await.unwrap();
-    program.task.abort();
-    drop(lines);
-    assert!(program.task.await.unwrap_err().is_cancelled());
+    // The program ends when it prints the first line, after its first transaction.
+    let program = start(&server, &file, |_| std::panic::resume_unwind(Box::new("killed")));
+    assert!(program.task.await.unwrap_err().is_panic());
     assert_ne!(table(&file), expected(&server));
 
     delete(&server, "new-0000");
