@@ -23,6 +23,8 @@ const MAX_EVENTS_PER_TRANSACTION: usize = 1_000;
 /// How long a write waits for other users of the file before it is reported and tried again.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Distinguishes the databases of this program from those of others.
+const APPLICATION_ID: i64 = 0x706f_6473;
 /// Increase it with every change of `SCHEMA`. A program and a table of different versions do not mix.
 const SCHEMA_VERSION: i64 = 1;
 /// Contains the whole objects. Columns for queries are computed from them, so a new one needs no new data.
@@ -121,25 +123,31 @@ async fn when_unlocked<T>(
 pub(crate) struct Table(Connection);
 
 impl Table {
-    /// Opens the table, or creates it in a new file.
+    /// Opens the table, or creates it in a new file. Does not change the database of another program.
     pub(crate) fn open(file: &str) -> Result<Self, Error> {
         let mut connection = Connection::open(file)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let pragma = |name| transaction.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        let tables: i64 =
+            transaction.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))?;
+        match (pragma("application_id")?, pragma("user_version")?, tables) {
+            (APPLICATION_ID, SCHEMA_VERSION, _) => {}
+            (APPLICATION_ID, version, _) => {
+                // Everything in the table comes from the cluster.
+                let hint = "delete the file, and it is written anew";
+                return Err(format!("schema version {version}, not {SCHEMA_VERSION} ({hint})").into());
+            }
+            (0, 0, 0) => {
+                transaction.execute(SCHEMA, ())?;
+                transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+                transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+            }
+            _ => return Err("not a database of this program (choose another file)".into()),
+        }
+        transaction.commit()?;
         // With a write-ahead log, readers and this writer do not wait for each other.
         connection.execute_batch("PRAGMA journal_mode = wal; PRAGMA synchronous = normal")?;
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let is_new = transaction.query_row("SELECT count(*) = 0 FROM sqlite_schema", (), |row| row.get(0))?;
-        if is_new {
-            transaction.execute(SCHEMA, ())?;
-            transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
-        }
-        let version: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        transaction.commit()?;
-        if version != SCHEMA_VERSION {
-            // Everything in the table comes from the cluster.
-            let hint = "delete the file, and it is written anew";
-            return Err(format!("schema version {version}, not {SCHEMA_VERSION} ({hint})").into());
-        }
         Ok(Self(connection))
     }
 

@@ -241,6 +241,25 @@ async fn file_of_another_schema_is_rejected() {
     assert_eq!(start_error().await, format!("{file}: file is not a database"));
 }
 
+/// Regression: the database of another program got another journal mode, and the error advised to delete it.
+/// The journal mode was set before the file was checked, and the only foreign file in a test was a text.
+#[test]
+fn database_of_another_program_is_rejected_and_stays_unchanged() {
+    for (name, contents) in [
+        ("table", "CREATE TABLE bills (id)"),
+        ("version", "CREATE TABLE pods (uid); PRAGMA user_version = 1"),
+        ("only-version", "PRAGMA user_version = 1"),
+        ("only-id", "PRAGMA application_id = 5"),
+    ] {
+        let file = new_file(&format!("other-{name}.db"));
+        Connection::open(&file).unwrap().execute_batch(contents).unwrap();
+        let before = std::fs::read(&file).unwrap();
+        let error = Table::open(&file).err().unwrap().to_string();
+        assert_eq!(error, "not a database of this program (choose another file)", "{name}");
+        assert!(std::fs::read(&file).unwrap() == before, "{name}: the file has changed");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn write_error_ends_the_program() {
     let (server, file) = (server(), new_file("readonly.db"));
