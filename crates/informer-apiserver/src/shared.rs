@@ -184,8 +184,8 @@ impl Shared {
         self.watch_number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns a new `Audit-Id`, or id of a token. It does not come from the ids of the model: uids of objects must not depend
-    /// on the number of requests.
+    /// Returns a new `Audit-Id`, or id of a token. It does not come from the ids of the model: uids of objects
+    /// must not depend on the number of requests.
     pub(crate) fn next_audit_id(&self) -> String {
         Ids::new(self.audit_seed.fetch_add(1, Ordering::Relaxed)).next_uid()
     }

@@ -101,7 +101,10 @@
 //! | `accessors` | The built-in kinds by name, as in client-go: `factory.core().v1().pods()`. |
 //! | `compression` | [`cache::Retention`] gets `Compressed`: cached objects are compressed. Builds the C library zstd. |
 //!
-//! The version of the Kubernetes types is selected by the application, as a feature of `k8s-openapi`.
+//! The version of the Kubernetes types is selected by the application, as a feature of `k8s-openapi`. Two more
+//! features of other crates are needed now and then: `schemars` of `k8s-openapi` for custom resources with
+//! Kubernetes types in their spec or status, such as `Condition`, and `test-util` of `tokio` for tests that
+//! pause the clock (`#[tokio::test(start_paused = true)]`).
 
 pub mod cache;
 mod client;

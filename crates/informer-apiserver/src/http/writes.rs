@@ -300,9 +300,8 @@ impl Call {
         body::read(Some(&self.content_type), body, (&api_version, &resource.kind), resource.custom)
     }
 
-    /// Parses a body of a built-in kind that is not stored (`Binding`, `Eviction`, `Scale` or
-    /// `TokenRequest`) in one of
-    /// several versions. A body without apiVersion and kind has the first version and `kind`.
+    /// Parses a body of a built-in kind that is not stored (`Binding`, `Eviction`, `Scale` or `TokenRequest`)
+    /// in one of several versions. A body without apiVersion and kind has the first version and `kind`.
     fn read_unstored(&self, api_versions: &[&str], kind: &str, body: &Bytes) -> Result<Value, Status> {
         let api_version = api_versions.first().copied().unwrap_or_default();
         let is_custom = false;

@@ -119,8 +119,8 @@ impl Default for ApiServer {
 }
 
 impl ApiServer {
-    /// Creates a server that contains only the objects that every cluster has: namespaces, priority classes and the
-    /// service `kubernetes`.
+    /// Creates a server that contains only the objects that every cluster has: namespaces, priority classes and
+    /// the service `kubernetes`.
     pub fn new() -> Self {
         ApiServer::builder().build()
     }
