@@ -15,7 +15,6 @@ use informer::{Key, Object, SharedInformerFactory};
 use informer_examples::program;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use kube::api::{Api, PostParams};
 use kube::{CustomResource, CustomResourceExt as _, Resource};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -102,7 +101,7 @@ pub(crate) fn default_probe_address(is_in_pod: bool) -> SocketAddr {
 pub(crate) fn manager(client: kube::Client) -> Manager {
     let recorder = EventRecorder::new(client.clone(), "website-operator");
     let finalizer = Finalizer::new(client.clone(), "informer.example/website");
-    let state = State { client: client.clone(), finalizer, recorder: recorder.clone() };
+    let state = State { finalizer, recorder: recorder.clone() };
     let controller = Controller::new::<Website>(&SharedInformerFactory::new(client))
         .with_predicate(predicates::generation_changed) // ignores its own status updates
         .owns::<Deployment>()
@@ -115,7 +114,6 @@ pub(crate) fn manager(client: kube::Client) -> Manager {
 }
 
 struct State {
-    client: kube::Client,
     finalizer: Finalizer<Website>,
     recorder: EventRecorder,
 }
@@ -230,14 +228,10 @@ async fn update_status(
         last_transition_time: Time(ctx.now()), // kept if the status is the same
     };
     conditions::set(&mut status.conditions, condition);
-    if site.status.as_ref() == Some(&status) {
-        return Ok(());
+    if site.status.as_ref() != Some(&status) {
+        // If the website has changed since it was read, this fails, and the retry reads the change.
+        ctx.patch_status(site, &status).await?;
     }
-    // Contains the version that was read: if the website has changed since, this fails, and the retry reads
-    // the change.
-    let (key, changed) = (ctx.key(), Website { status: Some(status), ..site.clone() });
-    let api = Api::<Website>::namespaced(ctx.state().client.clone(), key.namespace().unwrap_or_default());
-    ctx.record_write(&api.replace_status(key.name(), &PostParams::default(), &changed).await?);
     Ok(())
 }
 

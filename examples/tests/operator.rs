@@ -103,7 +103,8 @@ async fn creates_repairs_and_cleans_up_a_website() {
 
 /// Number of attempted status writes of websites.
 fn status_writes(server: &ApiServer) -> usize {
-    requests_for(server, Verb::Update, "websites").len()
+    let patches = requests_for(server, Verb::Patch, "websites");
+    patches.iter().filter(|patch| patch.subresource.as_deref() == Some("status")).count()
 }
 
 /// Regression: every test passed with errors of status writes ignored, because no status write ever failed in
@@ -116,15 +117,16 @@ async fn failed_status_write_is_retried() {
     server.create(&website("blog", 2)).unwrap();
     until(|| site(&server, "blog").unwrap()["status"]["ready"] == 0).await;
     advance_time(Duration::from_secs(1)).await;
-    let conflicts = server.inject(faults::respond(409).for_verb(Verb::Update).max_hits(3));
+    let conflicts =
+        server.inject(faults::respond(409).for_verb(Verb::Patch).for_resource("websites").max_hits(3));
     make_ready(&server, "blog", 2);
     until(|| site(&server, "blog").unwrap()["status"]["ready"] == 2).await;
     assert_eq!(conflicts.hits(), 3);
 
     // A real conflict: the website is changed between read and write. Its generation stays the same, so only
     // the error causes another reconcile.
-    let (stalled, before) =
-        (server.inject(faults::stall_request().for_verb(Verb::Update)), status_writes(&server));
+    let stalled = server.inject(faults::stall_request().for_verb(Verb::Patch).for_resource("websites"));
+    let before = status_writes(&server);
     make_ready(&server, "blog", 1);
     until(|| stalled.hits() == 1).await;
     let mut annotated = site(&server, "blog").unwrap();
@@ -190,7 +192,7 @@ async fn converges_after_faults() {
     let (handle, task) = start(&server);
     let rules = [
         faults::respond(500).for_verb(Verb::Patch).probability_percent(30, 1),
-        faults::respond(409).for_verb(Verb::Update).probability_percent(30, 1),
+        faults::respond(409).for_verb(Verb::Patch).for_resource("websites").probability_percent(30, 1),
         faults::drop_connection().probability_percent(5, 2),
         faults::break_watch().probability_percent(10, 3),
     ];

@@ -45,6 +45,9 @@ pub struct ObjectReference {
             `ObjectReference`; for other types whose kind is known only at run time, build an `ObjectReference`"
 )]
 pub trait ToObjectReference<Form> {
+    /// The type of the object: `Pod` for an `Object<Pod>`.
+    type Kind;
+
     /// Returns the reference to the object.
     fn reference(&self) -> ObjectReference;
 
@@ -80,6 +83,8 @@ pub enum Plain {}
 pub enum PlainDynamic {}
 
 impl<K: Resource<DynamicType = ()>> ToObjectReference<Cached> for Object<K> {
+    type Kind = K;
+
     fn reference(&self) -> ObjectReference {
         cached(self, K::api_version(&()).into_owned(), K::kind(&()).into_owned())
     }
@@ -94,6 +99,8 @@ impl<K: Resource<DynamicType = ()>> ToObjectReference<Cached> for Object<K> {
 }
 
 impl ToObjectReference<CachedDynamic> for Object<DynamicObject> {
+    type Kind = DynamicObject;
+
     fn reference(&self) -> ObjectReference {
         // A protobuf message does not contain its type; the encoding of the entry does.
         if let EntryEncoding::Protobuf(message) = self.entry().encoding() {
@@ -114,6 +121,8 @@ impl ToObjectReference<CachedDynamic> for Object<DynamicObject> {
 }
 
 impl<K: Resource<DynamicType = ()>> ToObjectReference<TypedValue> for Typed<K> {
+    type Kind = K;
+
     fn reference(&self) -> ObjectReference {
         ToObjectReference::<Plain>::reference(&**self)
     }
@@ -128,6 +137,8 @@ impl<K: Resource<DynamicType = ()>> ToObjectReference<TypedValue> for Typed<K> {
 }
 
 impl ToObjectReference<TypedValueDynamic> for Typed<DynamicObject> {
+    type Kind = DynamicObject;
+
     fn reference(&self) -> ObjectReference {
         ToObjectReference::<PlainDynamic>::reference(&**self)
     }
@@ -142,6 +153,8 @@ impl ToObjectReference<TypedValueDynamic> for Typed<DynamicObject> {
 }
 
 impl<K: Resource<DynamicType = ()>> ToObjectReference<Plain> for K {
+    type Kind = K;
+
     fn reference(&self) -> ObjectReference {
         plain(self.meta(), K::api_version(&()).into_owned(), K::kind(&()).into_owned())
     }
@@ -156,6 +169,8 @@ impl<K: Resource<DynamicType = ()>> ToObjectReference<Plain> for K {
 }
 
 impl ToObjectReference<PlainDynamic> for DynamicObject {
+    type Kind = DynamicObject;
+
     fn reference(&self) -> ObjectReference {
         let (api_version, kind) =
             self.types.clone().map(|types| (types.api_version, types.kind)).unwrap_or_default();
@@ -173,6 +188,8 @@ impl ToObjectReference<PlainDynamic> for DynamicObject {
 
 /// Returns the reference itself, with neither owners nor a version.
 impl ToObjectReference<ObjectReference> for ObjectReference {
+    type Kind = DynamicObject;
+
     fn reference(&self) -> ObjectReference {
         self.clone()
     }

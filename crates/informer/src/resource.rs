@@ -67,7 +67,8 @@ impl ResourceType {
         self.group.is_empty() && (self.kind.eq_ignore_ascii_case("Secret") || &*self.plural == "secrets")
     }
 
-    fn api_version(&self) -> String {
+    /// Returns the `apiVersion`, `v1` or `group/version`.
+    pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_string()
         } else {

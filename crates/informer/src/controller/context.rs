@@ -5,8 +5,8 @@ use super::shared::ReconcileRequest;
 use crate::informer::SharedInformer;
 use crate::lister::Lister;
 use crate::reference::{ObjectReference, ToObjectReference, group};
-use informer_core::Key;
 use informer_core::election::FencingToken;
+use informer_core::{Key, ResourceVersion};
 use kube::Resource;
 use kube::core::{ApiResource, DynamicObject};
 use std::fmt;
@@ -82,7 +82,7 @@ impl<S> Context<S> {
     /// Records an object that this reconcile wrote, as returned by the server, so that the next reconcile of
     /// this key starts only once the cache shows the write.
     ///
-    /// [`apply`](Self::apply) does this by itself. Without this call, the next reconcile may act on the state
+    /// [`apply`](Self::apply) and [`patch_status`](Self::patch_status) do this by themselves. Without this call, the next reconcile may act on the state
     /// from before the write. The next reconcile waits at most for
     /// [`Controller::write_visibility_timeout`](super::Controller::write_visibility_timeout).
     ///
@@ -92,11 +92,16 @@ impl<S> Context<S> {
     /// version is ignored.
     pub fn record_write<Form>(&self, object: &impl ToObjectReference<Form>) {
         let Some(version) = object.version() else { return };
-        let ObjectReference { api_version, kind, namespace, .. } = object.reference();
+        self.record(&object.reference(), &version);
+    }
+
+    /// Records that this reconcile wrote this version of an object.
+    pub(super) fn record(&self, object: &ObjectReference, version: &ResourceVersion) {
+        let ObjectReference { api_version, kind, namespace, .. } = object;
         let mut is_source = false;
         for source in &self.request.shared.sources {
             let source_kind = &source.engine.kind;
-            if *source_kind.kind != *kind || *source_kind.group != *group(&api_version) {
+            if *source_kind.kind != **kind || *source_kind.group != *group(api_version) {
                 continue;
             }
             is_source = true;

@@ -10,6 +10,7 @@ mod context;
 mod external_keys;
 mod metrics;
 mod outcome;
+mod patch_status;
 mod pending_writes;
 pub mod predicates;
 mod prometheus;
@@ -82,8 +83,9 @@ use std::time::Duration;
 ///   [`optional`](Controller::optional) source does not. Once the controller runs, no source delays another.
 /// - A reconcile that panics, fails or times out affects no other key: its own key is retried with backoff.
 ///   Only if many keys fail, their retries share a [limit](Controller::retry_limit).
-/// - After [`Context::apply`] or [`Context::record_write`] the next reconcile of that key starts once the cache shows the write, or
-///   after the [write visibility timeout](Controller::write_visibility_timeout).
+/// - After [`Context::apply`], [`Context::patch_status`] or [`Context::record_write`] the next reconcile of
+///   that key starts once the cache shows the write, or after the
+///   [write visibility timeout](Controller::write_visibility_timeout).
 #[must_use = "a controller does nothing until it runs"]
 pub struct Controller<L = (), S = ()> {
     spec: ControllerSpec,
@@ -240,8 +242,8 @@ impl<L: 'static, S> Controller<L, S> {
         self
     }
 
-    /// Sets how long a reconcile waits until the cache shows the writes passed to [`Context::record_write`].
-    /// Defaults to 30 s.
+    /// Sets how long a reconcile waits until the cache shows the writes of the previous reconcile of its key
+    /// (see [`Context::record_write`]). Defaults to 30 s.
     ///
     /// After the timeout the reconcile starts anyway, and a warning is logged.
     pub fn write_visibility_timeout(mut self, timeout: Duration) -> Self {
@@ -249,7 +251,8 @@ impl<L: 'static, S> Controller<L, S> {
         self
     }
 
-    /// Sets the field manager with which [`Context::apply`] writes. Defaults to the name of the controller.
+    /// Sets the field manager with which [`Context::apply`] and [`Context::patch_status`] write. Defaults to
+    /// the name of the controller.
     ///
     /// The server allows 128 bytes. Do not change the name of a field manager in a later release of a
     /// program: the fields that were applied with the old name would keep that owner, and would not be

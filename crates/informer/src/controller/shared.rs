@@ -90,7 +90,7 @@ impl Shared {
         );
     }
 
-    /// Returns the field manager of [`Context::apply`](super::Context::apply).
+    /// Returns the field manager of writes.
     pub(super) fn field_manager(&self) -> &Arc<str> {
         self.settings.field_manager.as_ref().unwrap_or(&self.name)
     }

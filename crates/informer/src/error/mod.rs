@@ -13,7 +13,7 @@ pub use crate::source::SourceError;
 pub use controller::{ControllerError, ManagerError};
 pub use informer_core::DecodeError;
 pub use informer_core::error::{ConfigError, ParseError, ParseErrorKind};
-pub use object::{ApplyError, FinalizerError, OwnerError};
+pub use object::{ApplyError, FinalizerError, OwnerError, PatchStatusError};
 pub use resolve::ResolveError;
 pub use shutdown::{ShutdownError, Unfinished};
 pub use wait::{InformerSync, SyncError, VersionWaitError, VersionWaitReason};
@@ -79,6 +79,9 @@ pub enum Error {
     /// An object could not be applied in a reconcile.
     #[error(transparent)]
     Apply(#[from] ApplyError),
+    /// The status of an object could not be written in a reconcile.
+    #[error(transparent)]
+    PatchStatus(#[from] PatchStatusError),
     /// A resource could not be found by its name.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
@@ -105,6 +108,7 @@ impl Error {
             Self::Manager(error) => error.kind(),
             Self::Finalizer(error) => error.kind(),
             Self::Apply(error) => error.kind(),
+            Self::PatchStatus(error) => error.kind(),
             Self::Resolve(error) => error.kind(),
             Self::Client(error) => ErrorKind::of_client_error(error),
         }
@@ -119,7 +123,8 @@ impl Error {
             |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.reason == "Conflict");
         match self {
             Self::Client(error) => is_conflict(error),
-            Self::Apply(ApplyError::Request { source, .. }) => is_conflict(source),
+            Self::Apply(ApplyError::Request { source, .. })
+            | Self::PatchStatus(PatchStatusError::Request { source, .. }) => is_conflict(source),
             Self::Finalizer(error) => error.is_conflict(),
             _ => false,
         }

@@ -1,4 +1,4 @@
-//! Errors of changing objects: finalizers and owner references.
+//! Errors of changing objects: finalizers, applied objects, status and owner references.
 
 use super::ErrorKind;
 use crate::reference::ObjectReference;
@@ -124,6 +124,66 @@ fn apply_hint(error: &kube::Error) -> &'static str {
         }
         kube::Error::Api(status) if status.code == 409 => {
             " (apply an object without uid and resourceVersion, not one read from the server)"
+        }
+        _ => "",
+    }
+}
+
+/// The error of writing the status of an object in a reconcile.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PatchStatusError {
+    /// The object has no resource version.
+    #[error("patch status of {object}: it has no resource version (use the object as read from the server)")]
+    #[non_exhaustive]
+    MissingVersion {
+        /// The object.
+        object: Box<ObjectReference>,
+    },
+    /// The kind of the object, in its API version, is not a source of the controller.
+    #[error(
+        "patch status of {object}: its kind ({}) is not a source of controller {controller} (declare it with `reads`)",
+        object.api_version
+    )]
+    #[non_exhaustive]
+    NotASource {
+        /// The object.
+        object: Box<ObjectReference>,
+        /// The name of the controller.
+        controller: Arc<str>,
+    },
+    /// The request failed.
+    #[error("patch status of {object}{}", patch_status_hint(source))]
+    #[non_exhaustive]
+    Request {
+        /// The object.
+        object: Box<ObjectReference>,
+        /// The error of the client.
+        source: Box<kube::Error>,
+    },
+}
+
+impl PatchStatusError {
+    /// Classifies the error.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::MissingVersion { .. } | Self::NotASource { .. } => ErrorKind::Invalid,
+            Self::Request { source, .. } => ErrorKind::of_client_error(source),
+        }
+    }
+}
+
+/// Returns a hint for responses whose message does not say what to change.
+fn patch_status_hint(error: &kube::Error) -> &'static str {
+    match error {
+        kube::Error::Api(status) if status.code == 403 => {
+            " (needs the permission to patch the subresource `status`)"
+        }
+        kube::Error::Api(status) if status.code == 404 => {
+            " (was the object deleted, or does its kind not have the subresource `status`?)"
+        }
+        kube::Error::Api(status) if status.code == 409 => {
+            " (the object has changed since it was read: return the error, so that the reconcile is retried)"
         }
         _ => "",
     }

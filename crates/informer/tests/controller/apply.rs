@@ -23,7 +23,7 @@ fn stored(server: &ApiServer, name: &str) -> Value {
 }
 
 /// Runs one reconcile of the pod `default/a` with the function, and returns what the function returned.
-async fn in_a_reconcile<F, R, T>(server: &ApiServer, call: F) -> T
+pub(crate) async fn in_a_reconcile<F, R, T>(server: &ApiServer, call: F) -> T
 where
     F: Fn(informer::Object<Pod>, Arc<Context>) -> R + Send + Sync + 'static,
     R: Future<Output = T> + Send + 'static,

@@ -10,6 +10,7 @@ mod relists;
 mod shutdown;
 mod sources;
 mod start;
+mod status;
 mod writes;
 
 use cluster::TIMEOUT;
