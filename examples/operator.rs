@@ -4,7 +4,7 @@
 //!     cargo run --example operator -- --crd | kubectl apply -f -
 //!     cargo run --example operator -- [--kubeconfig PATH] [--lease-namespace NAME] [--probe-address IP:PORT]
 
-use informer::conditions;
+use informer::conditions::{self, ConditionChange};
 use informer::controller::predicates;
 use informer::controller::{Context, Controller, Outcome};
 use informer::election::LeaderElector;
@@ -140,7 +140,7 @@ async fn reconcile(key: Key, ctx: Context<State>) -> Result<Outcome, Error> {
         let message = format!("at most {MAX_REPLICAS} replicas");
         recorder.record(&website, EventType::Warning, "TooMany", "Scale", &message);
         let ready = site.status.as_ref().map_or(0, |status| status.ready);
-        update_status(&ctx, &site, ready, ("False", "TooMany", message)).await?;
+        let _change = update_status(&ctx, &site, ready, ("False", "TooMany", &message)).await?;
         return Ok(Outcome::terminal("too many replicas")); // a retry cannot help, a change of the website can
     }
     let (deployment, is_applied) =
@@ -159,7 +159,10 @@ async fn reconcile(key: Key, ctx: Context<State>) -> Result<Outcome, Error> {
         (true, false) => ("False", "Starting", format!("{message}, but not all are updated")),
         (false, _) => ("False", "Starting", message),
     };
-    update_status(&ctx, &site, ready, (is_ready, reason, message)).await?;
+    let change = update_status(&ctx, &site, ready, (is_ready, reason, &message)).await?;
+    if change == ConditionChange::Transitioned {
+        recorder.record(&website, EventType::Normal, reason, "Check", &message);
+    }
     Ok(Outcome::Done)
 }
 
@@ -210,29 +213,30 @@ fn contains(object: &Value, desired: &Value) -> bool {
     }
 }
 
-/// Writes the status if it has changed, with the condition `Ready` of this status, reason and message.
+/// Writes the status if it has changed, with the condition `Ready` of this status, reason and message. Returns
+/// the change of the condition.
 async fn update_status(
     ctx: &Context<State>,
     site: &Website,
     ready: i32,
-    (is_ready, reason, message): (&str, &str, String),
-) -> Result<(), Error> {
+    (is_ready, reason, message): (&str, &str, &str),
+) -> Result<ConditionChange, Error> {
     let mut status = WebsiteStatus { ready, ..site.status.clone().unwrap_or_default() };
     let condition = Condition {
         type_: "Ready".to_owned(),
         status: is_ready.to_owned(),
         reason: reason.to_owned(),
-        message,
+        message: message.to_owned(),
         // Tells readers whether this describes the spec they see.
         observed_generation: site.metadata.generation,
         last_transition_time: Time(ctx.now()), // kept if the status is the same
     };
-    conditions::set(&mut status.conditions, condition);
+    let change = conditions::set(&mut status.conditions, condition);
     if site.status.as_ref() != Some(&status) {
         // If the website has changed since it was read, this fails, and the retry reads the change.
         ctx.patch_status(site, &status).await?;
     }
-    Ok(())
+    Ok(change)
 }
 
 fn deployment_of(key: &Key, spec: &WebsiteSpec) -> Value {

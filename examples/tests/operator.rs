@@ -96,7 +96,11 @@ async fn creates_repairs_and_cleans_up_a_website() {
     handle.stop();
     task.await.unwrap();
     // Events recorded in the last reconcile are written before the end.
-    for event in ["Normal Applied: updated the deployment", "Normal Stopped: the website was deleted"] {
+    for event in [
+        "Normal Applied: updated the deployment",
+        "Normal AllReady: 2 of 2 replicas are ready",
+        "Normal Stopped: the website was deleted",
+    ] {
         assert!(events(&server).contains(&event.to_owned()), "{event}: {:?}", events(&server));
     }
 }
