@@ -18,15 +18,21 @@ use informer_core::Object;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Returns whether the generation changed, that is the desired state and not only the status or metadata.
+/// Returns whether the generation changed, that is the desired state and not only the status or metadata, or
+/// the deletion of the object began.
 ///
-/// For kinds without a generation, every change passes.
+/// So an object whose finalizers keep it is reconciled when its deletion begins, and once more when the server
+/// removes it. For most kinds the server raises the generation when a deletion begins, but not for custom
+/// resource definitions. For kinds without a generation, such as `ConfigMap` and `Secret`, every change passes.
 pub fn generation_changed<K>(event: &Event<K>) -> bool {
     changed(event, |old, new| {
         let nonzero = |object: &Object<K>| object.generation().filter(|generation| *generation != 0);
         match (nonzero(old), nonzero(new)) {
             (None, None) => version_differs(old, new),
-            (old, new) => old != new,
+            (old_generation, new_generation) => {
+                let is_deletion = old.deletion_timestamp().is_none() && new.deletion_timestamp().is_some();
+                old_generation != new_generation || is_deletion
+            }
         }
     })
 }

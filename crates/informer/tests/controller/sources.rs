@@ -8,6 +8,8 @@ use informer::{Key, SharedInformerFactory};
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
+use k8s_openapi::api::networking::v1::Ingress;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::{ApiResource, PartialObjectMeta};
 use serde_json::{Value, json};
 use std::convert::Infallible;
@@ -264,6 +266,54 @@ async fn kinds_without_generation_pass_the_generation_predicate() {
     server.update(&config_map("default", "c", "2")).unwrap();
     reconciles.expect(&["default/c"]).await;
     running.stop().await.unwrap();
+}
+
+/// Regression: the deletion of a custom resource definition with a finalizer did not pass, because the server
+/// does not raise its generation: the reconcile that has to clean up was never called. Only kinds whose
+/// generation is raised, or that have none, were tested.
+#[tokio::test(start_paused = true)]
+async fn beginning_deletion_passes_the_generation_predicate() {
+    async fn check<K>(server: &ApiServer, stored: &Value, plural: &str, is_raised: bool)
+    where
+        K: kube::Resource<DynamicType = ()> + 'static,
+    {
+        let text = |pointer: &str| stored.pointer(pointer).and_then(Value::as_str);
+        let (api_version, name) = (text("/apiVersion").unwrap(), text("/metadata/name").unwrap());
+        let namespace = text("/metadata/namespace");
+        let (sender, mut reconciles) = event_log();
+        let factory = SharedInformerFactory::new(server.client());
+        let controller = Controller::new::<K>(&factory).with_predicate(predicates::generation_changed);
+        let running = Running::start(controller.reconcile(log_key(sender)));
+        let key = namespace.map_or(name.to_owned(), |namespace| format!("{namespace}/{name}"));
+        reconciles.expect(&[&key]).await;
+        let before = server.get(api_version, plural, namespace, name).unwrap();
+        server.delete(api_version, plural, namespace, name).unwrap();
+        let after = server.get(api_version, plural, namespace, name).unwrap();
+        assert!(after["metadata"]["deletionTimestamp"].is_string());
+        let generation = |object: &Value| object["metadata"]["generation"].as_i64();
+        assert_eq!(generation(&before) != generation(&after), is_raised, "{plural}");
+        reconciles.expect(&[&key]).await;
+        running.stop().await.unwrap();
+    }
+    let server = ApiServer::new();
+    let create =
+        |object: Value| server.create(&with(object, "/metadata/finalizers", json!(["example.com/f"])));
+    let ingress = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+        "metadata": {"name": "i", "namespace": "default"},
+        "spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}});
+    check::<Ingress>(&server, &create(ingress).unwrap(), "ingresses", true).await;
+    let map = create(config_map("default", "c", "1")).unwrap();
+    check::<ConfigMap>(&server, &map, "configmaps", false).await;
+    let version = json!({"name": "v1", "served": true, "storage": true,
+        "schema": {"openAPIV3Schema": {"type": "object"}}});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "sites.example.com"},
+        "spec": {"group": "example.com", "scope": "Cluster", "names": {"plural": "sites", "kind": "Site"},
+            "versions": [version]}});
+    let definition = create(definition).unwrap();
+    // The definition stays as long as this object.
+    create(json!({"apiVersion": "example.com/v1", "kind": "Site", "metadata": {"name": "s"}})).unwrap();
+    check::<CustomResourceDefinition>(&server, &definition, "customresourcedefinitions", false).await;
 }
 
 /// An event is delivered if its predicate panics.
