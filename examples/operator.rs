@@ -127,14 +127,11 @@ async fn reconcile(key: Key, ctx: Context<State>) -> Result<Outcome, Error> {
         FinalizerAction::Cleanup(clean_up) => {
             // Release external resources here: DNS names, buckets, certificates.
             recorder.record(&website, EventType::Normal, "Stopped", "TidyUp", "the website was deleted");
-            if let Some(left) = clean_up.complete().await? {
-                ctx.record_write(&left); // other finalizers are left
-            }
+            clean_up.complete().await?;
             return Ok(Outcome::Done);
         }
         FinalizerAction::Gone => return Ok(Outcome::Done),
     };
-    ctx.record_write(&website); // the finalizer may have been added just now
     let site = website.typed()?;
     if site.spec.replicas > MAX_REPLICAS {
         let message = format!("at most {MAX_REPLICAS} replicas");

@@ -29,6 +29,9 @@ const MAX_ATTEMPTS: usize = 4;
 /// [`Finalizer::ensure`] returns what a reconcile has to do. The cleanup must be idempotent, and must also
 /// work if nothing was ever applied. The controller needs the permissions to patch and get its objects.
 ///
+/// These writes need not be [recorded](crate::controller::Context::record_write): if the cache does not show
+/// one of them yet, the next call finds it on the server, with two requests more.
+///
 /// ```no_run
 /// use informer::Object;
 /// use informer::error::FinalizerError;
@@ -42,7 +45,7 @@ const MAX_ATTEMPTS: usize = 4;
 ///         FinalizerAction::Apply(website) => apply(&website).await,
 ///         FinalizerAction::Cleanup(cleanup) => {
 ///             delete_bucket(cleanup.object()).await;
-///             cleanup.complete().await?; // pass the returned object to `ctx.record_write`
+///             cleanup.complete().await?;
 ///         }
 ///         FinalizerAction::Gone => {}
 ///     }
@@ -109,6 +112,10 @@ impl<K> Finalizer<K> {
     /// to take.
     ///
     /// Sends no request if the finalizer need not be added.
+    ///
+    /// Continue with the object in [`FinalizerAction::Apply`], not with the one passed to this call: it is as
+    /// new as the write, so that [`Context::patch_status`](crate::controller::Context::patch_status) does not
+    /// conflict with it.
     pub async fn ensure(&self, object: &Object<K>) -> Result<FinalizerAction<'_, K>, FinalizerError> {
         let decide = |state: &State| match state.position_of(&self.name) {
             None if !state.being_deleted => Some(state.add_patch(&self.name)),
@@ -259,9 +266,9 @@ impl<K> Cleanup<'_, K> {
     /// Removes the finalizer after the cleanup, so that the server can delete the object.
     ///
     /// Returns the object as written if it still has other finalizers; `None` if it does not exist any more.
-    /// Pass the returned object to [`Context::record_write`](crate::controller::Context::record_write);
-    /// otherwise the next reconcile may see an older state that still has the finalizer, and clean up once
-    /// more.
+    /// The next reconcile may see an older state that still has the finalizer, and clean up once more. If other
+    /// finalizers are left, passing the returned object to
+    /// [`Context::record_write`](crate::controller::Context::record_write) avoids that.
     ///
     /// # Errors
     ///

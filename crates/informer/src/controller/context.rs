@@ -36,6 +36,9 @@ impl<S> Context<S> {
     /// Returns a lister for a kind, which must be one of the controller's sources (declare it at least with
     /// [`Controller::reads`](super::Controller::reads)).
     ///
+    /// `PartialObjectMeta<K>` is another source than `K`: a kind that was declared as `PartialObjectMeta<K>` is
+    /// read with `ctx.lister::<PartialObjectMeta<K>>()`.
+    ///
     /// For any other kind the first call starts an informer and logs a warning. Until that informer has
     /// synced, existing objects are missing from the lister.
     pub fn lister<K: Resource<DynamicType = ()> + 'static>(&self) -> Lister<K> {

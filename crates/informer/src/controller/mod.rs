@@ -149,7 +149,8 @@ impl<L: 'static, S> Controller<L, S> {
     /// Adds a source whose events queue the key of the owner that controls the object: the owner reference
     /// with `controller: true`, if that reference names the controller's kind.
     ///
-    /// If only the metadata of the owned objects is needed, use `PartialObjectMeta<O>`.
+    /// If only the metadata of the owned objects is needed, use [`PartialObjectMeta<O>`](kube::core::PartialObjectMeta),
+    /// here and in [`Context::lister`]: only metadata is requested and cached.
     pub fn owns<O: Resource<DynamicType = ()> + 'static>(self) -> Controller<O, S> {
         let informer = self.spec.factory.informer::<O>();
         self.owns_informer(informer)
@@ -164,7 +165,71 @@ impl<L: 'static, S> Controller<L, S> {
 
     /// Adds a source whose events queue the keys returned by `map`.
     ///
-    /// For a changed object, `map` is called with the old and with the new state.
+    /// For a changed object, `map` is called with the old and with the new state. If it needs only the metadata
+    /// of the objects, use [`PartialObjectMeta<W>`](kube::core::PartialObjectMeta): only metadata is requested
+    /// and cached, and [`Context::lister`] takes the same type.
+    ///
+    /// `map` often looks up the objects that reference the changed one. An index of the controller's own kind
+    /// finds them without reading all objects:
+    ///
+    /// ```
+    /// use informer::controller::{Controller, Outcome};
+    /// use informer::{Index, Object, SharedInformerFactory};
+    /// use k8s_openapi::api::{core::v1::Secret, networking::v1::Ingress};
+    /// use kube::core::PartialObjectMeta;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = informer_apiserver::ApiServer::new();
+    /// # let client = server.client();
+    /// # for ingress in [
+    /// #     serde_json::json!({"metadata": {"name": "shop", "namespace": "default"},
+    /// #         "spec": {"defaultBackend": {"service": {"name": "shop", "port": {"number": 80}}},
+    /// #             "tls": [{"secretName": "cert"}]}}),
+    /// #     serde_json::json!({"metadata": {"name": "blog", "namespace": "default"},
+    /// #         "spec": {"defaultBackend": {"service": {"name": "blog", "port": {"number": 80}}}}}),
+    /// # ] {
+    /// #     let mut ingress = ingress;
+    /// #     ingress["apiVersion"] = "networking.k8s.io/v1".into();
+    /// #     ingress["kind"] = "Ingress".into();
+    /// #     server.create(&ingress)?;
+    /// # }
+    /// let factory = SharedInformerFactory::new(client);
+    /// // Every ingress, by the namespaces and names of the secrets that it references.
+    /// let ingresses = factory.informer::<Ingress>();
+    /// let by_secret = ingresses.add_index(Index::from_fn("secret", |ingress: &Object<Ingress>| {
+    ///     let namespace = ingress.namespace().unwrap_or_default();
+    ///     let Ok(typed) = ingress.typed() else { return Vec::new() };
+    ///     let tls = typed.spec.iter().flat_map(|spec| spec.tls.iter().flatten());
+    ///     tls.filter_map(|tls| Some(format!("{namespace}/{}", tls.secret_name.as_ref()?))).collect()
+    /// }))?;
+    /// let lister = ingresses.lister();
+    /// # let (sender, mut reconciled) = tokio::sync::mpsc::unbounded_channel();
+    /// let controller = Controller::new::<Ingress>(&factory)
+    ///     .watches::<PartialObjectMeta<Secret>>(move |secret| {
+    ///         lister.keys_by_index(&by_secret, &secret.key().to_string())
+    ///     })
+    ///     .reconcile(move |key, _ctx| {
+    ///         println!("{key} or a secret that it references has changed");
+    /// #         let _ = sender.send(key);
+    ///         async { Ok::<_, informer::Error>(Outcome::Done) }
+    ///     });
+    /// # let stop = async {
+    /// #     reconciled.recv().await;
+    /// #     reconciled.recv().await;
+    /// #     let secret = serde_json::json!({"apiVersion": "v1", "kind": "Secret",
+    /// #         "metadata": {"name": "cert", "namespace": "default"}});
+    /// #     server.create(&secret).unwrap();
+    /// #     assert_eq!(reconciled.recv().await.unwrap().to_string(), "default/shop");
+    /// # };
+    /// # controller.run_until(stop).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The closure lives as long as the controller, which keeps the informers of its sources running in any
+    /// case. A lister of another kind keeps the informer of that kind running as long, and its index may not
+    /// be complete when `map` is called: declare the kind with [`reads`](Self::reads) too.
     pub fn watches<W: Resource<DynamicType = ()> + 'static>(
         self,
         map: impl Fn(&Object<W>) -> Vec<Key> + Send + Sync + 'static,
@@ -185,7 +250,8 @@ impl<L: 'static, S> Controller<L, S> {
     /// Adds a kind that reconciles only read: it must be synced before the first reconcile, but its events
     /// queue no key.
     ///
-    /// [`Controller::with_predicate`] has no effect on it.
+    /// [`Controller::with_predicate`] has no effect on it. If only the metadata of the objects is needed, use
+    /// [`PartialObjectMeta<R>`](kube::core::PartialObjectMeta), here and in [`Context::lister`].
     pub fn reads<R: Resource<DynamicType = ()> + 'static>(self) -> Controller<R, S> {
         let informer = self.spec.factory.informer::<R>();
         self.add_source(informer, KeyMapper::never())

@@ -316,6 +316,31 @@ async fn beginning_deletion_passes_the_generation_predicate() {
     check::<CustomResourceDefinition>(&server, &definition, "customresourcedefinitions", false).await;
 }
 
+/// A mapper may hold a lister of the controller's own kind: the informers end with the controller.
+#[tokio::test(start_paused = true)]
+async fn lister_in_a_mapper_does_not_outlive_the_controller() {
+    let server = ApiServer::new();
+    create_pods(&server, &["a"]);
+    let (sender, mut reconciles) = event_log();
+    let factory = SharedInformerFactory::new(server.client());
+    let pods = factory.lister::<Pod>();
+    let controller = Controller::new::<Pod>(&factory).watches::<PartialObjectMeta<Secret>>(move |_| {
+        pods.list().iter().map(|pod| pod.key().clone()).collect()
+    });
+    let running = Running::start(controller.reconcile(log_key(sender)));
+    drop(factory);
+    reconciles.expect(&["default/a"]).await;
+    server
+        .create(
+            &json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}}),
+        )
+        .unwrap();
+    reconciles.expect(&["default/a"]).await;
+    assert_eq!(server.open_watches(), 2);
+    running.stop().await.unwrap();
+    crate::cluster::until(|| server.open_watches() == 0).await;
+}
+
 /// An event is delivered if its predicate panics.
 #[tokio::test(start_paused = true)]
 async fn panicking_predicate_counts_as_true() {
