@@ -246,6 +246,43 @@ async fn recorded_requests_contain_the_user() {
 }
 
 #[tokio::test]
+async fn clients_of_users_are_distinguished_by_roles_rules_and_log() {
+    let server = ApiServer::new();
+    let list = async |client: &kube::Client| {
+        let pods: kube::Api<k8s_openapi::api::core::v1::Pod> = kube::Api::default_namespaced(client.clone());
+        match pods.list(&kube::api::ListParams::default()).await {
+            Ok(_) => 200,
+            Err(kube::Error::Api(status)) => status.code,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let users = [User::new("limited"), User::admin("first"), User::admin("second")];
+    let [limited, first, second] = users.map(|user| server.client_as(user));
+    assert_eq!([list(&limited).await, list(&first).await, list(&second).await], [403, 200, 200]);
+    bind(&server, "view");
+    assert_eq!(list(&limited).await, 200, "roles that are created later apply");
+
+    let guard = server.inject(informer_apiserver::faults::respond(503).for_user("second"));
+    assert_eq!([list(&limited).await, list(&first).await, list(&second).await], [200, 200, 503]);
+    assert_eq!(guard.hits(), 1);
+    let users: Vec<String> = server.recorded_requests().into_iter().map(|request| request.user).collect();
+    assert_eq!(users, ["limited", "first", "second", "limited", "limited", "first", "second"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn clock_of_the_server_follows_tokio() {
+    let server = ApiServer::new();
+    let started = server.now();
+    tokio::time::advance(Duration::from_hours(2)).await;
+    assert_eq!(server.now().duration_since(started).as_hours(), 2);
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    let created = server.create(&map).unwrap();
+    let timestamp: jiff::Timestamp =
+        created["metadata"]["creationTimestamp"].as_str().unwrap().parse().unwrap();
+    assert!(server.now().duration_since(timestamp).as_secs() < 1);
+}
+
+#[tokio::test]
 async fn too_large_body_is_rejected() {
     let service = ApiServer::new().service();
     let data = "x".repeat(3 * 1024 * 1024 + 200);

@@ -500,3 +500,151 @@ async fn schedule_is_deterministic_for_a_seed() {
     })
     .await;
 }
+
+/// The table of the module documentation: what a rule does to a watch that is open and idle when the rule is injected,
+/// and to the watch once an object is created.
+#[tokio::test(start_paused = true)]
+async fn open_watches_are_affected_as_documented() {
+    const UNAFFECTED: [&str; 2] = ["silent", "ADDED a"];
+    let cases = [
+        (faults::break_watch(), ["broken", "end"]),
+        (faults::outage(), ["broken", "end"]),
+        (faults::break_watch().with_clean_end(), ["end", "end"]),
+        (faults::gone(), ["ERROR 410", "end"]),
+        (faults::half_open(), ["silent", "silent"]),
+        (faults::stall_watch(), ["silent", "silent"]),
+        (faults::raw_frame("x\n"), ["line x", "ADDED a"]),
+        (faults::frame_without_object(), ["MODIFIED -", "ADDED a"]),
+        (faults::break_mid_frame(), ["silent", "broken"]),
+        (faults::drop_frame(), ["silent", "silent"]),
+        (faults::duplicate_frame(), UNAFFECTED),
+        (faults::malformed_object(), UNAFFECTED),
+        (faults::respond(503), UNAFFECTED),
+        (faults::respond_with(200, "x"), UNAFFECTED),
+        (faults::too_many_requests(1), UNAFFECTED),
+        (faults::forbid("configmaps"), UNAFFECTED),
+        (faults::exempt(), UNAFFECTED),
+        (faults::delay(Duration::from_hours(1)), UNAFFECTED),
+        (faults::stall_request(), UNAFFECTED),
+        (faults::drop_connection(), UNAFFECTED),
+        (faults::truncate(0), UNAFFECTED),
+        (faults::stale_read(), UNAFFECTED),
+        (faults::refuse_watch_list(), UNAFFECTED),
+        (faults::endless_watch_list(), UNAFFECTED),
+        (faults::error_frame(500), UNAFFECTED),
+    ];
+    for (rule, expected) in cases {
+        let server = server();
+        let from = server.resource_version();
+        let mut watch = Watch::open(&server, &format!("{WATCH}&resourceVersion={from}")).await;
+        assert!(watch.is_silent(1).await, "the watch is idle");
+        let name = rule.to_string();
+        let guard = server.inject(rule);
+        let idle = next_or_silence(&mut watch).await;
+        server.create(&configmap("a", "1")).unwrap();
+        let changed = next_or_silence(&mut watch).await;
+        // Without the last word, which is a version.
+        let matches =
+            |actual: &str, expected: &str| actual == expected || actual.starts_with(&format!("{expected} "));
+        assert!(matches(&idle, expected[0]) && matches(&changed, expected[1]), "{name}: {idle}, {changed}");
+        let has_effect = expected != UNAFFECTED
+            || name.starts_with("DuplicateFrame")
+            || name.starts_with("MalformedObject");
+        assert_eq!(
+            (guard.hits(), guard.affected_watches()),
+            (has_effect.into(), has_effect.into()),
+            "{name}"
+        );
+    }
+}
+
+async fn next_or_silence(watch: &mut Watch) -> String {
+    let next = tokio::time::timeout(Duration::from_secs(50), watch.next_summary()).await;
+    next.unwrap_or_else(|_| "silent".to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn outage_lasts_until_guard_is_dropped() {
+    with_timeout(async {
+        let server = server();
+        let from = server.resource_version();
+        let path = format!("{WATCH}&resourceVersion={from}");
+        let mut watch = Watch::open(&server, &path).await;
+        let request = async |path: &str| {
+            let request = http::Request::get(path).body(kube::client::Body::empty()).unwrap();
+            tower::ServiceExt::oneshot(server.service(), request)
+                .await
+                .map(|response| response.status().as_u16())
+                .ok()
+        };
+        let outage = server.inject(faults::outage());
+        assert_eq!(watch.next_summary().await, "broken");
+        for path in [MAPS, path.as_str(), "/apis", "/version", "/readyz", "/openapi/v2"] {
+            assert_eq!(request(path).await, None, "{path}");
+        }
+        assert_eq!((outage.hits(), outage.affected_watches()), (7, 1));
+        // Direct writes are not requests.
+        server.create(&configmap("a", "1")).unwrap();
+        drop(outage);
+        assert_eq!((request(MAPS).await, request("/apis").await), (Some(200), Some(200)));
+        let mut watch = Watch::open(&server, &path).await;
+        assert_eq!(watch.next_summary().await, format!("ADDED a {}", from + 1), "no change is lost");
+
+        // With a condition on the resource, the rest of the server stays reachable.
+        let _outage = server.inject(faults::outage().for_resource("configmaps"));
+        assert_eq!(watch.next_summary().await, "broken");
+        let responses = [request(MAPS).await, request("/api/v1/pods").await, request("/apis").await];
+        assert_eq!(responses, [None, Some(200), Some(200)]);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_resumes_after_restart_unless_it_missed_a_change() {
+    with_timeout(async {
+        let server = server();
+        server.create(&configmap("a", "1")).unwrap();
+        let from = server.resource_version();
+        let path = format!("{WATCH}&resourceVersion={from}");
+        let mut watch = Watch::open(&server, &path).await;
+        assert!(watch.is_silent(1).await);
+        server.restart();
+        assert_eq!(watch.next_summary().await, "broken");
+        let mut watch = Watch::open(&server, &path).await;
+        server.create(&configmap("b", "1")).unwrap();
+        assert_eq!(watch.next_summary().await, format!("ADDED b {}", from + 1));
+        server.restart();
+        assert_eq!(watch.next_summary().await, "broken");
+        let mut late = Watch::open(&server, &path).await;
+        assert!(late.next_summary().await.starts_with("ERROR 410"));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn truncate_breaks_watches_that_are_opened_later() {
+    with_timeout(async {
+        let server = server();
+        server.create(&configmap("a", "1")).unwrap();
+        let _guard = server.inject(faults::truncate(20));
+        let mut watch = Watch::open(&server, WATCH).await;
+        assert_eq!(watch.next_summary().await, "broken");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn break_watch_accepts_and_breaks_new_watches_while_active() {
+    with_timeout(async {
+        let server = server();
+        let guard = server.inject(faults::break_watch().max_hits(2));
+        for _ in 0..2 {
+            let mut watch = Watch::open(&server, WATCH).await;
+            assert_eq!(watch.next_summary().await, "broken");
+        }
+        let mut watch = Watch::open(&server, WATCH).await;
+        assert!(watch.is_silent(1).await);
+        assert_eq!((guard.hits(), guard.affected_watches()), (2, 3), "the third one reached the limit");
+    })
+    .await;
+}

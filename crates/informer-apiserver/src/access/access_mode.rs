@@ -39,10 +39,20 @@ pub(crate) struct Refused {
 impl AccessMode {
     /// Enables access control. The default roles and bindings are created if they are missing.
     pub(crate) fn enforced(shared: &Shared, access: AccessControl) -> Self {
+        AccessMode::with_tokens(shared, Tokens::new(access))
+    }
+
+    /// Enables access control for requests that are all those of one user. The default roles and bindings are
+    /// created if they are missing.
+    pub(crate) fn of_user(shared: &Shared, user: User) -> Self {
+        AccessMode::with_tokens(shared, Tokens::of_user(user))
+    }
+
+    fn with_tokens(shared: &Shared, tokens: Tokens) -> Self {
         let now = shared.now();
         shared.model(|model| bootstrap::create_missing(model, now));
         AccessMode::Enforced(Arc::new(AccessEnforcer {
-            tokens: Arc::new(Tokens::new(access)),
+            tokens: Arc::new(tokens),
             snapshot: Mutex::default(),
         }))
     }

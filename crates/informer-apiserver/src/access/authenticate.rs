@@ -15,7 +15,8 @@ use crate::user::User;
 /// The known tokens.
 pub(crate) struct Tokens {
     users: BTreeMap<String, User>,
-    anonymous: bool,
+    /// The user of requests without a token; `None` if they are rejected.
+    without_token: Option<User>,
 }
 
 impl Tokens {
@@ -24,7 +25,17 @@ impl Tokens {
             user.join(AUTHENTICATED);
             (token, user)
         };
-        Tokens { users: access.tokens.into_iter().map(with_group).collect(), anonymous: access.anonymous }
+        let anonymous = || User::new(ANONYMOUS).group(UNAUTHENTICATED);
+        Tokens {
+            users: access.tokens.into_iter().map(with_group).collect(),
+            without_token: access.anonymous.then(anonymous),
+        }
+    }
+
+    /// Creates tokens in which all requests without a token are those of one authenticated user.
+    pub(crate) fn of_user(mut user: User) -> Self {
+        user.join(AUTHENTICATED);
+        Tokens { users: BTreeMap::new(), without_token: Some(user) }
     }
 
     /// Returns the user of a token.
@@ -47,8 +58,7 @@ pub(crate) fn authenticate(
 ) -> Result<User, Status> {
     match bearer(headers) {
         Some(token) => tokens.user(token).cloned().or_else(|| account(token)).ok_or_else(unauthorized),
-        None if tokens.anonymous => Ok(User::new(ANONYMOUS).group(UNAUTHENTICATED)),
-        None => Err(unauthorized()),
+        None => tokens.without_token.clone().ok_or_else(unauthorized),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The faults that can be injected, one function each.
 //!
-//! The documentation of a function is the meaning of its fault; `http::request_faults` and
+//! The documentation of a function is the meaning of its fault; the documentation of
+//! the module `faults` lists the effects on open watches; `http::request_faults` and
 //! `http::stream_faults` apply the faults.
 
 use std::time::Duration;
@@ -25,8 +26,10 @@ pub fn too_many_requests(seconds: u32) -> FaultRule {
     respond(429).retry_after(seconds)
 }
 
-/// Expires the client's position: lists get 410; watches, including open ones, get an ERROR frame with 410
-/// and end.
+/// Expires the client's position: lists get 410; watches, including open and idle ones, get an ERROR frame with
+/// 410 and end.
+///
+/// To make the client of one watch list again, use `faults::gone().for_verb(Verb::Watch).max_hits(1)`.
 pub fn gone() -> FaultRule {
     FaultRule::new(Action::Gone)
 }
@@ -55,14 +58,38 @@ pub fn stall_request() -> FaultRule {
     FaultRule::new(Action::StallRequest)
 }
 
-/// Breaks the connection before response headers are sent.
+/// Breaks the connection before response headers are sent. Open watches continue; see [`outage`].
 pub fn drop_connection() -> FaultRule {
     FaultRule::new(Action::Drop)
 }
 
+/// Makes the server unreachable: open watches break, also idle ones, and all requests fail without a response.
+///
+/// Without conditions on verb, resource or namespace, requests for discovery, schemas and probes fail too. On a
+/// socket, connections and TLS handshakes still succeed, and requests on them are not answered. After the
+/// outage, clients resume their watches from the versions that they have reached.
+///
+/// ```
+/// use informer_apiserver::{ApiServer, faults};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let server = ApiServer::new();
+/// let client = server.client();
+/// let outage = server.inject(faults::outage());
+/// assert!(client.apiserver_version().await.is_err());
+/// drop(outage);
+/// assert!(client.apiserver_version().await.is_ok());
+/// # }
+/// ```
+pub fn outage() -> FaultRule {
+    FaultRule::new(Action::Outage)
+}
+
 /// Truncates response bodies after this many bytes.
 ///
-/// By default the connection breaks there. With [`with_clean_end`](FaultRule::with_clean_end) the body ends
+/// Applies to watches that are opened while the rule is active, not to open ones. By default the connection
+/// breaks there. With [`with_clean_end`](FaultRule::with_clean_end) the body ends
 /// normally, with [`without_end`](FaultRule::without_end) it never ends.
 pub fn truncate(bytes: usize) -> FaultRule {
     FaultRule::new(Action::Truncate(bytes))
@@ -88,28 +115,36 @@ pub fn malformed_object() -> FaultRule {
     FaultRule::new(Action::MalformedObject)
 }
 
-/// Inserts one frame without an object into each matching watch. The frame is valid JSON or protobuf.
+/// Inserts one frame without an object into each matching watch, including open and idle ones. The frame is
+/// valid JSON or protobuf.
 pub fn frame_without_object() -> FaultRule {
     FaultRule::new(Action::FrameWithoutObject).for_verb(Verb::Watch)
 }
 
-/// Breaks watches: the body ends with an error, or normally with
+/// Breaks watches, including open and idle ones: the body ends with an error, or normally with
 /// [`with_clean_end`](FaultRule::with_clean_end).
+///
+/// While the rule is active, each new watch is accepted with 200 and broken at once. To break a watch once, use
+/// [`max_hits(1)`](FaultRule::max_hits); to refuse new watches as well, use [`outage`].
 pub fn break_watch() -> FaultRule {
     FaultRule::new(Action::BreakWatch).for_verb(Verb::Watch)
 }
 
-/// Breaks watches in the middle of a frame.
+/// Breaks watches in the middle of a frame. An idle watch breaks at its next change or bookmark.
 pub fn break_mid_frame() -> FaultRule {
     FaultRule::new(Action::BreakMidFrame).for_verb(Verb::Watch)
 }
 
-/// Makes watches silent forever without closing them, as if the peer had disappeared.
+/// Makes watches, including open ones, silent forever without closing them, as if the peer had disappeared.
+///
+/// Affected watches stay silent after the guard is dropped, until the client closes them.
 pub fn half_open() -> FaultRule {
     break_watch().without_end()
 }
 
-/// Makes watches silent, without closing them, until the guard is dropped.
+/// Makes watches, including open ones, silent until the guard is dropped, without closing them.
+///
+/// Then each watch sends the changes, bookmarks and the end that became due meanwhile.
 pub fn stall_watch() -> FaultRule {
     FaultRule::new(Action::StallWatch).for_verb(Verb::Watch)
 }
@@ -127,23 +162,25 @@ pub fn endless_watch_list() -> FaultRule {
 }
 
 /// Opens watches with 200, sends one ERROR frame with this code and ends them.
+///
+/// Acts on new watches; open ones continue. [`gone`] sends an ERROR frame with 410 to open ones.
 pub fn error_frame(code: u16) -> FaultRule {
     FaultRule::new(Action::ErrorFrame(code)).for_verb(Verb::Watch)
 }
 
-/// Inserts these bytes once into each matching watch, unchanged.
+/// Inserts these bytes once into each matching watch, including open and idle ones, unchanged.
 pub fn raw_frame(bytes: impl Into<Bytes>) -> FaultRule {
     FaultRule::new(Action::RawFrame(bytes.into())).for_verb(Verb::Watch)
 }
 
-/// Omits one frame of each matching watch.
+/// Omits one frame of each matching watch, the next one of an open watch.
 ///
 /// No real server does this. A client can detect it only by comparing its cache with a list (audit).
 pub fn drop_frame() -> FaultRule {
     FaultRule::new(Action::DropFrame).for_verb(Verb::Watch)
 }
 
-/// Sends one frame of each matching watch twice.
+/// Sends one frame of each matching watch twice, the next one of an open watch.
 pub fn duplicate_frame() -> FaultRule {
     FaultRule::new(Action::DuplicateFrame).for_verb(Verb::Watch)
 }

@@ -20,8 +20,32 @@
 //! gzip.
 //!
 //! Rules apply to requests for objects and collections, including those that the server would reject later,
-//! for example because the object does not exist. They never apply to other paths, such as discovery,
-//! schemas (`/openapi`) and probes (`/healthz`), nor to requests that access control rejects (401, 403).
+//! for example because the object does not exist. They never apply to requests that access control rejects
+//! (401, 403) and, except for an [`outage`], to other paths, such as discovery, schemas (`/openapi`) and probes
+//! (`/healthz`).
+//!
+//! # Open watches
+//!
+//! A watch that is open when a rule is injected is affected as follows. All other rules affect it only when
+//! the client opens it again.
+//!
+//! | rule | effect on an open watch |
+//! |---|---|
+//! | [`break_watch`], [`outage`] | breaks immediately, even if it is idle |
+//! | [`gone`] | gets an ERROR frame with 410 and ends immediately, even if it is idle |
+//! | [`half_open`] | is silent from now on; removing the rule does not change that |
+//! | [`stall_watch`] | is silent until the rule is removed; then the changes since are sent |
+//! | [`raw_frame`], [`frame_without_object`] | gets the frame immediately, even if it is idle |
+//! | [`break_mid_frame`], [`drop_frame`], [`duplicate_frame`] | at its next frame, which may be a bookmark |
+//! | [`malformed_object`] | at its next frame with an object |
+//!
+//! After a broken watch, a client resumes from the version that it has reached; it lists again only after a
+//! 410. While a rule is active, watches that are opened again are affected too, so a rule that should act
+//! once needs [`max_hits`](FaultRule::max_hits).
+//!
+//! # Examples
+//!
+//! A slow error response:
 //!
 //! ```
 //! use std::time::Duration;
@@ -59,7 +83,7 @@ use crate::random::Random;
 
 pub use library::{
     break_mid_frame, break_watch, delay, drop_connection, drop_frame, duplicate_frame, endless_watch_list,
-    error_frame, exempt, forbid, frame_without_object, gone, half_open, malformed_object, raw_frame,
+    error_frame, exempt, forbid, frame_without_object, gone, half_open, malformed_object, outage, raw_frame,
     refuse_watch_list, respond, respond_with, stale_read, stall_request, stall_watch, too_many_requests,
     truncate,
 };
@@ -103,6 +127,7 @@ pub(crate) enum Action {
     Forbid,
     StallRequest,
     Drop,
+    Outage,
     Truncate(usize),
     StaleRead,
     RefuseWatchList,
@@ -170,7 +195,8 @@ impl FaultRule {
         FaultRule { namespace: Some(namespace.to_owned()), ..self }
     }
 
-    /// Applies the rule only to requests of this user.
+    /// Applies the rule only to requests of this user, for example of an
+    /// [`ApiServer::client_as`](crate::ApiServer::client_as).
     pub fn for_user(self, user: &str) -> Self {
         FaultRule { user: Some(user.to_owned()), ..self }
     }
@@ -200,6 +226,9 @@ impl FaultRule {
     }
 
     /// Lets this many frames of each watch pass before the rule applies. For rules that act on open watches.
+    ///
+    /// Frames are counted from the start of the watch, or from the injection if the watch is open already.
+    /// Bookmarks count.
     pub fn after_frames(self, frames: usize) -> Self {
         FaultRule { after_frames: frames, ..self }
     }
@@ -245,6 +274,14 @@ impl FaultRule {
             && self.action.can_apply_to(request)
     }
 
+    /// Returns whether the rule makes the whole server unreachable for a user.
+    fn breaks_other_paths(&self, user: &str) -> bool {
+        let is_unconditional = self.verb.is_none() && self.plural.is_none() && self.namespace.is_none();
+        matches!(self.action, Action::Outage)
+            && is_unconditional
+            && self.user.as_deref().is_none_or(|expected| expected == user)
+    }
+
     /// Returns whether the rule's probability selects the matching request with this number.
     fn is_selected(&self, number: u64) -> bool {
         // Each number has its own generator, so the selection needs no state. The factor makes the seeds of
@@ -277,7 +314,12 @@ impl Action {
         matches!(self, Action::MalformedObject)
     }
 
-    /// Returns whether the effect applies to the frames of an open watch instead of to the request.
+    /// Returns whether the effect applies to a request before it is handled, or to its response.
+    pub(crate) fn applies_to_request(&self, request: &RecordedRequest) -> bool {
+        matches!(self, Action::Outage) || !self.applies_to_stream(request)
+    }
+
+    /// Returns whether the effect applies to an open watch, between or in its frames.
     pub(crate) fn applies_to_stream(&self, request: &RecordedRequest) -> bool {
         match self {
             Action::BreakWatch
@@ -287,7 +329,7 @@ impl Action {
             | Action::FrameWithoutObject
             | Action::DropFrame
             | Action::DuplicateFrame => true,
-            Action::Gone | Action::MalformedObject => request.verb == Verb::Watch,
+            Action::Gone | Action::MalformedObject | Action::Outage => request.verb == Verb::Watch,
             _ => false,
         }
     }

@@ -24,16 +24,20 @@ pub struct FaultGuard {
 }
 
 impl FaultGuard {
-    /// Returns how often the rule was applied.
+    /// Returns how often the rule has had its effect: the number of requests that it responded to or changed,
+    /// of frames that it changed or inserted, and of open watches that it ended or stalled.
+    ///
+    /// [`FaultRule::max_hits`] limits this number.
     pub fn hits(&self) -> u64 {
         self.active.hits.load(Ordering::SeqCst)
     }
 
-    /// Returns the number of watches that the rule has affected. Always 0 for a rule that acts on requests
-    /// instead of open watches.
+    /// Returns the number of open watches that the rule was attached to. Always 0 for a rule that acts on
+    /// requests instead of open watches.
     ///
-    /// Includes watches that have ended since, and watches in which the effect is not visible yet because
-    /// frames pass first (see [`FaultRule::after_frames`]).
+    /// Counts each watch once, also after its end, and even if the rule has had no effect on the watch yet
+    /// because frames pass first (see [`FaultRule::after_frames`]) or because no frame to change has been
+    /// sent. [`FaultGuard::hits`] counts effects: a test that waits until a watch was broken waits for hits.
     pub fn affected_watches(&self) -> u64 {
         self.active.watches.load(Ordering::SeqCst)
     }
@@ -105,7 +109,7 @@ impl Registry {
         let rules = self.lock();
         let mut later = rules.iter().filter(|active| {
             active.number > after
-                && !active.rule.action.applies_to_stream(request)
+                && active.rule.action.applies_to_request(request)
                 && active.rule.matches(request)
         });
         later
@@ -113,6 +117,14 @@ impl Registry {
                 active.count_match() && (active.rule.action.is_counted_by_response() || active.count_hit())
             })
             .cloned()
+    }
+
+    /// Returns whether a rule breaks the connections of a user's requests for paths without a resource, such
+    /// as discovery. Counts a hit of the rule.
+    pub(crate) fn breaks_other_paths(&self, user: &str) -> bool {
+        self.lock()
+            .iter()
+            .any(|active| active.rule.breaks_other_paths(user) && active.count_match() && active.count_hit())
     }
 
     /// Returns the rules that apply to an open watch and whose numbers are not in `known` yet.

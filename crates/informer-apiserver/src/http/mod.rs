@@ -135,6 +135,7 @@ async fn handle(
 ) -> Result<ServerResponse, Status> {
     let target = match Route::parse(parts.uri.path()) {
         Route::Target(target) => target,
+        _ if shared.faults.breaks_other_paths(&caller.user.name) => return Ok(response::cut()),
         route => return Ok(discovery::respond(shared, documents, &route, parts)),
     };
     let query = Query::parse(parts.uri.query().unwrap_or_default());

@@ -83,7 +83,7 @@ fn response_of(action: &Action, rule: &FaultRule, recorded: &RecordedRequest) ->
         Action::Gone => response::status(&Status::list_expired()),
         Action::Forbid => response::status(&forbidden(recorded)),
         Action::RefuseWatchList => response::status(&watch_list_refused()),
-        Action::Drop => response::cut(),
+        Action::Drop | Action::Outage => response::cut(),
         _ => return None,
     })
 }

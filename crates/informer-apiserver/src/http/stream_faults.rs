@@ -104,7 +104,7 @@ impl StreamFaults {
                     StreamFaultEffect::NoObject
                 }
                 Action::Gone => StreamFaultEffect::Gone,
-                // `BreakWatch`.
+                // `BreakWatch` and `Outage`.
                 _ => StreamFaultEffect::End(end),
             });
         }

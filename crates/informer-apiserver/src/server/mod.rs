@@ -24,6 +24,7 @@ use crate::model::{
     Paging, Policy, ReadVersion, Registry, State, VersionedResource, WriteContext, WriteOrigin, WriteTarget,
 };
 use crate::shared::Shared;
+use crate::user::User;
 
 /// Field manager of objects that are written directly.
 const DIRECT_FIELD_MANAGER: &str = "informer-apiserver";
@@ -131,8 +132,46 @@ impl ApiServer {
     }
 
     /// Returns a client of this server with full access. Must be called in a tokio runtime.
+    ///
+    /// Its requests are those of the user `admin`.
     pub fn client(&self) -> kube::Client {
         kube::Client::new(self.service(), "default")
+    }
+
+    /// Returns a client whose requests are those of `user`, with access control. Must be called in a tokio
+    /// runtime.
+    ///
+    /// The RBAC roles and bindings in the server decide what the user may do. As in
+    /// [`ApiServer::service_with_access`], the user is a member of `system:authenticated`, and missing default
+    /// roles are created. A [`User::admin`] may do everything: with one client per program under test, fault
+    /// rules ([`for_user`](crate::faults::FaultRule::for_user)) and [`ApiServer::recorded_requests`] can tell
+    /// the programs apart.
+    ///
+    /// ```
+    /// use informer_apiserver::{ApiServer, User};
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::{Api, api::ListParams};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = ApiServer::new();
+    /// let maps: Api<ConfigMap> = Api::default_namespaced(server.client_as(User::new("jane")));
+    /// assert!(maps.list(&ListParams::default()).await.is_err());
+    ///
+    /// server.create(&serde_json::json!({
+    ///     "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+    ///     "metadata": {"name": "jane-views", "namespace": "default"},
+    ///     "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+    ///     "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}],
+    /// }))?;
+    /// assert!(maps.list(&ListParams::default()).await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn client_as(&self, user: User) -> kube::Client {
+        let mode = AccessMode::of_user(&self.shared, user);
+        let service = ApiService::new(self.shared.clone(), self.documents.clone(), mode);
+        kube::Client::new(service, "default")
     }
 
     /// Returns the server as a `tower` service with full access, for clients that are built in another way.
@@ -152,7 +191,9 @@ impl ApiServer {
 
     /// Creates an object and returns it as stored.
     ///
-    /// Resource and namespace are taken from the object; the namespace defaults to `default`.
+    /// Resource and namespace are taken from the object; the namespace defaults to `default`. The rules are
+    /// those of a POST request: the status is ignored if the kind has a status subresource, as pods and most
+    /// custom resources have. Set it with [`ApiServer::update_status`].
     ///
     /// # Errors
     ///
@@ -182,9 +223,26 @@ impl ApiServer {
 
     /// Replaces the status of an object and returns the object as stored.
     ///
+    /// The rules are those of a PUT request to the subresource `status`: the spec and most of the metadata
+    /// stay unchanged, and the status is validated.
+    ///
     /// # Errors
     ///
     /// The `Status` that a client would receive.
+    ///
+    /// ```
+    /// # use serde_json::json;
+    /// let server = informer_apiserver::ApiServer::new();
+    /// let mut pod = json!({
+    ///     "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+    ///     "spec": {"containers": [{"name": "web", "image": "web:1"}]},
+    ///     "status": {"phase": "Running"},
+    /// });
+    /// assert_eq!(server.create(&pod)?["status"]["phase"], "Pending");
+    /// pod["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
+    /// assert_eq!(server.update_status(&pod)?["status"]["phase"], "Running");
+    /// # Ok::<(), informer_apiserver::Status>(())
+    /// ```
     pub fn update_status(&self, object: &impl Serialize) -> Result<Value, Status> {
         self.update_target(object, WriteTarget::Status)
     }
@@ -305,10 +363,23 @@ impl ApiServer {
 
     /// Restarts the server, as if its process was replaced.
     ///
-    /// Objects and versions stay, open watches break, and all history is discarded. To go back to older
-    /// versions as well, see [`ApiServer::restore`].
+    /// Objects and versions stay, open watches break, and all history is discarded. A client that has received
+    /// all changes resumes its watch from the last version and does not list again; one that has missed a
+    /// change gets 410. Requests are accepted immediately. See also [`faults::gone`](crate::faults::gone) to
+    /// make clients list again, [`faults::outage`](crate::faults::outage) for a server that stays unreachable,
+    /// and [`ApiServer::restore`] to go back to older versions.
     pub fn restart(&self) {
         self.restore(&self.backup());
+    }
+
+    /// Returns the time of the server's clock, from which creation timestamps and expiry times come.
+    ///
+    /// The clock starts with the wall-clock time and follows tokio's clock: while that is paused, only
+    /// `tokio::time::advance` and timers move it. Use the result for times in objects:
+    /// `k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(server.now())`. The type is that of the crate
+    /// `jiff`, which `k8s_openapi::jiff` exports.
+    pub fn now(&self) -> Timestamp {
+        self.shared.now()
     }
 
     /// Returns the last requests for resources, oldest first: at most 10,000, and at most 16 MiB.
