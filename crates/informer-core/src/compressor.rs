@@ -5,7 +5,7 @@
 //! The first objects stay uncompressed and are copied as samples. When there are enough samples, further
 //! objects are compressed without a dictionary until the training ends. The dictionary is used for every
 //! later object. Entries that are already in the store are replaced by recompressed ones, see
-//! [`StoreWriter::install_recompressed`](crate::StoreWriter::install_recompressed).
+//! [`StoreWriter::install_rewritten`](crate::StoreWriter::install_rewritten).
 //!
 //! [`Compressor::needs_training`] asks for another training, on objects of the whole store, when the
 //! compression ratio gets worse. Once the store has grown far beyond its size at the last training, a smaller

@@ -38,10 +38,9 @@ pub use object::{DecodeError, Entry, Object, Typed};
 pub use retention::Retention;
 pub use scope::Scope;
 pub use selector::{FieldSelector, LabelSelector};
-#[cfg(feature = "compression")]
-pub use store::Recompression;
 pub use store::{
-    BatchResult, BuiltIndex, Change, EntryIter, Index, IndexHandle, StoreReader, StoreSnapshot, StoreWriter,
+    BatchResult, BuiltIndex, Change, EntryIter, Index, IndexHandle, Rewrite, StoreReader, StoreSnapshot,
+    StoreWriter,
 };
 pub use time::Moment;
 pub use transform::{Transform, TransformFallback};

@@ -9,9 +9,8 @@ mod change;
 mod index;
 mod objects;
 mod pages;
-#[cfg(feature = "compression")]
-mod recompress;
 mod replace;
+mod rewrite;
 mod snapshot;
 mod sorted;
 mod writer;
@@ -19,8 +18,7 @@ mod writer;
 pub use change::{BatchResult, Change};
 pub use index::{Index, IndexHandle};
 pub use objects::EntryIter;
-#[cfg(feature = "compression")]
-pub use recompress::Recompression;
+pub use rewrite::Rewrite;
 pub use snapshot::{BuiltIndex, StoreReader, StoreSnapshot};
 pub use writer::StoreWriter;
 

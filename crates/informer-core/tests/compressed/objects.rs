@@ -79,9 +79,9 @@ pub(crate) fn recompress(
 ) -> usize {
     let (mut from, mut count) = (Some(0), 0);
     while let Some(begin) = from {
-        let slice = reader.snapshot().recompress(begin, max_slots, |entry| by.recompressed(entry));
+        let slice = reader.snapshot().rewrite(begin, max_slots, |entry| by.recompressed(entry));
         from = slice.next_slot();
-        count += writer.install_recompressed(slice);
+        count += writer.install_rewritten(slice);
     }
     writer.check_invariants();
     count

@@ -59,7 +59,7 @@ fn c5_snapshot_keeps_its_entries() {
 #[test]
 fn replaced_entries_are_not_recompressed() {
     let (compressor, mut writer, reader) = cached();
-    let late = reader.snapshot().recompress(0, 256, |entry| compressor.recompressed(entry));
+    let late = reader.snapshot().rewrite(0, 256, |entry| compressor.recompressed(entry));
     let newer = compressed(&compressor, widget("w0003", 9500, "n2", SHELF));
     let applied = writer.apply(&Scope::All, [Delta::Updated(Arc::clone(&newer))]);
     assert_eq!(applied.changes.len(), 1);
@@ -68,7 +68,7 @@ fn replaced_entries_are_not_recompressed() {
     // Another object reuses the free slot.
     let other = compressed(&compressor, widget("other", 9600, "n2", SHELF));
     writer.apply(&Scope::All, [Delta::Added(Arc::clone(&other))]);
-    assert_eq!(writer.install_recompressed(late), 98);
+    assert_eq!(writer.install_rewritten(late), 98);
     writer.check_invariants();
     assert!(Arc::ptr_eq(&reader.get(&key(3)).unwrap(), &newer));
     assert!(Arc::ptr_eq(&reader.get(&Key::new("a", "other")).unwrap(), &other));
@@ -79,7 +79,7 @@ fn replaced_entries_are_not_recompressed() {
 #[test]
 fn c9_a_stale_entry_stays_stale() {
     let (compressor, mut writer, reader) = cached();
-    let late = reader.snapshot().recompress(0, 256, |entry| compressor.recompressed(entry));
+    let late = reader.snapshot().rewrite(0, 256, |entry| compressor.recompressed(entry));
     let unreadable = UnreadableObject {
         key: Some(key(5)),
         version: Some(ResourceVersion::new("9500")),
@@ -87,7 +87,7 @@ fn c9_a_stale_entry_stays_stale() {
         error: ObjectError::NotAnObject,
     };
     writer.apply(&Scope::All, [Delta::Unreadable(unreadable)]);
-    writer.install_recompressed(late);
+    writer.install_rewritten(late);
     writer.check_invariants();
     assert!(reader.get(&key(5)).unwrap().is_stale() && !reader.get(&key(6)).unwrap().is_stale());
 }

@@ -6,7 +6,7 @@
 use crate::objects::{ENGINE, SHELF, Shape, compressed, list, plain, widget};
 use informer_core::random::Random;
 use informer_core::{
-    Change, Compressor, Deleted, Delta, Entry, Index, IndexHandle, Key, Recompression, ResourceVersion,
+    Change, Compressor, Deleted, Delta, Entry, Index, IndexHandle, Key, Rewrite, ResourceVersion,
     Scope, StoreReader, StoreSnapshot, StoreWriter,
 };
 use std::sync::Arc;
@@ -28,7 +28,7 @@ struct Run {
     /// Earlier snapshots of both stores.
     snapshots: Vec<(StoreSnapshot, StoreSnapshot)>,
     /// Recompressed entries that are not applied yet.
-    late: Vec<Recompression>,
+    late: Vec<Rewrite>,
     /// Slot at which recompression continues.
     from: u32,
     version: u64,
@@ -85,12 +85,12 @@ impl Run {
             .compressed_store
             .1
             .snapshot()
-            .recompress(self.from, max_slots, |entry| self.compressor.recompressed(entry));
+            .rewrite(self.from, max_slots, |entry| self.compressor.recompressed(entry));
         self.from = slice.next_slot().unwrap_or(0);
         self.late.push(slice);
         if self.random.below(3) > 0 {
             for slice in std::mem::take(&mut self.late) {
-                self.compressed_store.0.install_recompressed(slice);
+                self.compressed_store.0.install_rewritten(slice);
             }
             self.compressed_store.0.check_invariants();
         }

@@ -14,5 +14,5 @@ pub(super) enum Command {
     InstallIndex(Box<BuiltIndex>),
     /// Replaces entries by equal, smaller ones, then signals completion.
     #[cfg(feature = "compression")]
-    InstallRecompressed(informer_core::Recompression, tokio::sync::oneshot::Sender<()>),
+    InstallRewritten(informer_core::Rewrite, tokio::sync::oneshot::Sender<()>),
 }

@@ -126,13 +126,13 @@ impl CompressionTask {
             let (compressor, reader) = (Arc::clone(&self.compression.compressor), self.reader.clone());
             // One snapshot per slice: a snapshot keeps the replaced entries in memory.
             let recompression = blocking(move || {
-                reader.snapshot().recompress(start, SLOTS_PER_SLICE, |entry| compressor.recompressed(entry))
+                reader.snapshot().rewrite(start, SLOTS_PER_SLICE, |entry| compressor.recompressed(entry))
             })
             .await?;
             next_slot = recompression.next_slot();
             if !recompression.is_empty() {
                 let (done, installed) = oneshot::channel();
-                let command = Command::InstallRecompressed(recompression, done);
+                let command = Command::InstallRewritten(recompression, done);
                 self.commands.send(command).map_err(|_| Exit::ShutDown)?;
                 installed.await.map_err(|_| Exit::ShutDown)?;
             }

@@ -239,8 +239,8 @@ impl Pump {
             }
             Command::InstallIndex(built) => self.writer.install_index(*built),
             #[cfg(feature = "compression")]
-            Command::InstallRecompressed(recompression, done) => {
-                self.writer.install_recompressed(recompression);
+            Command::InstallRewritten(recompression, done) => {
+                self.writer.install_rewritten(recompression);
                 // The receiver is dropped if the informer is being stopped.
                 let _ = done.send(());
             }
