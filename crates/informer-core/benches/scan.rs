@@ -16,8 +16,9 @@ use informer_core::wire::{
     Frame, Limits, ListItem, ListReader, ProtobufListReader, ProtobufWatchReader, ScannedObject, WatchReader,
     message_of,
 };
-use informer_core::{Entry, FieldFilter, Object, Retention, TypeMeta};
+use informer_core::{Entry, FieldFilter, Object, Projections, Retention, TypeMeta};
 use serde::de::{DeserializeOwned, IgnoredAny};
+use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
@@ -108,6 +109,8 @@ fn typed_views(json: &[u8], protobuf: &[u8]) {
     println!("{:<30} {:>9} {:>9}", "bytes stored", bytes(&from_json), bytes(&from_protobuf));
     view::<k8s_openapi::api::core::v1::Pod>("typed(): Pod", &from_json, &from_protobuf, Some(3.0));
     clone_baseline(&from_protobuf);
+    view::<PodLite>("cast().typed(): 6 fields", &from_json, &from_protobuf, None);
+    projection(&from_json, &from_protobuf);
     view::<serde_json::Value>("typed(): Value", &from_json, &from_protobuf, None);
     view::<IgnoredAny>("typed(): IgnoredAny", &from_json, &from_protobuf, None);
     #[cfg(feature = "compression")]
@@ -142,6 +145,93 @@ fn view<K: DeserializeOwned + Send + Sync + 'static>(
         format!("{target:>7.1} {}", if ratio >= target { "met" } else { "MISSED" })
     });
     println!("{name:<30} {json:>9.1} {protobuf:>9.1} {ratio:>9.1} {verdict}");
+}
+
+/// Six fields of a pod: phase, node, images, restarts, requests and owner.
+#[derive(serde::Deserialize)]
+#[expect(dead_code, reason = "only decoded")]
+struct PodLite {
+    metadata: MetadataLite,
+    spec: SpecLite,
+    status: StatusLite,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "only decoded")]
+struct MetadataLite {
+    owner_references: Option<Vec<OwnerLite>>,
+}
+
+#[derive(serde::Deserialize)]
+#[expect(dead_code, reason = "only decoded")]
+struct OwnerLite {
+    kind: String,
+    name: String,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "only decoded")]
+struct SpecLite {
+    node_name: Option<String>,
+    containers: Vec<ContainerLite>,
+}
+
+#[derive(serde::Deserialize)]
+#[expect(dead_code, reason = "only decoded")]
+struct ContainerLite {
+    image: Option<String>,
+    resources: Option<ResourcesLite>,
+}
+
+#[derive(serde::Deserialize)]
+#[expect(dead_code, reason = "only decoded")]
+struct ResourcesLite {
+    requests: Option<BTreeMap<String, String>>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "only decoded")]
+struct StatusLite {
+    phase: Option<String>,
+    container_statuses: Option<Vec<ContainerStatusLite>>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "only decoded")]
+struct ContainerStatusLite {
+    restart_count: i32,
+}
+
+/// Time to decode the value of a projection, and to read it.
+fn projection(json: &[ScannedObject], protobuf: &[ScannedObject]) {
+    let projections = Projections::default();
+    let lite = projections.add::<PodLite>(usize::MAX, || {});
+    let mut decode = [Vec::new(), Vec::new()];
+    let mut read = [Vec::new(), Vec::new()];
+    for _ in 0..RUNS {
+        for (at, all) in [json, protobuf].into_iter().enumerate() {
+            let objects: Vec<Object<PodLite>> = all
+                .iter()
+                .take(500)
+                .map(|one| Object::new(Arc::new(Entry::new(one.clone(), Retention::Bytes))))
+                .collect();
+            for times in [&mut decode[at], &mut read[at]] {
+                let start = Instant::now();
+                for object in &objects {
+                    black_box(object.projected(&lite).unwrap());
+                }
+                times.push(start.elapsed().as_secs_f64() * 1e6 / objects.len() as f64);
+            }
+        }
+    }
+    for (name, times) in [("projection: decode 6 fields", decode), ("projection: read", read)] {
+        let [json, protobuf] = times.map(quickest);
+        println!("{name:<30} {json:>9.3} {protobuf:>9.3} {:>9.1}", json / protobuf);
+    }
 }
 
 /// Baseline for decoders: cloning and dropping a decoded pod.

@@ -34,7 +34,9 @@ pub mod workqueue;
 pub use compressor::Compressor;
 pub use delta::{Batch, Deleted, Delta, DeltaFifo, FifoCapacity, QueueClosed, Replaced};
 pub use key::Key;
-pub use object::{DecodeError, Entry, Object, Typed};
+pub use object::{
+    DecodeError, Entry, Object, Projection, ProjectionError, ProjectionMetrics, Projections, Typed,
+};
 pub use retention::Retention;
 pub use scope::Scope;
 pub use selector::{FieldSelector, LabelSelector};

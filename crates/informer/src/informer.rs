@@ -12,14 +12,18 @@ use crate::resource::ResourceType;
 use crate::shared::{Engine, InformerOptions, Registration};
 use crate::source::Source;
 use crate::status::InformerStatus;
-use informer_core::{Index, IndexHandle, ResourceVersion};
+use informer_core::{Index, IndexHandle, Projection, ResourceVersion};
 use kube::Resource;
 use kube::core::{ApiResource, DynamicObject};
+use serde::de::DeserializeOwned;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+
+/// The default limit of the estimated memory of a projection's values, in bytes.
+const DEFAULT_PROJECTION_LIMIT: usize = 1 << 30;
 
 /// An informer for one kind: a cache that is kept up to date by list and watch, and delivers changes to
 /// handlers.
@@ -95,6 +99,76 @@ impl<K> SharedInformer<K> {
         let handle = index.build()?;
         self.engine.add_index(handle.clone());
         Ok(handle)
+    }
+
+    /// Adds a projection: a part of each object, decoded once per object state and read by reference with
+    /// [`Object::projected`](crate::Object::projected).
+    ///
+    /// `P` is any type that deserializes from the object, with only the fields you need. Reading through a
+    /// projection is as fast as reading a field of a struct, where [`Object::typed`](crate::Object::typed) decodes the whole object.
+    /// The values take memory besides the cached bytes, at most about 1 GiB; see
+    /// [`add_projection_with_limit`](Self::add_projection_with_limit).
+    ///
+    /// ```
+    /// use informer::SharedInformer;
+    /// use k8s_openapi::api::core::v1::Pod;
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct PodLite {
+    ///     spec: Option<SpecLite>,
+    /// }
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// #[serde(rename_all = "camelCase")]
+    /// struct SpecLite {
+    ///     node_name: Option<String>,
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use informer::{Key, SharedInformerFactory};
+    /// # let server = informer_apiserver::ApiServer::new();
+    /// # server.create(&serde_json::json!({"apiVersion": "v1", "kind": "Pod",
+    /// #     "metadata": {"name": "web", "namespace": "default"},
+    /// #     "spec": {"nodeName": "node-1", "containers": [{"name": "web", "image": "nginx"}]}}))?;
+    /// # let factory = SharedInformerFactory::new(server.client());
+    /// let pods: SharedInformer<Pod> = factory.informer();
+    /// let lite = pods.add_projection::<PodLite>();
+    /// factory.start();
+    /// factory.wait_for_sync(std::time::Duration::from_secs(10)).await?;
+    ///
+    /// let on_node = |node: &str| -> usize {
+    ///     let snapshot = pods.snapshot();
+    ///     let nodes = snapshot.iter().filter_map(|pod| pod.projected(&lite).ok()?.spec.as_ref());
+    ///     nodes.filter(|spec| spec.node_name.as_deref() == Some(node)).count()
+    /// };
+    /// assert_eq!(on_node("node-1"), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A projection can be added before or after the start. Objects read after that are decoded as they
+    /// arrive, before handlers are called (C4); objects read before are decoded on their first read. When the
+    /// last handle is dropped, nothing new is decoded, and the values are freed in the background. Adding a
+    /// projection of the same type again returns another handle to it.
+    ///
+    /// An object that does not fit `P` has an error in this projection, which is counted, and reported once
+    /// as [`Diagnostic::ProjectionFailed`](crate::status::Diagnostic::ProjectionFailed); other objects are
+    /// not affected.
+    pub fn add_projection<P: DeserializeOwned + Send + Sync + 'static>(&self) -> Projection<P> {
+        self.add_projection_with_limit(DEFAULT_PROJECTION_LIMIT)
+    }
+
+    /// Adds a projection whose values take at most about `memory_limit` bytes.
+    ///
+    /// The memory is estimated from the strings, lists and maps of each value. Once the limit is reached,
+    /// [`Object::projected`](crate::Object::projected) returns an error for objects that have no value yet. If there is already a
+    /// projection of this type, its limit stays.
+    pub fn add_projection_with_limit<P: DeserializeOwned + Send + Sync + 'static>(
+        &self,
+        memory_limit: usize,
+    ) -> Projection<P> {
+        self.engine.add_projection(memory_limit)
     }
 
     /// Returns a lister, the live view of the cache.

@@ -152,7 +152,7 @@ pub use factory::accessors;
 #[doc(inline)]
 pub use handler::{EventStream, Handler};
 pub use informer::SharedInformer;
-pub use informer_core::{Index, IndexHandle, Key, Object, ResourceVersion, Typed};
+pub use informer_core::{Index, IndexHandle, Key, Object, Projection, ResourceVersion, Typed};
 #[doc(inline)]
 pub use lister::{Lister, Snapshot};
 pub use retry::retry_on_conflict;

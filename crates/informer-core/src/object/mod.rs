@@ -6,8 +6,14 @@
 //! are immutable (guarantee C13); only decoded values are added, and the entry may be marked as stale.
 
 mod handle;
+mod kept;
+mod measured;
+mod projection;
 
 pub use handle::Object;
+pub use projection::{Projection, ProjectionError, ProjectionMetrics, Projections};
+
+use kept::{Kept, KeptValues};
 
 use crate::key::Key;
 use crate::retention::{Interner, Retention, StoredBytes};
@@ -19,7 +25,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// One object of a store, of any kind.
 // The field order keeps the key next to the reference count of the `Arc` around the entry: a lookup touches
@@ -32,51 +38,43 @@ pub struct Entry {
     retention: Retention,
     /// Whether the server has a newer state that could not be read.
     stale: AtomicBool,
-    /// Values decoded from the bytes, at most one per type. Few entries are ever decoded, so the list is
-    /// allocated on first use.
-    decoded: OnceLock<Arc<Mutex<Vec<DecodedValue>>>>,
+    /// Values decoded from the bytes.
+    kept: KeptValues,
     /// Counter of failed decodings, shared by the entries of a cache.
     decode_errors: Option<Arc<AtomicU64>>,
 }
 
-/// A decoded value in an entry. The type behind `dyn Any` is `Box<K>`: see [`Typed`].
-enum DecodedValue {
-    /// For [`Retention::Decoded`]: the entry keeps the value.
-    Strong(Arc<dyn Any + Send + Sync>),
-    /// For any other retention: the value lives as long as a caller holds it.
-    Weak(Weak<dyn Any + Send + Sync>),
+/// Values that live as long as a caller holds them. The type behind `dyn Any` is `Box<K>`: see [`Typed`].
+#[derive(Default)]
+struct LentValues(Mutex<Vec<Weak<dyn Any + Send + Sync>>>);
+
+impl Kept for LentValues {}
+
+impl<K: Send + Sync + 'static> Kept for Typed<K> {}
+
+impl LentValues {
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<dyn Any + Send + Sync>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-impl DecodedValue {
-    /// Returns the value if it is a `K` and still alive.
-    fn get<K: Send + Sync + 'static>(&self) -> Option<Typed<K>> {
-        let any = match self {
-            Self::Strong(value) => Arc::clone(value),
-            Self::Weak(value) => value.upgrade()?,
-        };
-        any.downcast().ok().map(Typed)
-    }
-
-    fn is_alive(&self) -> bool {
-        match self {
-            Self::Strong(_) => true,
-            Self::Weak(value) => value.strong_count() > 0,
-        }
-    }
+/// Returns the value that is a `K` and still alive.
+fn find_lent<K: Send + Sync + 'static>(values: &[Weak<dyn Any + Send + Sync>]) -> Option<Typed<K>> {
+    values.iter().find_map(|value| value.upgrade()?.downcast().ok().map(Typed))
 }
 
 impl Entry {
     /// Creates the entry of an object that was just read.
     pub fn new(scanned: ScannedObject, retention: Retention) -> Self {
         let ScannedObject { head, bytes, encoding } = scanned;
-        let (stale, decoded) = (AtomicBool::new(false), OnceLock::new());
+        let (stale, kept) = (AtomicBool::new(false), KeptValues::default());
         Self {
             head,
             stored: StoredBytes::Plain(bytes),
             encoding,
             retention,
             stale,
-            decoded,
+            kept,
             decode_errors: None,
         }
     }
@@ -208,9 +206,22 @@ impl Entry {
             encoding: self.encoding,
             retention: self.retention,
             stale: AtomicBool::new(self.is_stale()),
-            decoded: self.decoded.clone(),
+            kept: self.kept.clone(),
             decode_errors: self.decode_errors.clone(),
         })
+    }
+
+    /// Returns an equal entry without decoded values.
+    fn without_values(&self) -> Self {
+        Self {
+            head: self.head.clone(),
+            stored: self.stored.clone(),
+            encoding: self.encoding,
+            retention: self.retention,
+            stale: AtomicBool::new(self.is_stale()),
+            kept: KeptValues::default(),
+            decode_errors: self.decode_errors.clone(),
+        }
     }
 
     pub(crate) fn set_stale(&self, stale: bool) {
@@ -218,26 +229,26 @@ impl Entry {
     }
 
     fn typed<K: DeserializeOwned + Send + Sync + 'static>(&self) -> Result<Typed<K>, DecodeError> {
-        if self.decoded.get().is_some()
-            && let Some(value) = self.lock_decoded().iter().find_map(DecodedValue::get)
-        {
+        if self.retention == Retention::Decoded {
+            if let Some(value) = self.kept.get::<Typed<K>>() {
+                return Ok(value.clone());
+            }
+            // Two threads may decode the same object, but neither waits for the other.
+            return Ok(self.kept.get_or_add(Typed::<K>::new(self.decode()?)).clone());
+        }
+        let earlier = |lent: &LentValues| find_lent(&lent.lock());
+        if let Some(value) = self.kept.get().and_then(earlier) {
             return Ok(value);
         }
-        // Decoded outside the lock: two threads may decode the same object, but neither waits for the other.
-        let value = Arc::new(Box::new(self.decode::<K>()?));
-        let mut decoded = self.lock_decoded();
-        if let Some(earlier) = decoded.iter().find_map(DecodedValue::get) {
+        let value = Typed::<K>::new(self.decode()?);
+        let mut lent = self.kept.get_or_add(LentValues::default()).lock();
+        if let Some(earlier) = find_lent(&lent) {
             return Ok(earlier);
         }
-        decoded.retain(DecodedValue::is_alive);
-        let any: Arc<dyn Any + Send + Sync> = value.clone();
-        let keeps_decoded = self.retention == Retention::Decoded;
-        decoded.push(if keeps_decoded {
-            DecodedValue::Strong(any)
-        } else {
-            DecodedValue::Weak(Arc::downgrade(&any))
-        });
-        Ok(Typed(value))
+        lent.retain(|value| value.strong_count() > 0);
+        let any: Arc<dyn Any + Send + Sync> = value.0.clone();
+        lent.push(Arc::downgrade(&any));
+        Ok(value)
     }
 
     fn decode<K: DeserializeOwned>(&self) -> Result<K, DecodeError> {
@@ -299,10 +310,6 @@ impl Entry {
             message: message.into(),
         }
     }
-
-    fn lock_decoded(&self) -> MutexGuard<'_, Vec<DecodedValue>> {
-        self.decoded.get_or_init(Arc::default).lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Two entries are equal if they have the same key and [`Entry::is_same_state`] holds.
@@ -359,6 +366,10 @@ impl<K: fmt::Debug> fmt::Debug for Typed<K> {
 }
 
 impl<K> Typed<K> {
+    fn new(value: K) -> Self {
+        Self(Arc::new(Box::new(value)))
+    }
+
     /// Returns whether both handles share one decoded value.
     pub fn ptr_eq(left: &Self, right: &Self) -> bool {
         Arc::ptr_eq(&left.0, &right.0)
@@ -390,7 +401,7 @@ mod tests {
 
     /// A store has one entry per object, so every additional word costs memory for each object.
     #[test]
-    fn entry_takes_four_words_more_than_head_and_bytes() {
-        assert_eq!(size_of::<Entry>(), size_of::<Head>() + size_of::<StoredBytes>() + 4 * size_of::<usize>());
+    fn entry_takes_five_words_more_than_head_and_bytes() {
+        assert_eq!(size_of::<Entry>(), size_of::<Head>() + size_of::<StoredBytes>() + 5 * size_of::<usize>());
     }
 }

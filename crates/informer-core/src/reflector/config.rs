@@ -4,7 +4,7 @@ use super::failure::ResponseHead;
 use crate::backoff::BackoffConfig;
 #[cfg(feature = "compression")]
 use crate::compressor::Compressor;
-use crate::object::Entry;
+use crate::object::{Entry, Projections};
 use crate::retention::{Interner, Retention};
 use crate::scope::Scope;
 use crate::transform::{Transform, TransformFallback};
@@ -79,6 +79,9 @@ pub struct Config {
     pub list_progress_timeout: Duration,
     /// A counter of objects that failed to decode on access.
     pub decode_errors: Option<Arc<AtomicU64>>,
+    /// The projections for which the values of each object are decoded. All reflectors of one cache share
+    /// them.
+    pub projections: Arc<Projections>,
     /// The interner for labels and owners.
     pub(crate) interner: Arc<Interner>,
 }
@@ -106,6 +109,7 @@ impl Config {
             response_header_timeout: Duration::from_mins(2),
             list_progress_timeout: Duration::from_mins(1),
             decode_errors: None,
+            projections: Arc::default(),
             interner: Arc::default(),
         }
     }
@@ -135,9 +139,11 @@ impl Config {
         head.body_encoding().filter(|encoding| *encoding == BodyEncoding::Json || self.transform.is_none())
     }
 
-    /// Returns a new entry as it is cached: interned, and compressed if so configured.
+    /// Returns a new entry as it is cached: interned, with the values of projections, and compressed if so
+    /// configured.
     pub(super) fn finish_entry(&self, entry: Entry) -> Entry {
         let entry = entry.sharing(&self.interner);
+        self.projections.prepare(&entry);
         #[cfg(feature = "compression")]
         if let Some(compressor) = &self.compressor
             && self.retention == Retention::Compressed

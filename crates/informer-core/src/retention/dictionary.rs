@@ -42,6 +42,7 @@ pub(crate) struct Codec {
 }
 
 /// Bytes as stored by a [`Codec`].
+#[derive(Clone)]
 pub(crate) struct CompressedBytes {
     bytes: Box<[u8]>,
     /// The plain length; `None` if the bytes are stored plain.

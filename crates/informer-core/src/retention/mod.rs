@@ -43,6 +43,7 @@ pub enum Retention {
 }
 
 /// The bytes of one entry.
+#[derive(Clone)]
 pub(crate) enum StoredBytes {
     /// The uncompressed bytes.
     Plain(Box<[u8]>),

@@ -82,7 +82,6 @@ impl Objects {
     }
 
     /// Returns whether this slot or a later one may contain an object; `false` means that none does.
-    #[cfg(feature = "compression")]
     pub(crate) fn has_slots_from(&self, slot: Slot) -> bool {
         self.entries.get(slot as usize).is_some()
     }

@@ -6,8 +6,8 @@
 use crate::objects::{ENGINE, SHELF, Shape, compressed, list, plain, widget};
 use informer_core::random::Random;
 use informer_core::{
-    Change, Compressor, Deleted, Delta, Entry, Index, IndexHandle, Key, Rewrite, ResourceVersion,
-    Scope, StoreReader, StoreSnapshot, StoreWriter,
+    Change, Compressor, Deleted, Delta, Entry, Index, IndexHandle, Key, ResourceVersion, Rewrite, Scope,
+    StoreReader, StoreSnapshot, StoreWriter,
 };
 use std::sync::Arc;
 

@@ -11,8 +11,8 @@ mod wait;
 
 pub use crate::source::SourceError;
 pub use controller::{ControllerError, ManagerError};
-pub use informer_core::DecodeError;
 pub use informer_core::error::{ConfigError, ParseError, ParseErrorKind};
+pub use informer_core::{DecodeError, ProjectionError};
 pub use object::{ApplyError, FinalizerError, OwnerError, PatchStatusError};
 pub use resolve::ResolveError;
 pub use shutdown::{ShutdownError, Unfinished};

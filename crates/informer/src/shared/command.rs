@@ -1,11 +1,12 @@
-//! Commands that an informer's handles and its compression task send to the pump, the only task that
+//! Commands that an informer's handles and its background tasks send to the pump, the only task that
 //! writes the store.
 //!
 //! The pump executes them one at a time, between two batches. This file does not know how.
 
 use super::listener::Listener;
-use informer_core::BuiltIndex;
+use informer_core::{BuiltIndex, Rewrite};
 use std::sync::Arc;
+use tokio::sync::oneshot;
 
 /// A command for the pump.
 pub(super) enum Command {
@@ -13,6 +14,5 @@ pub(super) enum Command {
     RemoveListener(Arc<Listener>),
     InstallIndex(Box<BuiltIndex>),
     /// Replaces entries by equal, smaller ones, then signals completion.
-    #[cfg(feature = "compression")]
-    InstallRewritten(informer_core::Rewrite, tokio::sync::oneshot::Sender<()>),
+    InstallRewritten(Rewrite, oneshot::Sender<()>),
 }

@@ -1,23 +1,17 @@
 //! The compression task: trains the dictionary of a cache and recompresses cached entries, on blocking
 //! threads.
 //!
-//! The pump only installs recompressed entries, a slice at a time between two batches, so no event waits
-//! for compression. The compressor decides when to train and on which samples; this file does not.
+//! The pump only installs recompressed entries, so no event waits for compression. The compressor decides when to train and on which samples; this file does not.
 
-use super::command::Command;
 use super::options::InformerOptions;
+use super::rewrite::{Exit, Rewriter, blocking};
 use crate::reflector::stopped;
 use crate::resource::ResourceType;
 use crate::status::{Diagnostic, DiagnosticSink, StatusCell};
 use informer_core::reflector::Config;
-use informer_core::{Change, Compressor, Retention, StoreReader, StoreSnapshot};
+use informer_core::{Change, Compressor, Retention, StoreSnapshot};
 use std::sync::Arc;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
-use tokio::task::spawn_blocking;
-
-/// Number of store slots that are recompressed before the entries are sent to the pump: a few milliseconds
-/// of work.
-const SLOTS_PER_SLICE: u32 = 256;
+use tokio::sync::{Notify, watch};
 
 /// The compressor of one cache, and the wake-up of its compression task.
 #[derive(Clone)]
@@ -63,8 +57,7 @@ impl CacheCompression {
 /// The task that trains dictionaries and recompresses the cache.
 pub(super) struct CompressionTask {
     compression: CacheCompression,
-    reader: StoreReader,
-    commands: mpsc::UnboundedSender<Command>,
+    rewriter: Rewriter,
     stop: watch::Sender<bool>,
     status: Arc<StatusCell>,
     diagnostics: DiagnosticSink,
@@ -75,8 +68,7 @@ pub(super) struct CompressionTask {
 impl CompressionTask {
     pub(super) fn new(
         compression: CacheCompression,
-        reader: StoreReader,
-        commands: mpsc::UnboundedSender<Command>,
+        rewriter: Rewriter,
         stop: watch::Sender<bool>,
         status: Arc<StatusCell>,
         diagnostics: DiagnosticSink,
@@ -84,7 +76,7 @@ impl CompressionTask {
         let train = |compressor: &Compressor, cached: &StoreSnapshot| {
             compressor.needs_training(cached) && compressor.train(cached)
         };
-        Self { compression, reader, commands, stop, status, diagnostics, train }
+        Self { compression, rewriter, stop, status, diagnostics, train }
     }
 
     /// Runs until the informer stops. The result of work that is still running on a blocking thread is then
@@ -106,7 +98,8 @@ impl CompressionTask {
     async fn work(&self) -> Exit {
         loop {
             self.compression.wake.notified().await;
-            let (compressor, reader) = (Arc::clone(&self.compression.compressor), self.reader.clone());
+            let compressor = Arc::clone(&self.compression.compressor);
+            let reader = self.rewriter.reader.clone();
             let train = self.train;
             let result = match blocking(move || train(&compressor, &reader.snapshot())).await {
                 // Also if no dictionary was trained: new entries may not be compressed with the newest one.
@@ -119,40 +112,11 @@ impl CompressionTask {
         }
     }
 
-    /// Recompresses the whole cache, a slice at a time.
+    /// Recompresses the whole cache.
     async fn recompress(&self) -> Result<(), Exit> {
-        let mut next_slot = Some(0);
-        while let Some(start) = next_slot {
-            let (compressor, reader) = (Arc::clone(&self.compression.compressor), self.reader.clone());
-            // One snapshot per slice: a snapshot keeps the replaced entries in memory.
-            let recompression = blocking(move || {
-                reader.snapshot().rewrite(start, SLOTS_PER_SLICE, |entry| compressor.recompressed(entry))
-            })
-            .await?;
-            next_slot = recompression.next_slot();
-            if !recompression.is_empty() {
-                let (done, installed) = oneshot::channel();
-                let command = Command::InstallRewritten(recompression, done);
-                self.commands.send(command).map_err(|_| Exit::ShutDown)?;
-                installed.await.map_err(|_| Exit::ShutDown)?;
-            }
-        }
-        Ok(())
+        let compressor = Arc::clone(&self.compression.compressor);
+        self.rewriter.rewrite(move |entry| compressor.recompressed(entry)).await
     }
-}
-
-/// Why the compression task ended.
-#[derive(Debug, PartialEq, Eq)]
-enum Exit {
-    /// The informer or its runtime is shutting down.
-    ShutDown,
-    Panicked,
-}
-
-/// Runs a function on a blocking thread.
-async fn blocking<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> Result<R, Exit> {
-    let result = spawn_blocking(work).await;
-    result.map_err(|error| if error.is_panic() { Exit::Panicked } else { Exit::ShutDown })
 }
 
 #[cfg(test)]
@@ -163,6 +127,7 @@ mod tests {
     use k8s_openapi::api::core::v1::{Pod, Secret};
     use kube::core::PartialObjectMeta;
     use std::sync::Mutex;
+    use tokio::sync::mpsc;
 
     /// No dictionary is trained on Secrets; each of them is compressed on its own.
     #[test]
@@ -195,8 +160,7 @@ mod tests {
         let stop = watch::Sender::new(false);
         let mut task = CompressionTask::new(
             compression.clone(),
-            reader,
-            commands,
+            Rewriter { reader, commands },
             stop,
             Arc::clone(&status),
             diagnostics,

@@ -1,14 +1,14 @@
 //! The module `compression` if the feature `compression` is disabled: its types have no values.
 
-use super::command::Command;
 use super::options::InformerOptions;
+use super::rewrite::Rewriter;
 use crate::resource::ResourceType;
 use crate::status::{DiagnosticSink, StatusCell};
 use informer_core::reflector::Config;
-use informer_core::{Change, StoreReader, StoreSnapshot};
+use informer_core::{Change, StoreSnapshot};
 use std::future::Ready;
 use std::sync::Arc;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 #[derive(Clone)]
 pub(super) enum CacheCompression {}
@@ -33,8 +33,7 @@ impl CompressionTask {
     #[expect(clippy::needless_pass_by_value, reason = "the same signature as with the feature")]
     pub(super) fn new(
         compression: CacheCompression,
-        _: StoreReader,
-        _: mpsc::UnboundedSender<Command>,
+        _: Rewriter,
         _: watch::Sender<bool>,
         _: Arc<StatusCell>,
         _: DiagnosticSink,

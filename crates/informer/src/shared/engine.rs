@@ -7,7 +7,9 @@ use super::command::Command;
 use super::compression::{CacheCompression, CompressionTask};
 use super::listener::{Listener, ListenerOptions, Mode};
 use super::options::InformerOptions;
+use super::projections::{CacheProjections, ReleaseTask};
 use super::pump::Pump;
+use super::rewrite::Rewriter;
 use crate::clock::Clock;
 use crate::delta_queue::DeltaQueue;
 use crate::error::{ShutdownError, Unfinished};
@@ -17,7 +19,8 @@ use crate::resource::ResourceType;
 use crate::status::{Diagnostic, DiagnosticSink, InformerStatus, StatusCell};
 use futures::FutureExt as _;
 use informer_core::reflector::Reflector;
-use informer_core::{IndexHandle, StoreReader, StoreWriter};
+use informer_core::{IndexHandle, Projection, StoreReader, StoreWriter};
+use serde::de::DeserializeOwned;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -52,6 +55,7 @@ pub(crate) struct Engine {
     pub(super) resync_period: Duration,
     diagnostics: DiagnosticSink,
     decode_errors: Arc<AtomicU64>,
+    projections: CacheProjections,
     commands: mpsc::UnboundedSender<Command>,
     stop: watch::Sender<bool>,
     next_listener_id: AtomicU64,
@@ -73,6 +77,7 @@ struct UnstartedTasks {
     drivers: Vec<ReflectorDriver>,
     pump: Pump,
     compression_task: Option<CompressionTask>,
+    release_task: ReleaseTask,
 }
 
 impl Engine {
@@ -86,17 +91,18 @@ impl Engine {
         let (client, options) = (client.as_ref(), &options);
         let scopes = options.scopes();
         let description: Arc<str> = format!("{} {}", resource.name(), options.describe_selection()).into();
-        let diagnostics =
-            DiagnosticSink { resource: Arc::clone(&description), hook: options.diagnostic_hook() };
+        let diagnostics = options.diagnostic_sink(&description);
         let (writer, reader) = StoreWriter::new(scopes.iter().cloned());
         let (queue, status) = (Arc::new(DeltaQueue::new(scopes.len())), Arc::new(StatusCell::new(&scopes)));
         let (commands, receiver) = mpsc::unbounded_channel();
         let (clock, stop, decode_errors) = (Clock::new(), watch::Sender::new(false), Arc::default());
         let (parameters, throughput) = (options.build_parameters(), options.throughput());
         let compression = CacheCompression::from_options(resource, options);
+        let projections = CacheProjections::new(diagnostics.clone());
         let driver = |(scope_index, scope): (usize, &informer_core::Scope)| {
             let mut config = options.config(resource, scope.clone());
             config.decode_errors = Some(Arc::clone(&decode_errors));
+            projections.configure(&mut config);
             if let Some(compression) = &compression {
                 compression.configure(&mut config);
             }
@@ -116,11 +122,12 @@ impl Engine {
             })
         };
         let drivers = scopes.iter().enumerate().filter_map(driver).collect();
+        let rewriter = Rewriter { reader: reader.clone(), commands: commands.clone() };
         let compression_task = compression.clone().map(|compression| {
-            let (commands, stop) = (commands.clone(), stop.clone());
             let (status, diagnostics) = (Arc::clone(&status), diagnostics.clone());
-            CompressionTask::new(compression, reader.clone(), commands, stop, status, diagnostics)
+            CompressionTask::new(compression, rewriter.clone(), stop.clone(), status, diagnostics)
         });
+        let release_task = ReleaseTask { projections: projections.clone(), rewriter, stop: stop.clone() };
         let pump = Pump {
             writer,
             reader: reader.clone(),
@@ -133,7 +140,7 @@ impl Engine {
             diagnostics: diagnostics.clone(),
             compression,
         };
-        let tasks = UnstartedTasks { drivers, pump, compression_task };
+        let tasks = UnstartedTasks { drivers, pump, compression_task, release_task };
         Arc::new(Self {
             description,
             metric_labels: options.metric_labels(resource),
@@ -145,6 +152,7 @@ impl Engine {
             resync_period: options.effective_resync_period(),
             diagnostics,
             decode_errors,
+            projections,
             commands,
             stop,
             next_listener_id: AtomicU64::new(0),
@@ -158,7 +166,7 @@ impl Engine {
         let mut run_state = self.lock_run_state();
         *run_state = match std::mem::replace(&mut *run_state, RunState::Discarded) {
             RunState::Idle(tasks) => {
-                let UnstartedTasks { drivers, pump, compression_task } = *tasks;
+                let UnstartedTasks { drivers, pump, compression_task, release_task } = *tasks;
                 let (running, ended) = watch::channel(());
                 let running = Arc::new(running);
                 let span = tracing::info_span!("informer", resource = &*self.description);
@@ -170,6 +178,8 @@ impl Engine {
                     let task = report_panic(compression_task.run(), self.diagnostics.clone());
                     runtime.spawn(with_running_guard(Arc::clone(&running), task).instrument(span.clone()));
                 }
+                let task = report_panic(release_task.run(), self.diagnostics.clone());
+                runtime.spawn(with_running_guard(Arc::clone(&running), task).instrument(span.clone()));
                 let task = report_panic(pump.run(), self.diagnostics.clone());
                 runtime.spawn(with_running_guard(running, task).instrument(span));
                 RunState::Running(ended)
@@ -228,6 +238,14 @@ impl Engine {
     pub(crate) fn add_index(&self, index: IndexHandle) {
         let built = self.reader.build_index(index);
         self.send(Command::InstallIndex(Box::new(built)));
+    }
+
+    /// Adds a projection, or returns another handle to the one of this type.
+    pub(crate) fn add_projection<P: DeserializeOwned + Send + Sync + 'static>(
+        &self,
+        memory_limit: usize,
+    ) -> Projection<P> {
+        self.projections.add(memory_limit)
     }
 
     pub(crate) fn subscribe_status(&self) -> watch::Receiver<InformerStatus> {

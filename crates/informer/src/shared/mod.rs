@@ -1,7 +1,8 @@
 //! The shared part of an informer: one watch and one cache for many readers and handlers.
 //!
 //! Behind every handle is an [`Engine`] with one reflector driver per scope (all namespaces, or one selected
-//! namespace), one [`pump`], one task per handler and, for a compressed cache, a compression task. The
+//! namespace), one [`pump`], one task per handler, one that frees the values of released projections and,
+//! for a compressed cache, a compression task. The
 //! drivers fill the delta queue; the pump applies the deltas to the store and fills the outboxes of the
 //! listeners. Nothing here knows the Rust type of objects.
 
@@ -13,9 +14,11 @@ mod listener;
 mod options;
 mod outbox;
 mod polled_listener;
+mod projections;
 mod pump;
 mod registration;
 mod resync;
+mod rewrite;
 mod sync_stage;
 mod wait;
 

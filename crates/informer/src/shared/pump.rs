@@ -238,9 +238,8 @@ impl Pump {
                 listeners.active.retain(|known| !Arc::ptr_eq(known, &listener));
             }
             Command::InstallIndex(built) => self.writer.install_index(*built),
-            #[cfg(feature = "compression")]
-            Command::InstallRewritten(recompression, done) => {
-                self.writer.install_rewritten(recompression);
+            Command::InstallRewritten(rewrite, done) => {
+                self.writer.install_rewritten(rewrite);
                 // The receiver is dropped if the informer is being stopped.
                 let _ = done.send(());
             }

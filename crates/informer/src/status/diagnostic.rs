@@ -5,7 +5,7 @@
 
 use informer_core::reflector::{Failure, ReflectorDiagnostic, RequestKind};
 use informer_core::wire::UnreadableObject;
-use informer_core::{Key, ResourceVersion};
+use informer_core::{Key, ProjectionError, ResourceVersion};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -72,6 +72,9 @@ pub enum Diagnostic {
     ///
     /// Cached objects are not affected, and no further dictionary is trained.
     CompressionPanicked,
+    /// A projection has no value for an object: the object does not fit its type, or the values have reached
+    /// their memory limit. Reported for the first object of each kind of error.
+    ProjectionFailed(ProjectionError),
     /// A task of the informer panicked, and the informer has stopped.
     TaskPanicked,
     /// A handler panicked; it receives the next event.
@@ -173,6 +176,9 @@ impl fmt::Display for Diagnostic {
             }
             Self::CompressionPanicked => {
                 f.write_str("compression panicked; no further dictionary is trained")
+            }
+            Self::ProjectionFailed(error) => {
+                write!(f, "projection: {error} (further objects are counted, not reported)")
             }
             Self::TaskPanicked => f.write_str("a task of the informer panicked; the informer has stopped"),
             Self::HandlerPanicked { handler } => {

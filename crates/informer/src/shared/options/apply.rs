@@ -3,7 +3,7 @@
 use super::{FieldFilterMode, InformerOptions};
 use crate::resource::ResourceType;
 use crate::source::{KubeSource, QueryParameters, Source, Throughput};
-use crate::status::DiagnosticHook;
+use crate::status::DiagnosticSink;
 use informer_core::reflector::{Config, WatchListPolicy};
 use informer_core::wire::{Limits, message_of};
 use informer_core::{FieldFilter, Retention, Scope, Transform, TransformFallback};
@@ -195,8 +195,8 @@ impl InformerOptions {
         self.retention.unwrap_or_default()
     }
 
-    pub(crate) fn diagnostic_hook(&self) -> Option<DiagnosticHook> {
-        self.on_diagnostic.clone()
+    pub(crate) fn diagnostic_sink(&self, description: &Arc<str>) -> DiagnosticSink {
+        DiagnosticSink { resource: Arc::clone(description), hook: self.on_diagnostic.clone() }
     }
 
     /// Returns the throughput measurement of the factory, or a new one.

@@ -1,0 +1,58 @@
+//! Rewriting of cached entries in the background: the slices are computed on blocking threads, and the pump
+//! installs them between two batches, so that no event waits.
+
+use super::command::Command;
+use informer_core::{Entry, StoreReader};
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_blocking;
+
+/// Number of store slots that are rewritten before the entries are sent to the pump: a few milliseconds of
+/// work.
+const SLOTS_PER_SLICE: u32 = 256;
+
+/// Access to the entries of a cache for rewriting.
+#[derive(Clone)]
+pub(super) struct Rewriter {
+    pub(super) reader: StoreReader,
+    pub(super) commands: mpsc::UnboundedSender<Command>,
+}
+
+/// Why a rewrite was not completed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Exit {
+    /// The informer or its runtime is shutting down.
+    ShutDown,
+    Panicked,
+}
+
+impl Rewriter {
+    /// Replaces each entry for which `rewrite` returns a replacement, a slice at a time.
+    pub(super) async fn rewrite(
+        &self,
+        rewrite: impl Fn(&Arc<Entry>) -> Option<Arc<Entry>> + Clone + Send + 'static,
+    ) -> Result<(), Exit> {
+        let mut next_slot = Some(0);
+        while let Some(start) = next_slot {
+            let (reader, rewrite) = (self.reader.clone(), rewrite.clone());
+            // One snapshot per slice: a snapshot keeps the replaced entries in memory.
+            let slice = blocking(move || reader.snapshot().rewrite(start, SLOTS_PER_SLICE, rewrite)).await?;
+            next_slot = slice.next_slot();
+            if !slice.is_empty() {
+                let (done, installed) = oneshot::channel();
+                let command = Command::InstallRewritten(slice, done);
+                self.commands.send(command).map_err(|_| Exit::ShutDown)?;
+                installed.await.map_err(|_| Exit::ShutDown)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs a function on a blocking thread.
+pub(super) async fn blocking<R: Send + 'static>(
+    work: impl FnOnce() -> R + Send + 'static,
+) -> Result<R, Exit> {
+    let result = spawn_blocking(work).await;
+    result.map_err(|error| if error.is_panic() { Exit::Panicked } else { Exit::ShutDown })
+}
