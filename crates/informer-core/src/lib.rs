@@ -35,7 +35,8 @@ pub use compressor::Compressor;
 pub use delta::{Batch, Deleted, Delta, DeltaFifo, FifoCapacity, QueueClosed, Replaced};
 pub use key::Key;
 pub use object::{
-    DecodeError, Entry, Object, Projection, ProjectionError, ProjectionMetrics, Projections, Typed,
+    DecodeError, EncodeError, Entry, Object, Projection, ProjectionError, ProjectionMetrics, Projections,
+    Typed,
 };
 pub use retention::Retention;
 pub use scope::Scope;

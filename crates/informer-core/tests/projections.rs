@@ -143,7 +143,9 @@ fn one_projection_per_type() {
     let released = Arc::new(AtomicUsize::new(0));
     let hook = || {
         let released = Arc::clone(&released);
-        move || drop(released.fetch_add(1, Ordering::Relaxed))
+        move || {
+            released.fetch_add(1, Ordering::Relaxed);
+        }
     };
     let projections = Projections::default();
     let (first, second) =

@@ -139,6 +139,7 @@ pub mod source;
 pub mod status;
 #[cfg(test)]
 mod test_support;
+pub mod testing;
 pub mod workqueue;
 
 pub use client::client;

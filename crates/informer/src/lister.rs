@@ -6,7 +6,7 @@
 
 use crate::shared::Engine;
 use informer_core::{
-    Entry, EntryIter, IndexHandle, Key, LabelSelector, Object, ResourceVersion, StoreSnapshot,
+    Entry, EntryIter, IndexHandle, Key, LabelSelector, Object, ResourceVersion, StoreReader, StoreSnapshot,
 };
 use std::borrow::Cow;
 use std::fmt;
@@ -34,18 +34,25 @@ use std::sync::Arc;
 /// # }
 /// ```
 pub struct Lister<K> {
-    engine: Arc<Engine>,
+    reader: StoreReader,
+    /// Keeps the informer running; `None` for objects that no informer updates.
+    engine: Option<Arc<Engine>>,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K> Lister<K> {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
-        Self { engine, kind: PhantomData }
+        Self { reader: engine.reader.clone(), engine: Some(engine), kind: PhantomData }
+    }
+
+    /// Creates a lister of a store that no informer updates.
+    pub(crate) fn from_reader(reader: StoreReader) -> Self {
+        Self { reader, engine: None, kind: PhantomData }
     }
 
     /// Returns a snapshot of the newest published state, which lends its objects without copying them.
     pub fn snapshot(&self) -> Snapshot<K> {
-        Snapshot::new(self.engine.reader.snapshot())
+        Snapshot::new(self.reader.snapshot())
     }
 
     /// Returns the object with this namespace and name; cluster-scoped objects have an empty namespace.
@@ -55,7 +62,7 @@ impl<K> Lister<K> {
 
     /// Returns the object with this key.
     pub fn get_by_key(&self, key: &Key) -> Option<Object<K>> {
-        self.engine.reader.get(key).map(Object::new)
+        self.reader.get(key).map(Object::new)
     }
 
     /// Returns all objects, ordered by namespace and name.
@@ -117,7 +124,7 @@ impl<K> Lister<K> {
 
 impl<K> Clone for Lister<K> {
     fn clone(&self) -> Self {
-        Self::new(Arc::clone(&self.engine))
+        Self { reader: self.reader.clone(), engine: self.engine.clone(), kind: PhantomData }
     }
 }
 

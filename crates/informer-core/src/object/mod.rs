@@ -5,11 +5,13 @@
 //! entry as some type `K`; decoded values of different types coexist in one entry. The contents of an entry
 //! are immutable (guarantee C13); only decoded values are added, and the entry may be marked as stale.
 
+mod encode;
 mod handle;
 mod kept;
 mod measured;
 mod projection;
 
+pub use encode::EncodeError;
 pub use handle::Object;
 pub use projection::{Projection, ProjectionError, ProjectionMetrics, Projections};
 

@@ -12,7 +12,7 @@ mod wait;
 pub use crate::source::SourceError;
 pub use controller::{ControllerError, ManagerError};
 pub use informer_core::error::{ConfigError, ParseError, ParseErrorKind};
-pub use informer_core::{DecodeError, ProjectionError};
+pub use informer_core::{DecodeError, EncodeError, ProjectionError};
 pub use object::{ApplyError, FinalizerError, OwnerError, PatchStatusError};
 pub use resolve::ResolveError;
 pub use shutdown::{ShutdownError, Unfinished};
