@@ -4,27 +4,28 @@
 //! The manager does not know how any of the parts works. If a controller fails permanently, the other parts
 //! are stopped in order, and [`Manager::run`] returns the error.
 
+mod handle;
 mod health;
+mod run;
 mod serve;
 mod signals;
 
+pub use handle::ManagerHandle;
+
 use crate::controller::RunnableController;
-use crate::election::{LeaderElector, Term};
-use crate::error::{ControllerError, ManagerError, ShutdownError};
+use crate::election::LeaderElector;
 use crate::factory::SharedInformerFactory;
 use crate::metrics::{self, Collect};
 use crate::recorder::EventRecorder;
 use crate::workqueue::WorkQueue;
-use futures::future::{FutureExt as _, join_all};
-use health::{Check, Health};
+use handle::{RunState, ServedAddress, Shared};
+use health::Check;
 use std::fmt;
-use std::future::Future;
 use std::hash::Hash;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 /// When a program with leader election starts its informers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -80,34 +81,6 @@ pub struct Manager {
     collectors: Vec<Box<dyn Collect + Send + Sync>>,
     shared: Arc<Shared>,
 }
-
-/// The state shared by a manager and its handles.
-struct Shared {
-    stop: watch::Sender<bool>,
-    run_state: Mutex<RunState>,
-    served_address: watch::Sender<ServedAddress>,
-}
-
-/// Whether a manager is running.
-enum RunState {
-    NotStarted,
-    Running(Arc<Health>),
-    Ended,
-}
-
-/// The address of the endpoints.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ServedAddress {
-    /// Not known yet.
-    Pending,
-    At(SocketAddr),
-    /// The endpoints are not served, or the manager has ended.
-    NotServed,
-}
-
-/// A handle to stop and inspect a [`Manager`]. Clones are cheap.
-#[derive(Clone)]
-pub struct ManagerHandle(Arc<Shared>);
 
 impl Manager {
     /// Creates a manager without informers, controllers and endpoints.
@@ -234,158 +207,6 @@ impl Manager {
     pub fn handle(&self) -> ManagerHandle {
         ManagerHandle(Arc::clone(&self.shared))
     }
-
-    /// Runs everything until SIGINT, SIGTERM, a call of [`ManagerHandle::stop`], or a permanent failure of a
-    /// controller.
-    ///
-    /// A second signal exits the process immediately, with the exit code of a process killed by that signal.
-    /// So does any signal after all managers of the process have ended.
-    pub async fn run(self) -> Result<(), ManagerError> {
-        let mut signals = signals::Listener::new().map_err(ManagerError::Signals)?;
-        let stop = async {
-            let signal = signals.first_signal().await;
-            tracing::info!(signal, "stopping; another signal exits the process immediately");
-        };
-        self.run_until(stop).await
-    }
-
-    /// Runs everything until `stop` completes, [`ManagerHandle::stop`] is called, or a controller fails
-    /// permanently. Does not handle signals.
-    pub async fn run_until(mut self, stop: impl Future<Output = ()>) -> Result<(), ManagerError> {
-        let mut names: Vec<&str> = self.controllers.iter().map(RunnableController::name).collect();
-        names.sort_unstable();
-        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(ManagerError::DuplicateController(pair[0].into()));
-        }
-        let health = Arc::new(self.health());
-        self.shared.set_run_state(RunState::Running(Arc::clone(&health)));
-        let endpoints = match self.address {
-            Some(address) => Some(
-                serve::Endpoints::serve(address, Arc::clone(&health))
-                    .await
-                    .map_err(|source| ManagerError::Bind { address, source })?,
-            ),
-            None => None,
-        };
-        if let Some(endpoints) = &endpoints {
-            tracing::info!(address = %endpoints.address, "serving /healthz, /readyz and /metrics");
-        }
-        let served_address = endpoints
-            .as_ref()
-            .map_or(ServedAddress::NotServed, |endpoints| ServedAddress::At(endpoints.address));
-        self.shared.served_address.send_replace(served_address);
-        if self.elector.is_none() || self.cache_start == CacheStart::Immediate {
-            self.factories.iter().for_each(SharedInformerFactory::start);
-        }
-        let handle_stop = wait_until_true(self.shared.stop.subscribe());
-        let stop = async {
-            tokio::select! {
-                () = stop => {}
-                () = handle_stop => {}
-            }
-            health.set_stopping();
-        };
-        let result = self.run_controllers(stop).await;
-        health.set_stopping();
-        self.shared.stop.send_replace(true);
-        for recorder_result in
-            join_all(self.recorders.iter().map(|recorder| recorder.shutdown(self.shutdown_timeout))).await
-        {
-            if let Err(error) = recorder_result {
-                tracing::warn!(%error, "recorded events are lost");
-            }
-        }
-        let informer_results =
-            join_all(self.factories.iter().map(|factory| factory.shutdown(self.shutdown_timeout))).await;
-        if let Some(endpoints) = endpoints {
-            endpoints.shutdown().await;
-        }
-        result.and(
-            ShutdownError::collect(self.shutdown_timeout, informer_results).map_err(ManagerError::Shutdown),
-        )
-    }
-
-    fn health(&mut self) -> Health {
-        Health {
-            factories: self.factories.clone(),
-            controllers: self.controllers.clone(),
-            election: self.elector.as_ref().map(|elector| (elector.lease_name(), elector.leadership())),
-            delayed_caches: self.elector.is_some() && self.cache_start == CacheStart::OnceLeading,
-            recorders: self.recorders.clone(),
-            checks: std::mem::take(&mut self.checks),
-            collectors: std::mem::take(&mut self.collectors),
-            stopping: AtomicBool::new(false),
-        }
-    }
-
-    /// Runs the controllers, with leader election if configured, until `stop` completes or a controller
-    /// fails.
-    async fn run_controllers(&mut self, stop: impl Future<Output = ()>) -> Result<(), ManagerError> {
-        // Set by `stop` or by the first controller that fails.
-        let ending = watch::Sender::new(false);
-        let run = async {
-            let Some(elector) = self.elector.take() else {
-                return self.run_term(None, &ending).await;
-            };
-            let term_result: Mutex<Result<(), ManagerError>> = Mutex::new(Ok(()));
-            let stuck = Notify::new();
-            let lead = |term: Term| {
-                let (ending, term_result, stuck, manager) = (&ending, &term_result, &stuck, &*self);
-                async move {
-                    manager.factories.iter().for_each(SharedInformerFactory::start);
-                    let ended = manager.run_term(Some(term), ending).await;
-                    let is_stuck =
-                        matches!(&ended, Err(ManagerError::Controller(error)) if error.is_blocked());
-                    *term_result.lock().unwrap_or_else(PoisonError::into_inner) = ended;
-                    if is_stuck {
-                        stuck.notify_one();
-                        // If the work completed, the elector would release the lease.
-                        std::future::pending::<()>().await;
-                    }
-                }
-            };
-            tokio::select! {
-                ended = elector.run(lead, wait_until_true(ending.subscribe())) => {
-                    let _outcome = ended?;
-                }
-                // A reconcile is still running and may write. The lease is not released but expires, so that
-                // no other process becomes the leader immediately.
-                () = stuck.notified() => tracing::error!("the lease is not released because a reconcile has not ended"),
-            }
-            term_result.into_inner().unwrap_or_else(PoisonError::into_inner)
-        };
-        let mut run = std::pin::pin!(run.fuse());
-        let mut stop = std::pin::pin!(stop);
-        tokio::select! {
-            biased;
-            ended = &mut run => return ended,
-            () = &mut stop => ending.send_replace(true),
-        };
-        run.await
-    }
-
-    /// Runs the controllers until all have ended, after `ending` was set or one of them has failed.
-    async fn run_term(&self, term: Option<Term>, ending: &watch::Sender<bool>) -> Result<(), ManagerError> {
-        let runs = self.controllers.iter().map(|controller| {
-            let (term, stop) = (term.clone(), wait_until_true(ending.subscribe()));
-            async move {
-                let ended = controller.run_in(term, stop).await;
-                if let Err(error) = &ended {
-                    tracing::error!(%error, "a controller has failed; stopping everything else");
-                    ending.send_replace(true);
-                }
-                ended
-            }
-        });
-        let ended = join_all(runs).await;
-        if self.controllers.is_empty() {
-            wait_until_true(ending.subscribe()).await;
-        }
-        // An error with stuck reconciles takes precedence: after it, writes may still happen.
-        let mut errors: Vec<ControllerError> = ended.into_iter().filter_map(Result::err).collect();
-        errors.sort_by_key(|error| !error.is_blocked());
-        errors.into_iter().next().map_or(Ok(()), |error| Err(error.into()))
-    }
 }
 
 /// Marks the manager as ended for its handles, also if the run was cancelled; handles keep nothing alive
@@ -397,68 +218,10 @@ impl Drop for Manager {
     }
 }
 
-impl Shared {
-    fn set_run_state(&self, run_state: RunState) {
-        let previous = std::mem::replace(&mut *self.run_state(), run_state);
-        // Dropped without the lock: it may drop closures of the application.
-        drop(previous);
-    }
-
-    fn run_state(&self) -> std::sync::MutexGuard<'_, RunState> {
-        self.run_state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Default for Manager {
     fn default() -> Self {
         Self::new()
     }
-}
-
-impl ManagerHandle {
-    /// Stops the manager in order, as the first signal does.
-    pub fn stop(&self) {
-        self.0.stop.send_replace(true);
-    }
-
-    /// Waits until the endpoints are served and returns their address; `None` if they are not served, or the
-    /// manager has ended.
-    pub async fn address(&self) -> Option<SocketAddr> {
-        let mut served_address = self.0.served_address.subscribe();
-        let known = served_address.wait_for(|address| *address != ServedAddress::Pending).await;
-        match known.map(|address| *address) {
-            Ok(ServedAddress::At(address)) => Some(address),
-            _ => None,
-        }
-    }
-
-    /// Returns the reasons why the program is not ready, as served at `/readyz`; empty if it is ready.
-    pub fn readiness_failures(&self) -> Vec<String> {
-        match self.health() {
-            Ok(health) => health.readiness_failures(),
-            Err(reason) => vec![reason.to_owned()],
-        }
-    }
-
-    /// Returns the reasons why the process must be restarted, as served at `/healthz`; empty if it is
-    /// healthy.
-    pub fn health_failures(&self) -> Vec<String> {
-        self.health().map(|health| health.health_failures()).unwrap_or_default()
-    }
-
-    fn health(&self) -> Result<Arc<Health>, &'static str> {
-        match &*self.0.run_state() {
-            RunState::NotStarted => Err("not started"),
-            RunState::Running(health) => Ok(Arc::clone(health)),
-            RunState::Ended => Err("ended"),
-        }
-    }
-}
-
-/// Waits until the value is true.
-async fn wait_until_true(mut flag: watch::Receiver<bool>) {
-    // Cannot fail: the senders live until everything has ended.
-    let _closed = flag.wait_for(|flag| *flag).await.is_err();
 }
 
 impl fmt::Debug for Manager {
@@ -469,11 +232,5 @@ impl fmt::Debug for Manager {
             .field("cache_start", &self.cache_start)
             .field("address", &self.address)
             .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for ManagerHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "manager, readiness failures: {:?}", self.readiness_failures())
     }
 }
