@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use informer::SharedInformerFactory;
 use informer::controller::{Controller, Outcome, RunnableController};
 use informer::election::LeaderElector;
-use informer::error::ManagerError;
+use informer::error::{ErrorKind, ManagerError};
 use informer::manager::{CacheStart, Manager, ManagerHandle};
 use informer::metrics::{Collect, Encoder};
 use informer_apiserver::{ApiServer, Verb, faults};
@@ -414,6 +414,197 @@ async fn lease_is_not_released_if_an_informer_stops_while_a_reconcile_runs() {
     assert!(error.to_string().contains("some still run"), "{error}");
     assert_ne!(holder(&server), "");
     drop(let_go);
+}
+
+/// Tasks run from the start of the informers until after the stop request, together with the controllers; the
+/// informers and endpoints outlive them.
+#[tokio::test]
+async fn task_ends_before_informers_and_endpoints() {
+    let server = ApiServer::new();
+    let factory = SharedInformerFactory::new(server.client());
+    let pods = factory.lister::<Pod>();
+    let (sender, receiver) = tokio::sync::oneshot::channel::<ManagerHandle>();
+    let (watches, log) = (server.clone(), Arc::new(Mutex::new(Vec::new())));
+    let seen = Arc::clone(&log);
+    let manager = Manager::new().factory(&factory).serve(0).add_task("worker", |stop| async move {
+        let handle = receiver.await?;
+        until(|| pods.has_synced()).await;
+        seen.lock().unwrap().push("synced".to_owned());
+        stop.await;
+        let address = handle.address().await.ok_or("the endpoints are served")?;
+        let (_, readiness) = get_endpoint(address, "GET /readyz").await;
+        seen.lock().unwrap().push(format!("{} watch, {readiness}", watches.open_watches()));
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+    });
+    let (handle, task) = start(manager);
+    sender.send(handle.clone()).unwrap();
+    assert!(handle.wait_until_ready().await);
+    until(|| !log.lock().unwrap().is_empty()).await;
+    handle.stop();
+    end(task).await.unwrap();
+    assert_eq!(*log.lock().unwrap(), ["synced", "1 watch, stopping\n"]);
+    assert_eq!(server.open_watches(), 0);
+    assert!(!handle.wait_until_ready().await, "the manager has ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failing_or_panicking_task_stops_the_manager_with_its_error() {
+    for (panics, expected) in [(false, "no more keys"), (true, "panicked: intended panic")] {
+        let server = ApiServer::new();
+        let controller = idle(&SharedInformerFactory::new(server.client()));
+        let running = controller.clone();
+        let manager = Manager::new()
+            .controller(controller)
+            .add_task("short", |_| async { Ok::<_, Infallible>(()) })
+            .add_task("failing", move |_| async move {
+                running.wait_until_running().await;
+                assert!(!panics, "intended panic");
+                Err("no more keys")
+            })
+            .add_task("other", |stop| async {
+                stop.await;
+                Ok::<_, Infallible>(())
+            });
+        let error = end(start(manager).1).await.unwrap_err();
+        assert_eq!(error.to_string(), "task failing failed");
+        let ManagerError::Task { source, .. } = error else { panic!("{error}") };
+        assert_eq!(source.to_string(), expected);
+        assert_eq!(server.open_watches(), 0);
+    }
+}
+
+/// Notes when it is dropped.
+struct Dropped(Arc<Mutex<bool>>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        *self.0.lock().unwrap() = true;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn task_that_does_not_end_is_aborted() {
+    for dropped_manager in [false, true] {
+        let server = ApiServer::new();
+        let factory = SharedInformerFactory::new(server.client());
+        let _pods = factory.lister::<Pod>();
+        let is_dropped = Arc::new(Mutex::new(false));
+        let guard = Dropped(Arc::clone(&is_dropped));
+        let manager = Manager::new().factory(&factory).add_task("stuck", |_| async move {
+            let _guard = guard;
+            std::future::pending::<Result<(), Infallible>>().await
+        });
+        let (handle, task) = start(manager);
+        assert!(handle.wait_until_ready().await);
+        if dropped_manager {
+            task.abort();
+        } else {
+            handle.stop();
+            let error = end(task).await.unwrap_err().to_string();
+            let expected =
+                "shutdown: timed out after 10s: task stuck has not ended (does it wait for `stop`?)";
+            assert_eq!(error, expected);
+            assert_eq!(server.open_watches(), 0);
+        }
+        until(|| *is_dropped.lock().unwrap()).await;
+    }
+}
+
+/// A task runs on a standby too; one with a lease of its own does not.
+#[tokio::test(start_paused = true)]
+async fn tasks_run_on_a_standby() {
+    let server = ApiServer::new();
+    let runs = Arc::new(Mutex::new(Vec::new()));
+    let manager = |name: &'static str| {
+        let (all, leading) = (Arc::clone(&runs), Arc::clone(&runs));
+        let lease = |name| LeaderElector::new(server.client(), "default", name);
+        let own_lease = lease("report");
+        Manager::new()
+            .leader_election(lease("shop"))
+            .add_task("all", move |stop| async move {
+                all.lock().unwrap().push(format!("{name}: all"));
+                stop.await;
+                Ok::<_, Infallible>(())
+            })
+            .add_task("report", move |stop| async move {
+                let work = |term: informer::election::Term| {
+                    leading.lock().unwrap().push(format!("{name}: report"));
+                    async move { term.stop_requested().await }
+                };
+                own_lease.run(work, stop).await.map(drop)
+            })
+    };
+    let (leader, task) = start(manager("first"));
+    until(|| runs.lock().unwrap().len() == 2).await;
+    let (standby, second) = start(manager("second"));
+    assert!(standby.wait_until_ready().await);
+    advance_time(Duration::from_mins(1)).await;
+    assert_eq!(*runs.lock().unwrap(), ["first: all", "first: report", "second: all"]);
+    leader.stop();
+    end(task).await.unwrap();
+    until(|| runs.lock().unwrap().len() == 4).await;
+    assert_eq!(runs.lock().unwrap()[3], "second: report");
+    standby.stop();
+    end(second).await.unwrap();
+}
+
+/// A forbidden kind is no error: the manager is not ready, and continues when the kind becomes available.
+#[tokio::test(start_paused = true)]
+async fn manager_runs_with_a_forbidden_kind_and_is_not_ready() {
+    let server = ApiServer::new();
+    let forbidden = server.inject(faults::forbid("secrets"));
+    let factory = SharedInformerFactory::new(server.client());
+    let secrets = factory.lister::<Secret>();
+    let (handle, task) = start(Manager::new().factory(&factory));
+    advance_time(Duration::from_hours(1)).await;
+    assert!(!task.is_finished());
+    let reasons = handle.readiness_failures();
+    let reason = "informer: secrets in all namespaces: forbidden: 403 Forbidden";
+    assert!(reasons.len() == 1 && reasons[0].starts_with(reason), "{reasons:?}");
+    assert!(handle.health_failures().is_empty());
+    drop(forbidden);
+    assert!(handle.wait_until_ready().await && secrets.has_synced());
+    handle.stop();
+    end(task).await.unwrap();
+}
+
+/// `wait_for_sync` waits for informers that a manager starts later. If the manager is stopped meanwhile, the
+/// wait ends with `Stopped`, and the manager without an error.
+#[tokio::test(start_paused = true)]
+async fn wait_for_sync_before_the_start_waits_for_the_manager() {
+    let server = ApiServer::new();
+    let unavailable = server.inject(faults::drop_connection());
+    let factory = SharedInformerFactory::new(server.client());
+    let _pods = factory.lister::<Pod>();
+    let waits: Vec<_> = (0..2)
+        .map(|_| {
+            let factory = factory.clone();
+            tokio::spawn(async move { factory.wait_for_sync(Duration::from_hours(1)).await })
+        })
+        .collect();
+    advance_time(Duration::from_mins(1)).await;
+    assert!(waits.iter().all(|wait| !wait.is_finished()));
+    let (handle, task) = start(Manager::new().factory(&factory));
+    advance_time(Duration::from_mins(1)).await;
+    assert!(waits.iter().all(|wait| !wait.is_finished()));
+    handle.stop();
+    for wait in waits {
+        assert_eq!(wait.await.unwrap().unwrap_err().kind(), ErrorKind::Stopped);
+    }
+    end(task).await.unwrap();
+    drop(unavailable);
+
+    let other = SharedInformerFactory::new(server.client());
+    let _pods = other.lister::<Pod>();
+    let error = other.wait_for_sync(Duration::from_secs(5)).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "wait for sync: timed out after 5s: pods in all namespaces: not started (call start)"
+    );
+    let (handle, task) = start(Manager::new().factory(&other));
+    other.wait_for_sync(TIMEOUT).await.unwrap();
+    handle.stop();
+    end(task).await.unwrap();
 }
 
 /// LE-19: metrics of elections have the names of client-go.

@@ -22,6 +22,7 @@ mod spec;
 
 pub use context::Context;
 pub use outcome::Outcome;
+pub(crate) use reconcile::panic_message;
 pub use runnable::{ControllerState, RunnableController};
 
 use crate::error::ControllerError;

@@ -141,7 +141,7 @@ impl ReconcileRunner {
 }
 
 /// Returns the message of a panic.
-fn panic_message(panic: &(dyn Any + Send)) -> &str {
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("(the panic value is not a string)")
 }

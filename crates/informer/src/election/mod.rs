@@ -139,6 +139,17 @@ impl LeaderElector {
 
     /// Takes part in the election until `stop` completes or the work has completed; `work` is called once per
     /// term.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no election is possible with this configuration. Failed requests are no errors: they
+    /// are logged and retried.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work and ends the candidacy immediately. The lease is not released: another
+    /// process becomes the leader when it expires, after 15 s unless [configured](Self::config). Complete `stop`
+    /// to release it.
     pub async fn run<W, F>(
         self,
         mut work: W,

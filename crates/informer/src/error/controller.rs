@@ -93,7 +93,16 @@ pub enum ManagerError {
     /// A controller ended with an error.
     #[error(transparent)]
     Controller(#[from] ControllerError),
-    /// Informers or recorders did not end in time.
+    /// A task of the program returned an error or panicked.
+    #[error("task {task} failed")]
+    #[non_exhaustive]
+    Task {
+        /// The name of the task.
+        task: Arc<str>,
+        /// The error that the task returned, or the message of its panic.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Tasks, informers or recorders did not end in time.
     #[error(transparent)]
     Shutdown(#[from] ShutdownError),
 }
@@ -103,7 +112,7 @@ impl ManagerError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Bind { .. } | Self::DuplicateController(_) | Self::Election(_) => ErrorKind::Config,
-            Self::Signals(_) => ErrorKind::Internal,
+            Self::Signals(_) | Self::Task { .. } => ErrorKind::Internal,
             Self::Controller(error) => error.kind(),
             Self::Shutdown(_) => ErrorKind::Timeout,
         }

@@ -155,7 +155,7 @@ pub enum ErrorKind {
     Connection,
     /// The informer or controller has stopped.
     Stopped,
-    /// A failure inside the library or of the operating system.
+    /// A failure inside the library, of a task of the program, or of the operating system.
     Internal,
 }
 

@@ -26,6 +26,12 @@ pub enum Unfinished {
         /// The names of the handlers whose call has not returned.
         handlers: Vec<Arc<str>>,
     },
+    /// A task of a manager. It was aborted.
+    #[non_exhaustive]
+    Task {
+        /// The name of the task.
+        name: Arc<str>,
+    },
     /// Recorded events that were not written. They are lost.
     #[non_exhaustive]
     RecordedEvents {
@@ -81,6 +87,7 @@ impl fmt::Display for Unfinished {
                     handlers.iter().map(|handler| format!("handler {handler} has not returned")).collect();
                 write!(f, "{informer}: {}", handlers.join(", "))
             }
+            Self::Task { name } => write!(f, "task {name} has not ended (does it wait for `stop`?)"),
             Self::RecordedEvents { writes } => write!(f, "{writes} writes of recorded events are lost"),
             Self::WorkQueue { queued, processing, delayed } => write!(
                 f,

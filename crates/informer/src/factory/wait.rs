@@ -10,7 +10,10 @@ use std::time::Duration;
 impl SharedInformerFactory {
     /// Waits until every informer has synced (C7).
     ///
-    /// The result does not affect the informers: they retry failures during and after the wait.
+    /// Waits for the informers that exist when it is called. Those that are not started yet are waited for until
+    /// `timeout`, so that the factory may be started meanwhile, for example by a
+    /// [`Manager`](crate::manager::Manager). The result does not affect the informers: they retry failures
+    /// during and after the wait.
     ///
     /// # Errors
     ///

@@ -4,7 +4,11 @@ use super::health::Health;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::sync::watch;
+
+/// How often a wait for readiness runs the checks.
+const READINESS_POLL_PERIOD: Duration = Duration::from_millis(10);
 
 /// A handle to stop and inspect a [`Manager`](super::Manager). Clones are cheap.
 #[derive(Clone)]
@@ -49,6 +53,42 @@ impl ManagerHandle {
             Ok(ServedAddress::At(address)) => Some(address),
             _ => None,
         }
+    }
+
+    /// Waits until the program is ready, as served at `/readyz`; returns false if the manager has ended before.
+    ///
+    /// For tests: a standby is ready too. To wait for the leader's controllers, use
+    /// [`RunnableController::wait_until_running`](crate::controller::RunnableController::wait_until_running).
+    ///
+    /// ```
+    /// # use informer::{SharedInformerFactory, manager::Manager};
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = informer_apiserver::ApiServer::new();
+    /// let factory = SharedInformerFactory::new(server.client());
+    /// let pods = factory.lister::<Pod>();
+    /// let manager = Manager::new().factory(&factory);
+    /// let handle = manager.handle();
+    /// let run = tokio::spawn(manager.run_until(std::future::pending()));
+    ///
+    /// assert!(handle.wait_until_ready().await, "{:?}", run.await);
+    /// assert!(pods.has_synced());
+    /// handle.stop();
+    /// run.await??;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use = "false means that the manager has ended"]
+    pub async fn wait_until_ready(&self) -> bool {
+        // Checks of the application do not notify, so that they have to be polled.
+        while !self.readiness_failures().is_empty() {
+            if matches!(&*self.0.run_state(), RunState::Ended) {
+                return false;
+            }
+            tokio::time::sleep(READINESS_POLL_PERIOD).await;
+        }
+        true
     }
 
     /// Returns the reasons why the program is not ready, as served at `/readyz`; empty if it is ready.

@@ -1,14 +1,15 @@
-//! [`Manager`]: starts and stops the parts of a program in order: informers, controllers, leader election and
-//! the endpoints for health and metrics.
+//! [`Manager`]: starts and stops the parts of a program in order: informers, controllers, tasks, leader election
+//! and the endpoints for health and metrics.
 //!
-//! The manager does not know how any of the parts works. If a controller fails permanently, the other parts
-//! are stopped in order, and [`Manager::run`] returns the error.
+//! The manager does not know how any of the parts works. If a controller or a task fails permanently, the other
+//! parts are stopped in order, and [`Manager::run`] returns the error.
 
 mod handle;
 mod health;
 mod run;
 mod serve;
 mod signals;
+mod tasks;
 
 pub use handle::ManagerHandle;
 
@@ -18,13 +19,16 @@ use crate::factory::SharedInformerFactory;
 use crate::metrics::{self, Collect};
 use crate::recorder::EventRecorder;
 use crate::workqueue::WorkQueue;
+use futures::future::BoxFuture;
 use handle::{RunState, ServedAddress, Shared};
 use health::Check;
 use std::fmt;
+use std::future::Future;
 use std::hash::Hash;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tasks::Task;
 use tokio::sync::watch;
 
 /// When a program with leader election starts its informers.
@@ -39,8 +43,8 @@ pub enum CacheStart {
     OnceLeading,
 }
 
-/// The parts of a program, started and stopped together: its informers, its controllers, leader election, and
-/// endpoints for health and metrics.
+/// The parts of a program, started and stopped together: its informers, its controllers, its tasks, leader
+/// election, and endpoints for health and metrics.
 ///
 /// ```no_run
 /// use informer::SharedInformerFactory;
@@ -64,14 +68,39 @@ pub enum CacheStart {
 /// # }
 /// ```
 ///
-/// The start order is: endpoints, informers (unless [`CacheStart::OnceLeading`] delays them), leader
-/// election, controllers. With leader election, controllers run only while this process is the leader. The
-/// stop order is the reverse: the lease is released after the last reconcile, and the informers stop when no
-/// controller reads them any more.
+/// # Order
+///
+/// The manager starts the endpoints, the informers (unless [`CacheStart::OnceLeading`] delays them), the
+/// [tasks](Self::add_task), and the controllers. If the endpoints cannot be served, nothing else starts, and no
+/// request is sent. When the manager is stopped, or a controller or task fails, controllers and tasks are asked
+/// to end at the same time; then the recorders write their events, and the informers and the endpoints stop.
+///
+/// # Leader election
+///
+/// With [`leader_election`](Self::leader_election), controllers run only while this process is the leader. If
+/// leadership is lost, their reconciles are aborted, and the manager continues as a candidate: it starts them
+/// again, with every object, when it becomes the leader again. Everything else runs in every process. When the
+/// manager is stopped, the lease is released after the last reconcile.
+///
+/// # Health and readiness
+///
+/// `/healthz` fails if a [check](Self::add_healthz_check) fails, or if this process did not notice the end of its
+/// leadership for 20 s.
+///
+/// `/readyz` fails until all informers of the factories have synced and the controllers have started, if a
+/// [check](Self::add_readyz_check) fails, and as soon as the manager stops. The response lists the reasons. A
+/// standby is ready: its controllers need not run, and with [`CacheStart::OnceLeading`] neither need its
+/// informers.
+///
+/// A kind that is forbidden or not served is not an error of [`run`](Self::run): the manager runs, is not ready
+/// for this reason, and continues when the kind becomes available. A program that should end instead calls
+/// [`SharedInformerFactory::wait_for_sync`] beside the run, for example in a task. The kinds of
+/// [optional](crate::controller::Controller::optional) sources are not required.
 #[must_use = "a manager does nothing until it runs"]
 pub struct Manager {
     factories: Vec<SharedInformerFactory>,
     controllers: Vec<RunnableController>,
+    tasks: Vec<Task>,
     elector: Option<LeaderElector>,
     cache_start: CacheStart,
     address: Option<SocketAddr>,
@@ -90,6 +119,7 @@ impl Manager {
         Self {
             factories: Vec::new(),
             controllers: Vec::new(),
+            tasks: Vec::new(),
             elector: None,
             cache_start: CacheStart::default(),
             address: None,
@@ -117,6 +147,81 @@ impl Manager {
         let mut manager = self.factory(controller.factory());
         manager.controllers.push(controller);
         manager
+    }
+
+    /// Adds a task of the program, such as the workers of a queue or a server. The name is used in log lines and
+    /// errors.
+    ///
+    /// The function is called when the informers have been started, and its future runs as a task of the tokio
+    /// runtime, on the leader and on every standby. Its argument is a future that completes when the task has to
+    /// end, together with the controllers. The task may then take as long as the
+    /// [shutdown timeout](Self::shutdown_timeout); informers, recorders and endpoints stop after it. A task that
+    /// takes longer is aborted, and [`run`](Self::run) returns an error. If the task returns an error or panics,
+    /// the manager stops and returns [`ManagerError::Task`](crate::error::ManagerError::Task). If it returns `Ok`, the manager continues
+    /// without it.
+    ///
+    /// ```
+    /// use informer::manager::Manager;
+    /// use informer::workqueue::WorkQueue;
+    /// use informer::{Key, SharedInformerFactory};
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = informer_apiserver::ApiServer::new();
+    /// # server.create(&serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap",
+    /// #     "metadata": {"name": "a", "namespace": "default"}}))?;
+    /// # let client = server.client();
+    /// let factory = SharedInformerFactory::new(client);
+    /// let queue = WorkQueue::<Key>::new();
+    /// let (maps, keys) = (factory.informer::<ConfigMap>(), queue.clone());
+    /// let _registration = maps.on_event(move |event| keys.add(event.object().key().clone()));
+    ///
+    /// let work = queue.clone();
+    /// let manager = Manager::new().factory(&factory).queue("maps", &queue).add_task("worker", |stop| async move {
+    ///     let take_keys = async {
+    ///         while let Some(item) = work.get().await {
+    ///             println!("{}", item.key());
+    ///             item.done();
+    /// #             work.shutdown();
+    ///         }
+    ///     };
+    ///     let end = async {
+    ///         stop.await;
+    ///         work.shutdown(); // `get` returns the keys that are queued, then `None`
+    ///     };
+    ///     tokio::join!(take_keys, end);
+    ///     Ok::<_, informer::Error>(())
+    /// });
+    /// # let handle = manager.handle();
+    /// # let stop = async move { assert!(handle.wait_until_ready().await) };
+    /// # manager.run_until(stop).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A task that only one process may run uses a lease of its own, with the same `stop`:
+    ///
+    /// ```
+    /// # use informer::{election::LeaderElector, manager::Manager};
+    /// # fn example(manager: Manager, client: kube::Client) -> Manager {
+    /// let elector = LeaderElector::new(client, "kube-system", "my-operator-report");
+    /// manager.add_task("report", |stop| async move {
+    ///     let work = |term: informer::election::Term| async move {
+    ///         term.stop_requested().await; // do the work until then
+    ///     };
+    ///     elector.run(work, stop).await.map(drop)
+    /// })
+    /// # }
+    /// ```
+    pub fn add_task<F, R, E>(mut self, name: impl Into<Arc<str>>, task: F) -> Self
+    where
+        F: FnOnce(BoxFuture<'static, ()>) -> R + Send + 'static,
+        R: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>> + 'static,
+    {
+        self.tasks.push(Task::new(name.into(), task));
+        self
     }
 
     /// Runs the controllers only while this process is the leader.
@@ -193,8 +298,8 @@ impl Manager {
         self
     }
 
-    /// Sets how long, when stopping, informers may deliver pending events and recorders may write theirs.
-    /// Defaults to 10 s.
+    /// Sets how long, when stopping, tasks may take to end, recorders to write their events, and informers to
+    /// deliver pending ones. Each of these steps may take this long. Defaults to 10 s.
     ///
     /// Controllers have their own [timeout](crate::controller::Controller::shutdown_timeout) for running
     /// reconciles.

@@ -2,6 +2,7 @@
 
 use super::handle::{RunState, ServedAddress};
 use super::health::Health;
+use super::tasks::run_tasks;
 use super::{CacheStart, Manager, serve, signals};
 use crate::controller::RunnableController;
 use crate::election::Term;
@@ -14,11 +15,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, watch};
 
 impl Manager {
-    /// Runs everything until SIGINT, SIGTERM, a call of [`ManagerHandle::stop`](super::ManagerHandle::stop), or a permanent failure of a
-    /// controller.
+    /// Runs everything until SIGINT, SIGTERM, a call of [`ManagerHandle::stop`](super::ManagerHandle::stop), or
+    /// a permanent failure of a controller or task.
     ///
     /// A second signal exits the process immediately, with the exit code of a process killed by that signal.
     /// So does any signal after all managers of the process have ended.
+    ///
+    /// # Errors
+    ///
+    /// See [`run_until`](Self::run_until); also if signals cannot be handled.
+    ///
+    /// # Cancel safety
+    ///
+    /// See [`run_until`](Self::run_until).
     pub async fn run(self) -> Result<(), ManagerError> {
         let mut signals = signals::Listener::new().map_err(ManagerError::Signals)?;
         let stop = async {
@@ -28,8 +37,24 @@ impl Manager {
         self.run_until(stop).await
     }
 
-    /// Runs everything until `stop` completes, [`ManagerHandle::stop`](super::ManagerHandle::stop) is called, or a controller fails
-    /// permanently. Does not handle signals.
+    /// Runs everything until `stop` completes, [`ManagerHandle::stop`](super::ManagerHandle::stop) is called, or
+    /// a controller or task fails permanently. Does not handle signals.
+    ///
+    /// The informers are shut down before this returns. So a [`SharedInformerFactory::wait_for_sync`] that still
+    /// waits when the manager is stopped fails first, with
+    /// [`ErrorKind::Stopped`](crate::error::ErrorKind::Stopped), which is not a failure of the program.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error, before anything starts, if the endpoints cannot be served, or if two controllers have
+    /// the same name. Otherwise the first error of a controller, or else of a task, or an error if tasks or
+    /// informers did not end in time.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future stops everything without waiting, as if the process was killed: reconciles and tasks
+    /// are aborted at their next await point, informers stop when their last handle is dropped, recorded events
+    /// that are not written yet may be lost, and the lease is not released but expires.
     pub async fn run_until(mut self, stop: impl Future<Output = ()>) -> Result<(), ManagerError> {
         let mut names: Vec<&str> = self.controllers.iter().map(RunnableController::name).collect();
         names.sort_unstable();
@@ -62,10 +87,20 @@ impl Manager {
                 () = stop => {}
                 () = handle_stop => {}
             }
+        };
+        let (ending, tasks, timeout) =
+            (watch::Sender::new(false), std::mem::take(&mut self.tasks), self.shutdown_timeout);
+        let controllers = async {
+            let result = self.run_controllers(&ending, stop).await;
+            ending.send_replace(true);
+            result
+        };
+        let stopping = async {
+            wait_until_true(ending.subscribe()).await;
             health.set_stopping();
         };
-        let result = self.run_controllers(stop).await;
-        health.set_stopping();
+        let (result, tasks_result, ()) =
+            tokio::join!(controllers, run_tasks(tasks, &ending, timeout), stopping);
         self.shared.stop.send_replace(true);
         for recorder_result in
             join_all(self.recorders.iter().map(|recorder| recorder.shutdown(self.shutdown_timeout))).await
@@ -79,7 +114,7 @@ impl Manager {
         if let Some(endpoints) = endpoints {
             endpoints.shutdown().await;
         }
-        result.and(
+        result.and(tasks_result).and(
             ShutdownError::collect(self.shutdown_timeout, informer_results).map_err(ManagerError::Shutdown),
         )
     }
@@ -97,19 +132,21 @@ impl Manager {
         }
     }
 
-    /// Runs the controllers, with leader election if configured, until `stop` completes or a controller
-    /// fails.
-    async fn run_controllers(&mut self, stop: impl Future<Output = ()>) -> Result<(), ManagerError> {
-        // Set by `stop` or by the first controller that fails.
-        let ending = watch::Sender::new(false);
+    /// Runs the controllers, with leader election if configured, until `ending` is set: when `stop` completes,
+    /// or by the first controller or task that fails.
+    async fn run_controllers(
+        &mut self,
+        ending: &watch::Sender<bool>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), ManagerError> {
         let run = async {
             let Some(elector) = self.elector.take() else {
-                return self.run_term(None, &ending).await;
+                return self.run_term(None, ending).await;
             };
             let term_result: Mutex<Result<(), ManagerError>> = Mutex::new(Ok(()));
             let stuck = Notify::new();
             let lead = |term: Term| {
-                let (ending, term_result, stuck, manager) = (&ending, &term_result, &stuck, &*self);
+                let (term_result, stuck, manager) = (&term_result, &stuck, &*self);
                 async move {
                     manager.factories.iter().for_each(SharedInformerFactory::start);
                     let ended = manager.run_term(Some(term), ending).await;
