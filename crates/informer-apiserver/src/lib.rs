@@ -23,6 +23,9 @@
 //! # }
 //! ```
 //!
+//! Tests wait with [`ApiServer::wait_for`] and [`ApiServer::wait_until`]. `docs/apiserver.md` in the repository
+//! contains a complete test of a controller.
+//!
 //! Clients in other processes connect through [`ApiServer::listen`], with TLS and access control
 //! ([`AccessControl`]). The module [`faults`] makes the server misbehave.
 //!
@@ -33,12 +36,6 @@
 //!
 //! Not supported: controllers, most of admission, logs and exec, and storage on disk. The complete list is in
 //! `docs/apiserver.md` of the repository.
-
-#[cfg(doctest)]
-mod pages {
-    //! Runs the programs in `docs/apiserver.md` as documentation tests.
-    #![doc = include_str!("../../../docs/apiserver.md")]
-}
 
 mod access;
 pub mod faults;
@@ -58,5 +55,5 @@ pub use informer_objects::{Status, StatusCause, StatusDetails};
 pub use listen::{ListenError, ListenOptions, Overwrite, RunningServer};
 pub use log::{RecordedRequest, Verb};
 pub use model::EncodingCounters;
-pub use server::{ApiServer, ApiServerBuilder, Backup};
+pub use server::{ApiServer, ApiServerBuilder, Backup, WaitError};
 pub use user::User;

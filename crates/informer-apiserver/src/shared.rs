@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::faults;
-use crate::log::Log;
+use crate::log::{Log, RecordedRequest};
 use crate::model::{Ids, Model, ResourceId};
 use crate::random::SecretKey;
 
@@ -27,12 +27,12 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
 pub(crate) struct Shared {
     model: Mutex<Model>,
     notifiers: Mutex<BTreeMap<ResourceId, ResourceNotifiers>>,
-    /// Notified when the version changes. Wakes waiters in the order in which they started to wait, which
-    /// keeps runs reproducible.
-    progress: Notify,
+    /// Notified when the version changes, a request is recorded, or a watch starts or ends. Wakes waiters in the
+    /// order in which they started to wait, which keeps runs reproducible.
+    pub(crate) activity: Notify,
     pub(crate) faults: Arc<faults::Registry>,
-    pub(crate) log: Log,
-    pub(crate) open_watches: AtomicUsize,
+    log: Log,
+    open_watches: AtomicUsize,
     /// The next result of [`Shared::next_watch_number`].
     watch_number: AtomicU64,
     /// The seed of the next audit id.
@@ -94,7 +94,7 @@ impl Shared {
         Shared {
             model: Mutex::new(model),
             notifiers: Mutex::default(),
-            progress: Notify::new(),
+            activity: Notify::new(),
             faults: Arc::default(),
             log: Log::default(),
             open_watches: AtomicUsize::new(0),
@@ -122,7 +122,7 @@ impl Shared {
             (result, model.take_notices(), model.version() != before)
         };
         if version_changed {
-            self.progress.notify_waiters();
+            self.activity.notify_waiters();
         }
         if !notices.is_empty() {
             let notifiers = self.notifiers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -163,12 +163,12 @@ impl Shared {
         }
         let reached = async {
             loop {
-                let mut progress = std::pin::pin!(self.progress.notified());
-                progress.as_mut().enable();
+                let mut activity = std::pin::pin!(self.activity.notified());
+                activity.as_mut().enable();
                 if self.model(|model| model.version()) >= version {
                     return;
                 }
-                progress.await;
+                activity.await;
             }
         };
         let reached = tokio::time::timeout(VERSION_TIMEOUT, reached);
@@ -177,6 +177,33 @@ impl Shared {
             return Ok(());
         }
         Err(Status::version_too_large(version, self.model(|model| model.version())))
+    }
+
+    /// Adds a request to the log.
+    pub(crate) fn record(&self, request: RecordedRequest) {
+        self.log.push(request);
+        self.activity.notify_waiters();
+    }
+
+    /// Returns the requests in the log.
+    pub(crate) fn recorded_requests(&self) -> Vec<RecordedRequest> {
+        self.log.all()
+    }
+
+    /// Counts a watch that starts.
+    pub(crate) fn watch_started(&self) {
+        self.open_watches.fetch_add(1, Ordering::SeqCst);
+        self.activity.notify_waiters();
+    }
+
+    /// Counts a watch that ends.
+    pub(crate) fn watch_ended(&self) {
+        self.open_watches.fetch_sub(1, Ordering::SeqCst);
+        self.activity.notify_waiters();
+    }
+
+    pub(crate) fn open_watches(&self) -> usize {
+        self.open_watches.load(Ordering::SeqCst)
     }
 
     /// Returns the number of a new watch without a timeout. It staggers the ends of these watches.

@@ -4,11 +4,15 @@
 
 mod common;
 
-use common::{configmap, raw, raw_with, server, with_timeout};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use std::time::Duration;
+
+use common::{Watch, advance_time, configmap, raw, raw_with, server, with_timeout};
+use informer_apiserver::{ApiServer, WaitError};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Discovery};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 fn code(error: &kube::Error) -> u16 {
     match error {
@@ -246,4 +250,65 @@ async fn object_with_finalizers_is_not_removed() {
         assert!(server.get("v1", "configmaps", Some("default"), "f").is_none());
     })
     .await;
+}
+
+/// A wait ends at the moment of the change, without polling.
+#[tokio::test(start_paused = true)]
+async fn waits_end_when_the_condition_holds() {
+    let server = server();
+    let started = Instant::now();
+    let writer = server.clone();
+    let writing = tokio::spawn(async move {
+        advance_time(Duration::from_millis(1_001)).await;
+        writer.create(&configmap("a", "1")).unwrap();
+        advance_time(Duration::from_millis(1_001)).await;
+        writer.update(&configmap("a", "2")).unwrap();
+    });
+    let is_two = |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data["k"] == "2");
+    let map = server.wait_for("a", Duration::from_mins(1), is_two).await.unwrap();
+    assert_eq!((map.metadata.name.as_deref(), started.elapsed().as_millis()), (Some("a"), 2_002));
+    writing.await.unwrap();
+
+    // Requests and watches end a wait too.
+    let client = server.clone();
+    let watching = tokio::spawn(async move {
+        advance_time(Duration::from_secs(1)).await;
+        let mut watch = Watch::open(&client, "/api/v1/configmaps?watch=1&timeoutSeconds=5").await;
+        while watch.next().await != common::Got::End {}
+    });
+    let waits: [fn(&ApiServer) -> bool; 3] = [
+        |server| server.recorded_requests().len() == 1,
+        |server| server.open_watches() == 1,
+        |server| server.open_watches() == 0,
+    ];
+    for (condition, seconds) in waits.into_iter().zip([3, 3, 8]) {
+        server.wait_until(Duration::from_mins(1), condition).await.unwrap();
+        assert_eq!(started.elapsed().as_secs(), seconds);
+    }
+    watching.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn error_of_a_wait_shows_the_last_state() {
+    let server = server();
+    let timeout = Duration::from_secs(2);
+    let never = |_: &ConfigMap| false;
+    let text = |error: WaitError| format!("{error:?}");
+    let missing = text(server.wait_for("default/a", timeout, never).await.unwrap_err());
+    assert_eq!(missing, "wait for configmaps default/a: timed out after 2s (there is no such object)");
+    server.create(&configmap("a", "1")).unwrap();
+    let other = text(server.wait_for("default/a", timeout, never).await.unwrap_err());
+    assert!(other.contains("(last state: {") && other.contains("\"data\":{\"k\":\"1\"}"), "{other}");
+    server
+        .insert_unchecked(&serde_json::json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": 7,
+        }))
+        .unwrap();
+    let unreadable = text(server.wait_for("a", timeout, never).await.unwrap_err());
+    assert!(unreadable.contains("(the object does not match the type: "), "{unreadable}");
+    let error = text(server.wait_until(timeout, |_| false).await.unwrap_err());
+    assert_eq!(error, "wait for a condition: timed out after 2s (the condition is still false)");
+    // An object without a namespace.
+    let namespace = |_: &Namespace| true;
+    assert!(server.wait_for("kube-system", timeout, namespace).await.is_ok());
 }

@@ -60,7 +60,7 @@ pub(super) fn refuse(shared: &Shared, parts: &Parts, refused: &Refused) -> Serve
     if let Route::Target(target) = Route::parse(parts.uri.path()) {
         let watch = Query::parse(parts.uri.query().unwrap_or_default()).is_watch();
         if let Some(verb) = target.verb(&parts.method, watch) {
-            shared.log.push(recorded_request(verb, &target, parts, &refused.user));
+            shared.record(recorded_request(verb, &target, parts, &refused.user));
         }
     }
     let query = Query::parse(parts.uri.query().unwrap_or_default());

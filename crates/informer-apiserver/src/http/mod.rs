@@ -141,7 +141,7 @@ async fn handle(
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let verb = target.verb(&parts.method, query.is_watch()).ok_or_else(Status::method_not_allowed)?;
     let recorded = entry::recorded_request(verb, &target, parts, &caller.user.name);
-    shared.log.push(recorded.clone());
+    shared.record(recorded.clone());
     let response_faults = match request_faults::apply_request_faults(shared, &recorded).await {
         FaultDecision::Continue(response_faults) => response_faults,
         FaultDecision::Respond(response) => return Ok(response),

@@ -4,7 +4,6 @@
 //! written in between. It writes many changes into one chunk. Dropping a stream closes the watch.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -114,7 +113,7 @@ impl WatchStream {
         initial: Option<(Objects, u64)>,
         version: u64,
     ) -> Self {
-        shared.open_watches.fetch_add(1, Ordering::SeqCst);
+        shared.watch_started();
         let now = Instant::now();
         let deadline = now.checked_add(request.timeout).unwrap_or(now + MAX_WATCH_DURATION);
         let mut conditional_bookmarks: Vec<Instant> =
@@ -307,7 +306,7 @@ impl WatchStream {
     fn close(&mut self) {
         if !std::mem::replace(&mut self.ended, true) {
             self.shared.model(|model| model.close_watch(&self.cursor));
-            self.shared.open_watches.fetch_sub(1, Ordering::SeqCst);
+            self.shared.watch_ended();
         }
     }
 

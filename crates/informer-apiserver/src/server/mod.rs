@@ -5,9 +5,9 @@
 //! rules affect them.
 
 mod schedule;
+mod wait;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use informer_objects::status::Status;
 use informer_objects::text::versions::split_api_version;
@@ -25,6 +25,8 @@ use crate::model::{
 };
 use crate::shared::Shared;
 use crate::user::User;
+
+pub use wait::WaitError;
 
 /// Field manager of objects that are written directly.
 const DIRECT_FIELD_MANAGER: &str = "informer-apiserver";
@@ -384,12 +386,12 @@ impl ApiServer {
 
     /// Returns the last requests for resources, oldest first: at most 10,000, and at most 16 MiB.
     pub fn recorded_requests(&self) -> Vec<RecordedRequest> {
-        self.shared.log.all()
+        self.shared.recorded_requests()
     }
 
     /// Returns the number of open watches.
     pub fn open_watches(&self) -> usize {
-        self.shared.open_watches.load(Ordering::SeqCst)
+        self.shared.open_watches()
     }
 
     /// Returns how often the server has encoded objects, including those that it creates itself.

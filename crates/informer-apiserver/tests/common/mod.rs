@@ -24,6 +24,11 @@ pub(crate) async fn with_timeout<T>(test: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_hours(3), test).await.expect("the test timed out")
 }
 
+/// Advances the paused clock and runs everything that becomes due.
+pub(crate) async fn advance_time(time: Duration) {
+    let _ = tokio::time::timeout(time, std::future::pending::<()>()).await;
+}
+
 pub(crate) fn server() -> ApiServer {
     ApiServer::builder().seed(1).build()
 }

@@ -190,7 +190,7 @@ fn with_tag(parts: &Parts, format: DiscoveryFormat, list: &GroupList) -> ServerR
 /// Returns the one metric of kube-apiserver that this server provides.
 fn metrics(shared: &Shared) -> ServerResponse {
     let name = "apiserver_longrunning_requests";
-    let open = shared.open_watches.load(std::sync::atomic::Ordering::SeqCst);
+    let open = shared.open_watches();
     let body = format!(
         "# HELP {name} [STABLE] Gauge of all active long-running apiserver requests.\n# TYPE {name} gauge\n\
          {name}{{verb=\"WATCH\"}} {open}\n"
