@@ -10,7 +10,7 @@ use crate::show::escape::escape;
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal as _, Write as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
 /// Switches to the alternate screen and hides the cursor.
@@ -27,7 +27,7 @@ pub(crate) struct Terminal {
     screen: Arc<Mutex<ScreenState>>,
 }
 
-/// State of the alternate screen.
+/// State of the alternate screen. `Left` is final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ScreenState {
     NotEntered,
@@ -78,14 +78,37 @@ impl Terminal {
     pub(crate) fn end(&self) {
         self.bar.finish_and_clear();
         self.bar.set_draw_target(ProgressDrawTarget::hidden());
-        let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
         // Also if it was not entered: a drawing may be waiting for its thread.
-        let before = std::mem::replace(&mut *screen, ScreenState::Left);
-        if before == ScreenState::Entered {
+        self.leave_screen(ScreenState::Left);
+    }
+
+    /// Leaves the screen of `--live` until the next drawing. May block if the terminal does.
+    pub(crate) fn suspend_screen(&self) {
+        self.leave_screen(ScreenState::NotEntered);
+    }
+
+    fn leave_screen(&self, next: ScreenState) {
+        let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+        if *screen == ScreenState::Left {
+            return;
+        }
+        if std::mem::replace(&mut *screen, next) == ScreenState::Entered {
             let mut stdout = io::stdout();
             // Without a terminal there is nothing to restore.
             drop(stdout.write_all(LEAVE_SCREEN.as_bytes()).and_then(|()| stdout.flush()));
         }
+    }
+
+    /// Leaves the screen of `--live` before the message of a panic is printed: on that screen, it would disappear.
+    pub(crate) fn end_on_panic(&self) {
+        let (terminal, print) = (self.clone(), std::panic::take_hook());
+        std::panic::set_hook(Box::new(move |panic| {
+            // A thread that panics while it draws has the lock itself.
+            if !matches!(terminal.screen.try_lock(), Err(TryLockError::WouldBlock)) {
+                terminal.end();
+            }
+            print(panic);
+        }));
     }
 
     /// Returns a guard that calls [`Terminal::end`] when it is dropped, even by a panic.
@@ -94,12 +117,14 @@ impl Terminal {
     }
 
     /// Replaces the contents of the screen of `--live`, which has so many rows. May block if the terminal does.
+    ///
+    /// Fails if the screen was left for good, as after a panic of another thread.
     pub(crate) fn draw(&self, lines: &[String], rows: usize) -> io::Result<()> {
         let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
         let enter = match *screen {
             ScreenState::NotEntered => ENTER_SCREEN,
             ScreenState::Entered => "",
-            ScreenState::Left => return Ok(()),
+            ScreenState::Left => return Err(io::Error::other("the screen was left")),
         };
         *screen = ScreenState::Entered;
         let has_colors = anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never;
@@ -196,7 +221,7 @@ mod tests {
     fn drawing_after_the_end_does_not_enter_the_screen() {
         let terminal = Terminal::new();
         terminal.end();
-        terminal.draw(&["late".to_owned()], 1).unwrap();
+        assert!(terminal.draw(&["late".to_owned()], 1).is_err());
         assert_eq!(*terminal.screen.lock().unwrap(), ScreenState::Left);
     }
 

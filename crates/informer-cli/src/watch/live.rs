@@ -5,6 +5,7 @@
 use super::feed;
 use super::get::Objects;
 use super::health::{HealthChange, HealthReporter};
+use super::job_control::JobControl;
 use super::sync::{self, Watched};
 use crate::cli_error::CliError;
 use crate::show::LiveStatus;
@@ -34,8 +35,10 @@ pub(crate) async fn run(
     place: &str,
     terminal: &Terminal,
 ) -> CliError {
-    let mut resized = match signal(SignalKind::window_change()) {
-        Ok(resized) => resized,
+    let signals =
+        signal(SignalKind::window_change()).and_then(|resized| Ok((resized, JobControl::listen()?)));
+    let (mut resized, mut job_control) = match signals {
+        Ok(signals) => signals,
         Err(error) => return CliError::new(format!("install signal handlers: {error}"), ""),
     };
     let changed = Arc::new(Notify::new());
@@ -62,6 +65,7 @@ pub(crate) async fn run(
         tokio::select! {
             () = changed.notified() => {}
             _ = resized.recv() => {}
+            () = job_control.stop_requested() => job_control.stop(terminal).await,
             () = tokio::time::sleep(REDRAW_PERIOD.saturating_sub(MIN_REDRAW_DELAY)) => {}
         }
     }
@@ -73,7 +77,7 @@ async fn draw(objects: &Objects<'_>, status: LiveStatus, terminal: &Terminal) ->
     let Some(screen) = feed::screen() else { return Ok(()) };
     let lines = objects.listing.live(&status, objects.visible(screen.rows), Timestamp::now(), screen);
     let terminal = terminal.clone();
-    // An error means that the runtime is shutting down.
+    // Without a result, the runtime is shutting down, or the drawing panicked and the next one fails.
     tokio::task::spawn_blocking(move || terminal.draw(&lines, screen.rows)).await.unwrap_or(Ok(()))
 }
 

@@ -8,6 +8,7 @@ mod counts;
 mod feed;
 mod get;
 mod health;
+mod job_control;
 mod live;
 mod sync;
 mod target;
@@ -134,6 +135,7 @@ impl Session {
         );
         let watched = self.watched();
         self.factory.start();
+        self.terminal.end_on_panic();
         let guard = self.terminal.end_on_drop();
         let error = tokio::select! {
             error = live::run(&objects, &watched, &place, &self.terminal) => Some(error),
