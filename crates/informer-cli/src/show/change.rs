@@ -42,13 +42,7 @@ pub(crate) fn changes(old: &Value, new: &Value, is_secret: bool) -> Vec<Change> 
 /// Shortens values and escapes control characters.
 impl std::fmt::Display for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let path = self.path();
-        match self.short_values() {
-            (Some(old), Some(new)) if old == new => write!(f, "{path} changed"),
-            (Some(old), Some(new)) => write!(f, "{path} {old} → {new}"),
-            (None, Some(new)) => write!(f, "+{path} {new}"),
-            (_, None) => write!(f, "-{path}"),
-        }
+        f.write_str(&self.text(&self.path()))
     }
 }
 
@@ -56,6 +50,30 @@ impl Change {
     /// Returns the path with escaped control characters, as in the text of the change.
     pub(crate) fn path(&self) -> std::borrow::Cow<'_, str> {
         escape(&self.path)
+    }
+
+    /// Returns the text of the change with this path, which may be a part of its own.
+    pub(crate) fn text(&self, path: &str) -> String {
+        match self.short_values() {
+            (Some(old), Some(new)) if old == new => format!("{path} changed"),
+            (Some(old), Some(new)) => format!("{path} {old} → {new}"),
+            (None, Some(new)) => format!("+{path} {new}"),
+            (_, None) => format!("-{path}"),
+        }
+    }
+
+    /// Returns texts without the previous value, the longest first; none if the values do not differ visibly, or if
+    /// there is only one.
+    pub(crate) fn texts_without_old(&self, path: &str) -> Vec<String> {
+        let (Some(old), Some(new)) = self.short_values() else { return Vec::new() };
+        if old == new {
+            return Vec::new();
+        }
+        // The reason of a state, such as `Completed`, says more than its name.
+        let reason = new.split_once(" (").and_then(|(_, reason)| reason.strip_suffix(')')).map(str::to_owned);
+        let is_state = matches!((&self.old, &self.new), (Some(Value::Object(_)), Some(Value::Object(_))));
+        let values = std::iter::once(new).chain(reason.filter(|_| is_state));
+        values.map(|value| format!("{path} → {value}")).collect()
     }
 
     /// Formats both values in few characters.

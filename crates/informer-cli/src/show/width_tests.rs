@@ -98,8 +98,8 @@ TYPE     NAMESPACE  NAME                    STATUS        CHANGES
 ADDED    shop       web-lmpqq546w-sbhm4     Running
 ADDED    data       db-backup-5…24vf-9pr9v  Pending
 UPDATED  data       db-backup-5…24vf-9pr9v  ContainerCr…  +…nodeName node-01 +1
-UPDATED  data       db-backup-5…24vf-9pr9v  Completed     …state waiting (Co… +1
-UPDATED  payments   checkout-4h…wnsg-7jssf  OOMKilled     …state running → t… +1
+UPDATED  data       db-backup-5…24vf-9pr9v  Completed     …state → Completed +1
+UPDATED  payments   checkout-4h…wnsg-7jssf  OOMKilled     …state → OOMKilled +1
 DELETED  shop       web-lmpqq546w-sbhm4     Running
 ",
     );
@@ -115,8 +115,8 @@ TYPE     RESOURCE  NAMESPACE  NAME              STATE            CHANGES
 ADDED    pods      shop       web-lmpq…w-sbhm4  Running
 ADDED    pods      data       db-backu…f-9pr9v  Pending
 UPDATED  pods      data       db-backu…f-9pr9v  ContainerCreat…  +…nodeName … +1
-UPDATED  pods      data       db-backu…f-9pr9v  Completed        …state wait… +1
-UPDATED  pods      payments   checkout…g-7jssf  OOMKilled        …state runn… +1
+UPDATED  pods      data       db-backu…f-9pr9v  Completed        …state → Co… +1
+UPDATED  pods      payments   checkout…g-7jssf  OOMKilled        …state → OO… +1
 DELETED  pods      shop       web-lmpq…w-sbhm4  Running
 ",
     );
@@ -132,8 +132,8 @@ TIME      TYPE     NAMESPACE  NAME                      STATUS         AGE  CHAN
 12:03:04  ADDED    shop       web-lmpqq546w-sbhm4       Running        23m
 12:03:04  ADDED    data       db-backup-527j24vf-9pr9v  Pending        23m
 12:03:04  UPDATED  data       db-backup-527j24vf-9pr9v  ContainerCre…  23m  +…nodeName node-01 +1
-12:03:04  UPDATED  data       db-backup-527j24vf-9pr9v  Completed      23m  …state waiting (Cont… +1
-12:03:04  UPDATED  payments   checkout-4hms6wnsg-7jssf  OOMKilled      23m  …state running → ter… +1
+12:03:04  UPDATED  data       db-backup-527j24vf-9pr9v  Completed      23m  …state → Completed +1
+12:03:04  UPDATED  payments   checkout-4hms6wnsg-7jssf  OOMKilled      23m  …state → OOMKilled +1
 12:03:04  DELETED  shop       web-lmpqq546w-sbhm4       Running        23m
 ",
     );
@@ -149,8 +149,8 @@ TIME      TYPE     NAMESPACE  NAME                      STATUS            READY 
 12:03:04  ADDED    shop       web-lmpqq546w-sbhm4       Running           1/1    0         23m
 12:03:04  ADDED    data       db-backup-527j24vf-9pr9v  Pending           0/1    0         23m
 12:03:04  UPDATED  data       db-backup-527j24vf-9pr9v  ContainerCreati…  0/1    0         23m  +…nodeName node-01 +1
-12:03:04  UPDATED  data       db-backup-527j24vf-9pr9v  Completed         0/1    0         23m  …state waiting (Cont… +1
-12:03:04  UPDATED  payments   checkout-4hms6wnsg-7jssf  OOMKilled         0/1    0         23m  …state running → ter… +1
+12:03:04  UPDATED  data       db-backup-527j24vf-9pr9v  Completed         0/1    0         23m  …state → Completed +1
+12:03:04  UPDATED  payments   checkout-4hms6wnsg-7jssf  OOMKilled         0/1    0         23m  …state → OOMKilled +1
 12:03:04  DELETED  shop       web-lmpqq546w-sbhm4       Running           1/1    0         23m
 ",
     );
@@ -166,8 +166,8 @@ TIME       TYPE      NAMESPACE   NAME                       STATUS              
 12:03:04   ADDED     shop        web-lmpqq546w-sbhm4        Running             1/1     0          23m   node-03
 12:03:04   ADDED     data        db-backup-527j24vf-9pr9v   Pending             0/1     0          23m   -
 12:03:04   UPDATED   data        db-backup-527j24vf-9pr9v   ContainerCreating   0/1     0          23m   node-01   +spec.nodeName node-01, +1 more
-12:03:04   UPDATED   data        db-backup-527j24vf-9pr9v   Completed           0/1     0          23m   node-01   …state waiting (ContainerCreating) …, +1 more
-12:03:04   UPDATED   payments    checkout-4hms6wnsg-7jssf   OOMKilled           0/1     0          23m   node-03   …state running → terminated (OOMKil…, +1 more
+12:03:04   UPDATED   data        db-backup-527j24vf-9pr9v   Completed           0/1     0          23m   node-01   …state → terminated (Completed), +1 more
+12:03:04   UPDATED   payments    checkout-4hms6wnsg-7jssf   OOMKilled           0/1     0          23m   node-03   …state → terminated (OOMKilled), +1 more
 12:03:04   DELETED   shop        web-lmpqq546w-sbhm4        Running             1/1     0          23m   node-03
 ",
     );
@@ -193,8 +193,8 @@ TIME      TYPE     NAMESPACE  NAME                      STATUS        READY  AGE
 12:03:04  ADDED    data       db-backup-527j24vf-9pr9v  Pending       0/1    23m
 TYPE     NAMESPACE  NAME                    STATUS        CHANGES
 UPDATED  data       db-backup-5…24vf-9pr9v  ContainerCr…  +…nodeName node-01 +1
-UPDATED  data       db-backup-5…24vf-9pr9v  Completed     …state waiting (Co… +1
-UPDATED  payments   checkout-4h…wnsg-7jssf  OOMKilled     …state running → t… +1
+UPDATED  data       db-backup-5…24vf-9pr9v  Completed     …state → Completed +1
+UPDATED  payments   checkout-4h…wnsg-7jssf  OOMKilled     …state → OOMKilled +1
 DELETED  shop       web-lmpqq546w-sbhm4     Running
 "
     );
