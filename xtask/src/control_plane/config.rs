@@ -65,6 +65,8 @@ pub(super) fn apiserver_args(folder: &Path, etcd: &str, port: u16) -> Vec<String
         // No controller creates service accounts here, and pods must not wait for them.
         "--disable-admission-plugins=ServiceAccount".to_owned(),
         "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+        // As in most clusters, and as the embedded server behaves. Recorded responses do not depend on it.
+        "--allow-privileged=true".to_owned(),
         // Tests decide when old versions expire.
         "--etcd-compaction-interval=0".to_owned(),
         "--event-ttl=2h".to_owned(),
@@ -153,6 +155,7 @@ mod tests {
             "--authorization-mode=RBAC",
             "--disable-admission-plugins=ServiceAccount",
             "--service-cluster-ip-range=10.0.0.0/24",
+            "--allow-privileged=true",
             "--etcd-compaction-interval=0",
             "--event-ttl=2h",
         ] {

@@ -7,25 +7,10 @@ use super::report::{Known, Server};
 
 const BOTH: &[Server] = &[Server::Embedded, Server::ControlPlane];
 
-/// kube-apiserver has the flags of the recorded server, see `control_plane/config.rs`.
-const PRIVILEGED: &str = "privileged containers are not allowed without --allow-privileged";
-
 /// Neither server has nodes.
 const KUBELET: &str = "no kubelet runs the pod";
 
 pub(super) const KNOWN: &[Known] = &[
-    Known {
-        suite: "controller",
-        servers: &[Server::ControlPlane],
-        test: "controller controller should reconcile with controller warmup enabled",
-        reason: PRIVILEGED,
-    },
-    Known {
-        suite: "controller",
-        servers: &[Server::ControlPlane],
-        test: "controller controller should reconcile with controller warmup not enabled",
-        reason: PRIVILEGED,
-    },
     Known { suite: "kube-rs", servers: BOTH, test: "kube::test::pod_can_await_conditions", reason: KUBELET },
     Known {
         suite: "kube-rs",
