@@ -180,7 +180,7 @@ const ZSH: &str = r#"
 # Resources and namespaces from the cluster.
 _informer_cluster() {
     local -a names
-    names=(${(f)"$(informer __complete $1 $words 2>/dev/null </dev/null)"})
+    names=(${(f)"$(informer __complete $1 $informer_line 2>/dev/null </dev/null)"})
     compset -P '*,'
     compadd -a names
 }
@@ -189,10 +189,17 @@ _informer_namespaces() { _informer_cluster namespaces }
 "#;
 
 /// Replaces the actions of resources and namespaces, which complete files otherwise.
+///
+/// clap's script removes options from `words`, and `*::` completes no options after the first resource. Both are
+/// needed, so the words are saved at the start, and `*:` is used instead.
 fn zsh(script: &str) -> String {
     let line = |line: &str| {
-        let action = match line {
-            line if line.contains("::resources -- ") => "_informer_resources",
+        let line = line.replace("'*::resources -- ", "'*:resources -- ");
+        if line == "_informer() {" {
+            return format!("{line}\n    local -a informer_line=($words)\n");
+        }
+        let action = match &line {
+            line if line.contains("*:resources -- ") => "_informer_resources",
             line if line.contains(")-n+[") || line.contains("--namespace=[") => "_informer_namespaces",
             line => return format!("{line}\n"),
         };
@@ -265,5 +272,14 @@ mod tests {
         // For `watch` and `get`.
         assert_eq!(zsh.matches(":_informer_resources'").count(), 2, "{zsh}");
         assert_eq!(zsh.matches(":_informer_namespaces'").count(), 4, "{zsh}");
+        // Bug: `informer get --demo po` and `informer get pods -n` were not completed. The words that the script passed
+        // on lacked the options before the first resource, and zsh took everything after it for resources. No test
+        // ran the script.
+        assert!(zsh.contains("_informer() {\n    local -a informer_line=($words)\n"), "{zsh}");
+        assert_eq!(
+            (zsh.matches("'*:resources").count(), zsh.matches("'*::resources").count()),
+            (2, 0),
+            "{zsh}"
+        );
     }
 }
