@@ -64,6 +64,10 @@ fn strict_parser_rejects_what_prometheus_rejects() {
         ("a_total -1\n", "not a value of a counter"),
         ("# HELP b_total B.\n# TYPE b_total gauge\n", "counters, and only counters"),
         ("# HELP h H.\n# TYPE h histogram\nh_bucket{le=\"+Inf\"} 2\nh_sum 1\nh_count 3\n", "inconsistent"),
+        (
+            "# HELP h H.\n# TYPE h histogram\nh_bucket{le=\"1\"} 0\nh_bucket{le=\"+Inf\"} 3\nh_sum 0.000\nh_count 3\n",
+            "the sum of h",
+        ),
         ("# HELP b B.\n# TYPE b gauge\nb 1\na_total 1\n", "not a sample"),
     ] {
         let error = parse(&format!("{family}{rest}")).unwrap_err();

@@ -2,6 +2,7 @@
 
 use super::deliverable::Deliverable;
 use super::filter::OptionalFilter;
+use super::name::short_name;
 use super::stream::EventStream;
 use super::{Handler, dispatch};
 use crate::event::{Delivery, Event, Untyped};
@@ -72,7 +73,9 @@ impl<K> HandlerBuilder<K> {
 impl<K: 'static, E: Deliverable<K>> HandlerBuilder<K, E> {
     /// Sets the name of the handler in diagnostics and metrics.
     ///
-    /// Defaults to the name of its Rust type, or to `event stream`.
+    /// Defaults to the type of the handler without its path (`Count`), to the function that contains the
+    /// closure (`App::new`), or to `event stream`. A [`FilteringHandler`](super::FilteringHandler) has the
+    /// name of the handler that it forwards to.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = Some(name.into());
         self
@@ -117,8 +120,8 @@ impl<K: 'static, E: Deliverable<K>> HandlerBuilder<K, E> {
 
     /// Adds a closure as the handler.
     pub fn on_event(self, mut handler: impl FnMut(E) + Send + 'static) -> Registration {
-        let type_name = std::any::type_name_of_val(&handler);
-        self.attach(type_name, move |delivery| {
+        let default_name = short_name(std::any::type_name_of_val(&handler));
+        self.attach(default_name, move |delivery| {
             if let Some(item) = E::from_delivery(delivery) {
                 handler(item);
             }
@@ -128,8 +131,8 @@ impl<K: 'static, E: Deliverable<K>> HandlerBuilder<K, E> {
     /// Adds a [`Handler`].
     #[expect(clippy::should_implement_trait, reason = "adds a handler, not a number")]
     pub fn add(self, mut handler: impl Handler<K>) -> Registration {
-        let type_name = std::any::type_name_of_val(&handler);
-        self.attach(type_name, move |delivery| dispatch(&mut handler, delivery))
+        let default_name = short_name(std::any::type_name_of_val(&handler));
+        self.attach(default_name, move |delivery| dispatch(&mut handler, delivery))
     }
 
     /// Returns the events as a stream.
@@ -143,11 +146,11 @@ impl<K: 'static, E: Deliverable<K>> HandlerBuilder<K, E> {
 
     fn attach(
         self,
-        type_name: &'static str,
+        default_name: String,
         mut handler: impl FnMut(Delivery<K>) + Send + 'static,
     ) -> Registration {
         let Self { engine, name, mut options, mut filter, .. } = self;
-        options.name = name.unwrap_or_else(|| type_name.into());
+        options.name = name.unwrap_or_else(|| default_name.into());
         let handler = move |delivery: Delivery<Untyped>| {
             filter.apply(delivery).map(&mut handler);
         };

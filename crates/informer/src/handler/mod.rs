@@ -6,6 +6,7 @@
 mod builder;
 mod deliverable;
 mod filter;
+mod name;
 mod stream;
 
 pub use builder::HandlerBuilder;

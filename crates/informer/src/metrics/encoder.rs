@@ -149,7 +149,7 @@ impl Encoder {
         let bucket =
             |bound: &str| format!("{labels}{}le=\"{bound}\"", if labels.is_empty() { "" } else { "," });
         for (bound, count) in histogram.buckets() {
-            family.line("_bucket", &bucket(&bound.as_secs_f64().to_string()), &count);
+            family.line("_bucket", &bucket(&Seconds(Some(bound)).to_string()), &count);
         }
         family.line("_bucket", &bucket("+Inf"), &histogram.count());
         family.line("_sum", &labels, &Seconds(Some(histogram.sum())));
@@ -259,7 +259,8 @@ fn valid_name(name: &str) -> String {
     if name.is_empty() { "_".to_owned() } else { name.chars().enumerate().map(replace).collect() }
 }
 
-/// Displays a floating-point number as the format spells it.
+/// Displays a floating-point number as the format spells it: the shortest digits that parse to the same
+/// number, without an exponent.
 struct Number(f64);
 
 impl fmt::Display for Number {
@@ -278,8 +279,8 @@ struct Seconds(Option<Duration>);
 impl fmt::Display for Seconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some(time) => write!(f, "{:.3}", time.as_secs_f64()),
-            None => f.write_str("NaN"),
+            Some(time) => Number(time.as_secs_f64()).fmt(f),
+            None => Number(f64::NAN).fmt(f),
         }
     }
 }
@@ -338,6 +339,26 @@ mod tests {
         let expected = "# HELP shop_uptime Seconds\\nsince the \\\\ start.\n# TYPE shop_uptime counter\n\
                         shop_uptime{a=\"1\",b=\"2\"} 1\nshop_uptime{b=\"2\",a=\"1\",duplicate=\"2\"} 2\n";
         assert_eq!(encode([&Foreign as &dyn Collect]), expected);
+    }
+
+    /// Regression: durations had three decimals, so the sum of ten fast durations was `0.000`, and the average
+    /// of every queue faster than a millisecond was zero. Tests compared only counts, and sums of whole
+    /// seconds.
+    #[test]
+    fn durations_keep_their_nanoseconds() {
+        let seconds = |time: Duration| Seconds(Some(time)).to_string();
+        assert_eq!(seconds(Duration::ZERO), "0");
+        assert_eq!(seconds(Duration::from_nanos(1)), "0.000000001");
+        assert_eq!(seconds(Duration::from_nanos(10)), "0.00000001");
+        assert_eq!(seconds(Duration::from_micros(2_500)), "0.0025");
+        assert_eq!(seconds(Duration::new(86_400, 123)), "86400.000000123");
+        assert_eq!(seconds(Duration::from_secs(u64::MAX)), "18446744073709552000");
+        let mut histogram = Histogram::default();
+        (0..10).for_each(|_| histogram.observe(Duration::from_nanos(700)));
+        let mut encoder = Encoder::default();
+        encoder.histogram("h_seconds", "Durations.", &[], &histogram);
+        let text = encoder.finish();
+        assert!(text.contains("\nh_seconds_sum 0.000007\n"), "{text}");
     }
 
     #[test]

@@ -71,7 +71,8 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Sample>, String> {
     Ok(samples)
 }
 
-/// Checks that buckets are cumulative and that the last one, `+Inf`, equals `_count`.
+/// Checks that buckets are cumulative, that the last one, `+Inf`, equals `_count`, and that `_sum` lies between
+/// the bounds of the buckets.
 fn check_histograms(samples: &[Sample]) -> Result<(), String> {
     let mut buckets: BTreeMap<_, Vec<(f64, f64)>> = BTreeMap::new();
     for sample in samples {
@@ -91,6 +92,19 @@ fn check_histograms(samples: &[Sample]) -> Result<(), String> {
         let count = find("_count").map(|sample| (f64::INFINITY, sample.value));
         if !is_cumulative || buckets.last().copied() != count || find("_sum").is_none() {
             return Err(format!("inconsistent histogram {base} {labels:?}: {buckets:?}"));
+        }
+        let sum = find("_sum").map_or(f64::NAN, |sample| sample.value);
+        let (mut lower, mut min, mut max) = ((0.0, 0.0), 0.0, 0.0);
+        for bucket in buckets {
+            let count = bucket.1 - lower.1;
+            if count > 0.0 {
+                (min, max) = (min + count * lower.0, max + count * bucket.0);
+            }
+            lower = bucket;
+        }
+        // Sums of many floating-point numbers are not exact.
+        if !(min * 0.999_999..=max * 1.000_001).contains(&sum) {
+            return Err(format!("the sum of {base} {labels:?} is {sum}, not in {min}..={max}"));
         }
     }
     Ok(())
