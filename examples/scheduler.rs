@@ -75,9 +75,9 @@ struct Scheduler {
     pods: SharedInformer<Pod>,
     nodes: SharedInformer<Node>,
     /// Pods by the name of their node.
-    by_node: IndexHandle,
+    by_node: IndexHandle<Pod>,
     /// Pods for which `is_waiting` holds, under the empty value.
-    waiting: IndexHandle,
+    waiting: IndexHandle<Pod>,
     usage: Arc<Mutex<Usage>>,
 }
 

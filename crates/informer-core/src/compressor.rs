@@ -40,7 +40,7 @@ const MIN_RETRAIN_OBJECTS: usize = 64;
 /// The compressor of one store. Shared by all reflectors that feed the store.
 ///
 /// ```
-/// use informer_core::{Compressor, Scope, StoreWriter};
+/// # use informer_core::{Compressor, Scope, StoreWriter};
 ///
 /// let (_, reader) = StoreWriter::new([Scope::All]);
 /// let compressor = Compressor::with_training();

@@ -6,8 +6,9 @@ use std::time::Duration;
 /// The error of parsing a key, selector or field path, or of building one from invalid parts.
 ///
 /// ```
-/// use informer_core::error::ParseErrorKind;
-/// use informer_core::selector::LabelSelector;
+/// # extern crate informer_core as informer;
+/// use informer::error::ParseErrorKind;
+/// use informer::selector::LabelSelector;
 ///
 /// let error = LabelSelector::parse("a in x").unwrap_err();
 /// assert_eq!(error.to_string(), r#"label selector "a in x": expected "(" at byte 5"#);

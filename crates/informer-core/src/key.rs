@@ -20,7 +20,8 @@ const INLINE_BYTES: usize = 54;
 /// Keys order by namespace, then by name; cluster-scoped objects (no namespace) come first.
 ///
 /// ```
-/// use informer_core::Key;
+/// # extern crate informer_core as informer;
+/// use informer::Key;
 ///
 /// let key = Key::new("kube-system", "dns");
 /// assert_eq!(key.to_string(), "kube-system/dns");

@@ -6,17 +6,20 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A point on the driver's monotonic clock.
+/// A point in time on a monotonic clock, measured from an origin.
+///
+/// Only differences between moments of the same clock have a meaning. The moments in the status of an informer
+/// count from its creation, those that a rate limiter receives from the creation of its queue.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Moment(Duration);
 
 impl Moment {
-    /// Creates the moment `since_origin` after the driver's origin.
+    /// Creates the moment `since_origin` after the origin.
     pub const fn at(since_origin: Duration) -> Self {
         Self(since_origin)
     }
 
-    /// Returns the time since the driver's origin.
+    /// Returns the time since the origin.
     pub const fn since_origin(self) -> Duration {
         self.0
     }

@@ -7,7 +7,8 @@ use serde::Serialize;
 /// An error response in the form of a Kubernetes `Status`.
 ///
 /// ```
-/// use informer_objects::Status;
+/// # extern crate informer_objects as informer_apiserver;
+/// use informer_apiserver::Status;
 ///
 /// let status = Status::not_found("", "pods", "web-0");
 /// assert_eq!((status.code, status.reason.as_str()), (404, "NotFound"));

@@ -6,13 +6,13 @@
 use crate::error::{ParseError, ShutdownError, SyncError, VersionWaitError};
 use crate::event::Event;
 use crate::handler::{EventStream, Handler, HandlerBuilder};
-use crate::lister::{Lister, Snapshot};
+use crate::lister::{IndexHandle, Lister, Snapshot};
 use crate::metrics::{Collect, Encoder, InformerMetrics};
 use crate::resource::ResourceType;
 use crate::shared::{Engine, InformerOptions, Registration};
 use crate::source::Source;
 use crate::status::InformerStatus;
-use informer_core::{Index, IndexHandle, Projection, ResourceVersion};
+use informer_core::{Index, Projection, ResourceVersion};
 use kube::Resource;
 use kube::core::{ApiResource, DynamicObject};
 use serde::de::DeserializeOwned;
@@ -95,10 +95,10 @@ impl<K> SharedInformer<K> {
     /// # Errors
     ///
     /// Returns an error if the field path of the index cannot be parsed.
-    pub fn add_index(&self, index: Index) -> Result<IndexHandle, ParseError> {
+    pub fn add_index(&self, index: Index) -> Result<IndexHandle<K>, ParseError> {
         let handle = index.build()?;
         self.engine.add_index(handle.clone());
-        Ok(handle)
+        Ok(IndexHandle::new(handle))
     }
 
     /// Adds a projection: a part of each object, decoded once per object state and read by reference with

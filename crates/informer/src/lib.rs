@@ -153,8 +153,10 @@ pub use factory::accessors;
 #[doc(inline)]
 pub use handler::{EventStream, Handler};
 pub use informer::SharedInformer;
-pub use informer_core::{Index, IndexHandle, Key, Object, Projection, ResourceVersion, Typed};
+pub use informer_core::{Index, Key, Object, Projection, ResourceVersion, Typed};
+#[doc(no_inline)]
+pub use jiff::Timestamp;
 #[doc(inline)]
-pub use lister::{Lister, Snapshot};
+pub use lister::{IndexHandle, Lister, Snapshot};
 pub use retry::retry_on_conflict;
 pub use shared::{InformerOptions, Registration, Selection};

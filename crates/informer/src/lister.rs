@@ -6,7 +6,7 @@
 
 use crate::shared::Engine;
 use informer_core::{
-    Entry, EntryIter, IndexHandle, Key, LabelSelector, Object, ResourceVersion, StoreReader, StoreSnapshot,
+    self as core, Entry, EntryIter, Key, LabelSelector, Object, ResourceVersion, StoreReader, StoreSnapshot,
 };
 use std::borrow::Cow;
 use std::fmt;
@@ -76,19 +76,19 @@ impl<K> Lister<K> {
     }
 
     /// Returns the objects that have this value in an index, ordered by namespace and name.
-    pub fn by_index(&self, index: &IndexHandle, value: &str) -> Vec<Object<K>> {
+    pub fn by_index(&self, index: &IndexHandle<K>, value: &str) -> Vec<Object<K>> {
         let mut objects: Vec<_> = self.snapshot().by_index(index, value).cloned().collect();
         objects.sort_unstable_by(|left, right| left.key().cmp(right.key()));
         objects
     }
 
     /// Returns the keys of the objects that have this value in an index, in order.
-    pub fn keys_by_index(&self, index: &IndexHandle, value: &str) -> Vec<Key> {
-        self.snapshot().state.index_keys(index, value)
+    pub fn keys_by_index(&self, index: &IndexHandle<K>, value: &str) -> Vec<Key> {
+        self.snapshot().state.index_keys(&index.handle, value)
     }
 
     /// Returns the values that occur in an index, in order.
-    pub fn index_values(&self, index: &IndexHandle) -> Vec<String> {
+    pub fn index_values(&self, index: &IndexHandle<K>) -> Vec<String> {
         self.snapshot().index_values(index).map(Cow::into_owned).collect()
     }
 
@@ -143,7 +143,7 @@ impl<K> fmt::Debug for Lister<K> {
 /// ```no_run
 /// # use informer::{IndexHandle, SharedInformer};
 /// # use k8s_openapi::api::core::v1::Pod;
-/// # fn example(pods: &SharedInformer<Pod>, by_node: &IndexHandle) {
+/// # fn example(pods: &SharedInformer<Pod>, by_node: &IndexHandle<Pod>) {
 /// let snapshot = pods.snapshot();
 /// let on_node = snapshot.by_index(by_node, "node-0042").count();
 /// println!("{on_node} of {} pods at version {:?}", snapshot.len(), snapshot.resource_version());
@@ -184,16 +184,20 @@ impl<K> Snapshot<K> {
     /// A snapshot that was taken before the informer installed the index examines all of its objects.
     pub fn by_index<'a>(
         &'a self,
-        index: &'a IndexHandle,
+        index: &'a IndexHandle<K>,
         value: &'a str,
     ) -> impl Iterator<Item = &'a Object<K>> {
-        self.state.by_index(index, value).map(Object::from_ref)
+        self.state.by_index(&index.handle, value).map(Object::from_ref)
     }
 
     /// Returns an iterator over the keys of the objects that have this value in an index, in no particular
     /// order.
-    pub fn index_keys<'a>(&'a self, index: &'a IndexHandle, value: &'a str) -> impl Iterator<Item = &'a Key> {
-        self.state.by_index(index, value).map(|entry| entry.key())
+    pub fn index_keys<'a>(
+        &'a self,
+        index: &'a IndexHandle<K>,
+        value: &'a str,
+    ) -> impl Iterator<Item = &'a Key> {
+        self.state.by_index(&index.handle, value).map(|entry| entry.key())
     }
 
     /// Returns an iterator over the values that occur in an index, in order.
@@ -202,9 +206,9 @@ impl<K> Snapshot<K> {
     /// computes them.
     pub fn index_values<'a>(
         &'a self,
-        index: &IndexHandle,
+        index: &IndexHandle<K>,
     ) -> impl Iterator<Item = Cow<'a, str>> + use<'a, K> {
-        self.state.index_values(index)
+        self.state.index_values(&index.handle)
     }
 
     /// Returns the number of objects.
@@ -229,6 +233,45 @@ impl<K> Snapshot<K> {
     /// Returns whether the initial list is complete, in every namespace that the informer watches.
     pub fn has_synced(&self) -> bool {
         self.state.has_synced()
+    }
+}
+
+/// The handle of an index of objects of type `K`, returned by
+/// [`SharedInformer::add_index`](crate::SharedInformer::add_index), for look-ups in listers and snapshots.
+///
+/// A look-up cannot fail: in a cache that does not contain the index (yet), such as that of another informer of
+/// the same kind, it examines every object. A handle is cheap to clone.
+pub struct IndexHandle<K> {
+    handle: core::IndexHandle,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> IndexHandle<K> {
+    pub(crate) fn new(handle: core::IndexHandle) -> Self {
+        Self { handle, kind: PhantomData }
+    }
+
+    /// Returns the field path, the label name, or the name given to the closure.
+    pub fn name(&self) -> &str {
+        self.handle.name()
+    }
+
+    /// Returns how often the closure of the index panicked. The objects for which it panicked have no values in
+    /// this index.
+    pub fn panics(&self) -> u64 {
+        self.handle.panics()
+    }
+}
+
+impl<K> Clone for IndexHandle<K> {
+    fn clone(&self) -> Self {
+        Self::new(self.handle.clone())
+    }
+}
+
+impl<K> fmt::Debug for IndexHandle<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "index {}", self.name())
     }
 }
 

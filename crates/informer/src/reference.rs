@@ -2,7 +2,6 @@
 //!
 //! No requests are sent: whether a referenced object exists is unknown here.
 
-use informer_core::wire::EntryEncoding;
 use informer_core::{Object, OwnerReference, ResourceVersion, Typed};
 use kube::Resource;
 use kube::api::{DynamicObject, ObjectMeta};
@@ -103,7 +102,7 @@ impl ToObjectReference<CachedDynamic> for Object<DynamicObject> {
 
     fn reference(&self) -> ObjectReference {
         // A protobuf message does not contain its type; the encoding of the entry does.
-        if let EntryEncoding::Protobuf(message) = self.entry().encoding() {
+        if let Some(message) = self.entry().message() {
             return cached(self, message.get().api_version.to_owned(), message.get().kind().to_owned());
         }
         // Always succeeds: the cache has parsed the object and stores both fields at the front.

@@ -5,13 +5,12 @@
 mod cluster;
 
 use cluster::{TIMEOUT, config_map, log_events, names, pod, until, with};
-use informer::cache::Retention;
+use informer::cache::{Encoding, Retention};
 use informer::error::ConfigError;
 use informer::source::WatchListPolicy;
 use informer::status::InformerState;
 use informer::{InformerOptions, Selection, SharedInformer, SharedInformerFactory};
 use informer_apiserver::{ApiServer, Verb, faults};
-use informer_core::EntryEncoding;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod, Secret, Service, ServiceAccount};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -346,14 +345,14 @@ async fn metadata_of_a_custom_kind_is_sent_as_protobuf() {
         factory.wait_for_sync(TIMEOUT).await.unwrap();
         let encoding =
             |name: &str| websites.lister().get("default", name).map(|object| object.entry().encoding());
-        assert!(matches!(encoding("a"), Some(EntryEncoding::Protobuf(_))), "{:?}", encoding("a"));
+        assert!(matches!(encoding("a"), Some(Encoding::Protobuf)), "{:?}", encoding("a"));
         let found = websites.lister().get("default", "a").unwrap();
         assert_eq!(found.labels().get("app"), Some("web"));
         assert_eq!(found.typed().unwrap().metadata.name.as_deref(), Some("a"));
-        assert_eq!(whole.lister().get("default", "a").unwrap().entry().encoding(), EntryEncoding::Json);
+        assert_eq!(whole.lister().get("default", "a").unwrap().entry().encoding(), Encoding::Json);
         // Objects of the watch too.
         server.create(&website("b")).unwrap();
-        until(|| matches!(encoding("b"), Some(EntryEncoding::Protobuf(_)))).await;
+        until(|| matches!(encoding("b"), Some(Encoding::Protobuf))).await;
         factory.shutdown(TIMEOUT).await.unwrap();
         server.delete("example.com/v1", "websites", Some("default"), "b").unwrap();
     }

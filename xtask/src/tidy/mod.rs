@@ -6,6 +6,7 @@
 
 mod code;
 mod cycles;
+mod examples;
 mod graph;
 mod items;
 mod layers;
@@ -130,6 +131,7 @@ fn check(repo: &Repo, sources: &[Source]) -> Result<Vec<Problem>, Failure> {
     problems.extend(graph::check_edges(&metadata, &rows));
     problems.extend(graph::check_lock(&repo.read("Cargo.lock")?));
     problems.extend(sources.iter().flat_map(sources::check));
+    problems.extend(sources.iter().flat_map(examples::check));
     let crates = graph::crates(&metadata);
     for member in &crates {
         if let Some(row) = rows.get(&member.name) {

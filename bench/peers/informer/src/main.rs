@@ -29,7 +29,7 @@ struct InformerPeer {
 /// State after a sync has started.
 struct Syncing {
     pods: SharedInformer<Pod>,
-    by_node: IndexHandle,
+    by_node: IndexHandle<Pod>,
     deliveries: Arc<Deliveries>,
     handlers: Vec<Registration>,
 }

@@ -54,7 +54,7 @@ pub struct Batch {
 /// A bounded queue of deltas in arrival order.
 ///
 /// ```
-/// use informer_core::{Delta, DeltaFifo, ResourceVersion};
+/// # use informer_core::{Delta, DeltaFifo, ResourceVersion};
 ///
 /// let mut fifo = DeltaFifo::default();
 /// fifo.push(Delta::Bookmark(ResourceVersion::new("7")))?;

@@ -20,13 +20,13 @@ use std::sync::Arc;
 /// `Object<K>`:
 ///
 /// ```
-/// # use informer_core::{DecodeError, Object};
-/// # #[derive(serde::Deserialize)]
-/// # struct Pod { spec: Spec }
-/// # #[derive(serde::Deserialize)]
-/// # struct Spec { node_name: String }
-/// fn node(pod: &Object<Pod>) -> Result<String, DecodeError> {
-///     Ok(pod.typed()?.spec.node_name.clone()) // not `pod.spec`: "no field `spec` on type `&Object<Pod>`"
+/// # mod informer { pub use informer_core::Object; pub mod error { pub use informer_core::DecodeError; } }
+/// use informer::{Object, error::DecodeError};
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// fn node(pod: &Object<Pod>) -> Result<Option<String>, DecodeError> {
+///     let pod = pod.typed()?; // not `pod.spec`: "no field `spec` on type `&Object<Pod>`"
+///     Ok(pod.spec.as_ref().and_then(|spec| spec.node_name.clone()))
 /// }
 /// ```
 #[derive(RefCastCustom)]
@@ -101,12 +101,13 @@ impl<K> Object<K> {
         &self.entry.head.owners
     }
 
-    /// Returns the time of creation.
+    /// Returns the time of creation, as a timestamp of the crate [`jiff`].
     pub fn creation_timestamp(&self) -> Option<Timestamp> {
         self.entry.head.creation_timestamp()
     }
 
-    /// Returns the time at which the grace period of the requested deletion ends; `None` if none was requested.
+    /// Returns the time at which the grace period of the requested deletion ends, as a timestamp of the crate
+    /// [`jiff`]; `None` if none was requested.
     pub fn deletion_timestamp(&self) -> Option<Timestamp> {
         self.entry.head.deletion_timestamp()
     }
@@ -118,10 +119,7 @@ impl<K> Object<K> {
 
     /// Returns the encoding of [`raw_bytes`](Self::raw_bytes).
     pub fn encoding(&self) -> BodyEncoding {
-        match self.entry.encoding {
-            EntryEncoding::Json => BodyEncoding::Json,
-            EntryEncoding::Protobuf(_) => BodyEncoding::Protobuf,
-        }
+        self.entry.encoding()
     }
 
     /// Returns the object's bytes, in the encoding that the server sent.

@@ -20,7 +20,8 @@ use kept::{Kept, KeptValues};
 use crate::key::Key;
 use crate::retention::{Interner, Retention, StoredBytes};
 use crate::version::ResourceVersion;
-use crate::wire::{self, EntryEncoding, FieldPath, Head, ScannedObject};
+use crate::wire::{self, BodyEncoding, EntryEncoding, FieldPath, Head, ScannedObject};
+use informer_schema::MessageId;
 use serde::de::DeserializeOwned;
 use std::any::Any;
 use std::borrow::Cow;
@@ -112,8 +113,20 @@ impl Entry {
     }
 
     /// Returns the encoding of the bytes.
-    pub fn encoding(&self) -> EntryEncoding {
-        self.encoding
+    pub fn encoding(&self) -> BodyEncoding {
+        match self.encoding {
+            EntryEncoding::Json => BodyEncoding::Json,
+            EntryEncoding::Protobuf(_) => BodyEncoding::Protobuf,
+        }
+    }
+
+    /// Returns the type of the protobuf message that the bytes contain; `None` for JSON.
+    #[doc(hidden)]
+    pub fn message(&self) -> Option<MessageId> {
+        match self.encoding {
+            EntryEncoding::Json => None,
+            EntryEncoding::Protobuf(message) => Some(message),
+        }
     }
 
     /// Returns the approximate memory use of the entry in bytes, without values decoded from it.

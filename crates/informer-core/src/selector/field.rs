@@ -16,7 +16,8 @@ use super::{Unexpected, insert_sorted, rules, sorted, write_joined};
 /// A missing field has the empty string as its value.
 ///
 /// ```
-/// use informer_core::selector::{FieldRequirement, FieldSelector};
+/// # extern crate informer_core as informer;
+/// use informer::selector::{FieldRequirement, FieldSelector};
 ///
 /// let selector = FieldSelector::parse("spec.nodeName!=,status.phase==Running")?;
 /// assert_eq!(selector.to_string(), "spec.nodeName!=,status.phase=Running");

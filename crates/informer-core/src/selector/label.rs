@@ -14,7 +14,8 @@ use super::{Unexpected, insert_sorted, parse, sorted, write_joined};
 /// A condition on an object's labels: requirements that must all hold. The default selects everything.
 ///
 /// ```
-/// use informer_core::selector::{LabelSelector, Requirement};
+/// # extern crate informer_core as informer;
+/// use informer::selector::{LabelSelector, Requirement};
 ///
 /// let selector = LabelSelector::parse("tier!=cache, app in (web, api)")?;
 /// assert_eq!(selector.to_string(), "app in (api,web),tier!=cache");

@@ -37,7 +37,8 @@ enum Rule {
 impl Index {
     /// Indexes objects by the value of a field, for example `spec.nodeName`, without decoding them.
     ///
-    /// An invalid path is reported by [`Index::build`].
+    /// An invalid path is reported where the index is added to an informer (`SharedInformer::add_index`). An
+    /// object without the field has no value.
     pub fn field(path: &str) -> Self {
         Self { name: path.into(), rule: Rule::Field(path.parse()) }
     }
@@ -48,6 +49,8 @@ impl Index {
     }
 
     /// Indexes objects by the values that a closure returns. The name is used in messages.
+    ///
+    /// `K` is the type of the informer's objects. An object for which the closure panics has no value.
     pub fn from_fn<K, V>(name: &str, values: impl Fn(&Object<K>) -> V + Send + Sync + 'static) -> Self
     where
         V: IntoIterator<Item = String>,
@@ -58,9 +61,12 @@ impl Index {
 
     /// Creates the handle that queries use. The contents of the index are built by the store.
     ///
+    /// Hidden, because users of an informer call `SharedInformer::add_index`.
+    ///
     /// # Errors
     ///
     /// If the path of a field index is invalid.
+    #[doc(hidden)]
     pub fn build(self) -> Result<IndexHandle, ParseError> {
         if let Rule::Field(Err(error)) = &self.rule {
             return Err(error.clone());

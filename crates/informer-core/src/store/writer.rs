@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// The writer of a store: applies deltas and publishes snapshots.
 ///
 /// ```
-/// use informer_core::{Delta, ResourceVersion, Scope, StoreWriter};
+/// # use informer_core::{Delta, ResourceVersion, Scope, StoreWriter};
 ///
 /// let (mut writer, reader) = StoreWriter::new([Scope::All]);
 /// assert_eq!(reader.snapshot().resource_version(), None);
@@ -99,7 +99,7 @@ impl StoreWriter {
     /// a snapshot that a reader used during the last publication would stay in memory.
     ///
     /// ```
-    /// use informer_core::{Delta, ResourceVersion, Scope, StoreWriter};
+    /// # use informer_core::{Delta, ResourceVersion, Scope, StoreWriter};
     ///
     /// let (mut writer, reader) = StoreWriter::new([Scope::All]);
     /// let snapshot = reader.snapshot();

@@ -37,7 +37,7 @@ use std::sync::Arc;
 ///   Typed objects are equal in both encodings.
 ///
 /// ```
-/// use informer_core::FieldFilter;
+/// # use informer_core::FieldFilter;
 ///
 /// let lean = FieldFilter::drop(["status", "spec.containers[*].env", "metadata.annotations"])?;
 /// let placement = FieldFilter::keep(["spec.nodeName", "status.phase"])?;

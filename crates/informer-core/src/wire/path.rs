@@ -15,7 +15,8 @@ use std::str::FromStr;
 /// be written as `spec.containers[*].image`.
 ///
 /// ```
-/// use informer_core::FieldPath;
+/// # mod informer { pub mod cache { pub use informer_core::FieldPath; } }
+/// use informer::cache::FieldPath;
 ///
 /// let path: FieldPath = "spec.containers.image".parse()?;
 /// let pod = br#"{"spec":{"containers":[{"image":"nginx"},{"image":"envoy"}]}}"#;

@@ -16,8 +16,9 @@ use crate::time::Moment;
 /// A policy for the delay before a key is retried.
 ///
 /// ```
-/// use informer_core::workqueue::{ExponentialBackoff, RateLimiter};
-/// use informer_core::Moment;
+/// # mod informer { pub use informer_core::workqueue; pub mod status { pub use informer_core::Moment; } }
+/// use informer::status::Moment;
+/// use informer::workqueue::{ExponentialBackoff, RateLimiter};
 /// use std::time::Duration;
 ///
 /// let mut limiter = ExponentialBackoff::new(Duration::from_millis(5), Duration::from_secs(1000));

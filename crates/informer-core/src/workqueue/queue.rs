@@ -59,8 +59,8 @@ pub struct StaleToken;
 /// if the key is added during processing.
 ///
 /// ```
-/// use informer_core::Moment;
-/// use informer_core::workqueue::{ExponentialBackoff, Priority, Queue};
+/// # use informer_core::Moment;
+/// # use informer_core::workqueue::{ExponentialBackoff, Priority, Queue};
 ///
 /// let mut queue = Queue::new(ExponentialBackoff::default());
 /// let now = Moment::default();

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use informer::cache::Encoding;
 use informer::{InformerOptions, Object, SharedInformer, SharedInformerFactory};
-use informer_core::{Entry, EntryEncoding};
+use informer_core::Entry;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
@@ -183,7 +184,7 @@ fn compare<K>(kind: Option<&ApiResource>, [protobuf, json]: &[SharedInformer<K>;
             if let Some(ApiResource { api_version, kind, .. }) = kind {
                 with_type(api_version, kind, [object.entry(), other.entry()]);
             }
-            compared += usize::from(object.entry().encoding() != EntryEncoding::Json);
+            compared += usize::from(object.entry().encoding() != Encoding::Json);
         }
     }
     compared
