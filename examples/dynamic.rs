@@ -4,6 +4,7 @@
 //!     cargo run --example dynamic -- deployments
 //!     cargo run --example dynamic -- apps/v1/deployments/Deployment
 
+use informer::discovery::DynamicResource;
 use informer::{Event, Object, SharedInformerFactory};
 use informer_examples::{program, stop_signal};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -24,23 +25,21 @@ async fn main() -> ExitCode {
         let options = arguments.options()?;
         let kind = arguments.value("KIND")?;
         let client = arguments.client().await?;
-        let resource = find(&client, &kind).await?;
-        let factory = SharedInformerFactory::with_options(client, options);
-        run(&factory, &resource, |line| println!("{line}"), stop_signal()).await
+        let factory = SharedInformerFactory::with_options(client.clone(), options);
+        let print = |line| println!("{line}");
+        if kind.contains('/') {
+            return run(&factory, &parse_full_name(&kind)?, print, stop_signal()).await;
+        }
+        // A resolved resource knows its scope: --namespace does not apply to a cluster-scoped one.
+        let resource = informer::resolve(&client, &kind).await?.watchable()?;
+        run(&factory, &resource, print, stop_signal()).await
     })
     .await
 }
 
-/// Resolves the name of a kind: written in full, or looked up on the server.
-pub(crate) async fn find(client: &kube::Client, text: &str) -> Result<ApiResource, Box<dyn Error>> {
+/// Parses the full name of a kind, which needs no request.
+pub(crate) fn parse_full_name(text: &str) -> Result<ApiResource, Box<dyn Error>> {
     let (group, version, plural, kind) = match text.split('/').collect::<Vec<_>>()[..] {
-        [name] => {
-            let found = informer::resolve(client, name).await?;
-            if !found.supports("watch") {
-                return Err(format!("{} cannot be watched", found.name()).into());
-            }
-            return Ok(found.api_resource());
-        }
         [version, plural, kind] => ("", version, plural, kind),
         [group, version, plural, kind] => (group, version, plural, kind),
         _ => {
@@ -55,7 +54,7 @@ pub(crate) async fn find(client: &kube::Client, text: &str) -> Result<ApiResourc
 /// Prints changes of the objects of a kind until `done`.
 pub(crate) async fn run(
     factory: &SharedInformerFactory,
-    resource: &ApiResource,
+    resource: &impl DynamicResource,
     print: impl Fn(String) + Send + 'static,
     done: impl Future<Output = ()>,
 ) -> Result<(), Box<dyn Error>> {

@@ -6,9 +6,9 @@ mod common;
 #[allow(dead_code)]
 mod dynamic;
 
-use common::cluster::{pod, until, with};
+use common::cluster::{until, with};
 use common::{Program, output, server};
-use informer::SharedInformerFactory;
+use informer::{InformerOptions, SharedInformerFactory};
 use serde_json::json;
 
 #[tokio::test(start_paused = true)]
@@ -16,8 +16,10 @@ async fn prints_changes_of_the_kind_named_on_the_command_line() {
     let server = server();
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a"}, "spec": {}});
     server.create(&node).unwrap();
-    let resource = dynamic::find(&server.client(), "nodes").await.unwrap();
-    let factory = SharedInformerFactory::new(server.client());
+    let resource = informer::resolve(&server.client(), "nodes").await.unwrap().watchable().unwrap();
+    // The namespace does not apply to nodes, which are cluster-scoped.
+    let options = InformerOptions::default().namespace("shop");
+    let factory = SharedInformerFactory::with_options(server.client(), options);
     let (print, mut lines) = output();
     let program = Program::start(|stopped| async move {
         dynamic::run(&factory, &resource, print, async { drop(stopped.await) }).await
@@ -37,39 +39,19 @@ async fn prints_changes_of_the_kind_named_on_the_command_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kind_is_found_by_short_or_full_name() {
-    let server = server();
-    let client = server.client();
-    for (text, api_version, kind) in [
-        ("pods", "v1", "Pod"),
-        ("pod", "v1", "Pod"),
-        ("deployments", "apps/v1", "Deployment"),
-        ("deploy", "apps/v1", "Deployment"),
-        ("Deployment.apps", "apps/v1", "Deployment"),
-        ("events", "v1", "Event"),
-        ("events.events.k8s.io", "events.k8s.io/v1", "Event"),
-        ("v1/pods/Pod", "v1", "Pod"),
-        ("example.org/v2/things/Thing", "example.org/v2", "Thing"),
-    ] {
-        let found = dynamic::find(&client, text).await.unwrap();
+async fn kind_is_found_by_its_full_name() {
+    for (text, api_version, kind) in
+        [("v1/pods/Pod", "v1", "Pod"), ("example.org/v2/things/Thing", "example.org/v2", "Thing")]
+    {
+        let found = dynamic::parse_full_name(text).unwrap();
         assert_eq!((&*found.api_version, &*found.kind), (api_version, kind), "{text}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn unknown_kind_is_an_error_with_a_hint() {
-    let server = server();
-    server.create(&pod("shop", "web")).unwrap();
-    let error = dynamic::find(&server.client(), "zebras").await.unwrap_err().to_string();
-    let hint = "(`kubectl api-resources` lists all resources)";
-    assert_eq!(error, format!("resolve resource \"zebras\": not served {hint}"));
-    let error = dynamic::find(&server.client(), "tokenreviews").await.unwrap_err().to_string();
-    assert_eq!(error, "tokenreviews.authentication.k8s.io cannot be watched");
-    let error = dynamic::find(&server.client(), "a/b").await.unwrap_err().to_string();
+    let error = dynamic::parse_full_name("a/b").unwrap_err().to_string();
     assert_eq!(error, "a/b is not a kind (expected a name, or group/version/plural/kind)");
 
-    // With the full name, no request is sent before the informer's.
-    let resource = dynamic::find(&server.client(), "example.org/v2/things/Thing").await.unwrap();
+    // No request is sent before the informer's.
+    let server = server();
+    let resource = dynamic::parse_full_name("example.org/v2/things/Thing").unwrap();
     let factory = SharedInformerFactory::new(server.client());
     let error =
         dynamic::run(&factory, &resource, |_| {}, std::future::pending()).await.unwrap_err().to_string();

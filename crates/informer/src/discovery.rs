@@ -47,9 +47,13 @@ pub struct Discovered {
 /// Finds the resource that a name refers to, with a few discovery requests.
 ///
 /// The name is a plural, singular, short name or kind, in any case: `deployments`, `deployment`, `deploy`,
-/// `Deployment`. A group, or a version and a group, may follow: `deployments.apps`, `deployments.v1.apps`.
-/// Without a version, the version that the server prefers is used. Without a group, the core group takes
-/// precedence over the other built-in groups, and built-in groups over custom ones.
+/// `Deployment`. A group, or a version and a group, may follow: `deployments.apps`, `deployments.v1.apps`, and
+/// for the core group `pods.v1` or `pods.v1.`. Without a version, the version that the server prefers is used.
+/// Without a group, the core group takes precedence over the other built-in groups, and built-in groups over
+/// custom ones.
+///
+/// Other arguments of kubectl are not names of resources: an object (`pods/web-0`), several resources
+/// (`pods,services`), a subresource (`pods/status`) or a category (`all`) is an error.
 ///
 /// Every call discovers all resources of the server. To resolve several names, call [`discover`] once and then
 /// [`find`].
@@ -62,11 +66,11 @@ pub struct Discovered {
 /// # let server = informer_apiserver::ApiServer::new();
 /// # let client = server.client();
 ///
-/// let resource = informer::resolve(&client, "ns").await?;
+/// let resource = informer::resolve(&client, "ns").await?.watchable()?;
 /// assert_eq!((resource.kind.as_str(), resource.namespaced), ("Namespace", false));
 ///
 /// let factory = SharedInformerFactory::new(client);
-/// let objects = factory.dynamic_informer(&resource.api_resource());
+/// let objects = factory.dynamic_informer(&resource);
 /// factory.start();
 /// objects.wait_for_sync(Duration::from_secs(30)).await?;
 /// assert!(objects.lister().list().iter().any(|namespace| namespace.name() == "default"));
@@ -173,12 +177,22 @@ impl ServedResource {
         if self.group.is_empty() { singular } else { format!("{singular}.{}", self.group) }
     }
 
-    /// Returns the resource for dynamic informers, controllers and [`kube::Api`].
+    /// Returns the resource if it can be listed and watched, as an informer requires.
     ///
-    /// It does not contain the scope. If a factory selects namespaces, a resource that is not
-    /// [namespaced](Self::namespaced) needs
-    /// [`all_namespaces`](crate::Selection::all_namespaces):
-    /// `factory.select(Selection::default().all_namespaces()).dynamic_informer(…)`.
+    /// # Errors
+    ///
+    /// Returns [`ResolveError::NotWatchable`], with the verbs that the resource has.
+    pub fn watchable(self) -> Result<Self, ResolveError> {
+        if self.supports("list") && self.supports("watch") {
+            return Ok(self);
+        }
+        Err(ResolveError::NotWatchable { name: self.name(), verbs: self.verbs })
+    }
+
+    /// Returns the resource for [`kube::Api`], without its scope.
+    ///
+    /// Dynamic informers and controllers take the [`ServedResource`] itself, so that the namespaces of a factory
+    /// do not apply to a resource that is not [namespaced](Self::namespaced).
     pub fn api_resource(&self) -> ApiResource {
         let kind = GroupVersionKind::gvk(&self.group, &self.version, &self.kind);
         ApiResource::from_gvk_with_plural(&kind, &self.plural)
@@ -189,7 +203,8 @@ impl ServedResource {
         if self.namespaced { Scope::Namespaced } else { Scope::Cluster }
     }
 
-    /// Returns whether the server supports a verb. An informer needs `list` and `watch`.
+    /// Returns whether the server supports a verb. An informer needs `list` and `watch`; see
+    /// [`watchable`](Self::watchable).
     pub fn supports(&self, verb: &str) -> bool {
         self.verbs.iter().any(|known| known == verb)
     }
@@ -210,6 +225,50 @@ impl ServedResource {
         let mut names = [&*self.plural, &*self.singular, &*self.kind].into_iter().chain(short);
         names.any(|known| !known.is_empty() && known.eq_ignore_ascii_case(name))
     }
+}
+
+/// A resource that is known only at run time: a [`ServedResource`], or an [`ApiResource`], whose scope is
+/// unknown.
+///
+/// If a factory selects namespaces, an informer for an [`ApiResource`] that is cluster-scoped needs
+/// [`all_namespaces`](crate::Selection::all_namespaces). This trait is sealed.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a resource",
+    note = "use a `ServedResource`, which `informer::resolve` returns, or a `kube::core::ApiResource`"
+)]
+pub trait DynamicResource: sealed::Sealed {
+    #[doc(hidden)]
+    fn to_api_resource(&self) -> ApiResource;
+
+    /// Returns whether the resource is known to be cluster-scoped.
+    #[doc(hidden)]
+    fn is_cluster_scoped(&self) -> bool;
+}
+
+impl DynamicResource for ApiResource {
+    fn to_api_resource(&self) -> ApiResource {
+        self.clone()
+    }
+
+    fn is_cluster_scoped(&self) -> bool {
+        false
+    }
+}
+
+impl DynamicResource for ServedResource {
+    fn to_api_resource(&self) -> ApiResource {
+        self.api_resource()
+    }
+
+    fn is_cluster_scoped(&self) -> bool {
+        !self.namespaced
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::ApiResource {}
+    impl Sealed for super::ServedResource {}
 }
 
 /// A parsed resource name.

@@ -3,6 +3,7 @@
 //! The handle only adds the Rust type of the objects; the [`Engine`] behind it does the work and is not
 //! generic.
 
+use crate::discovery::DynamicResource;
 use crate::error::{ParseError, ShutdownError, SyncError, VersionWaitError};
 use crate::event::Event;
 use crate::handler::{EventStream, Handler, HandlerBuilder};
@@ -14,7 +15,7 @@ use crate::source::Source;
 use crate::status::InformerStatus;
 use informer_core::{Index, Projection, ResourceVersion};
 use kube::Resource;
-use kube::core::{ApiResource, DynamicObject};
+use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::marker::PhantomData;
@@ -57,8 +58,12 @@ impl<K: Resource<DynamicType = ()>> SharedInformer<K> {
 
 impl SharedInformer<DynamicObject> {
     /// Creates an informer for a kind that is known only at run time.
-    pub fn dynamic(client: kube::Client, resource: &ApiResource, options: InformerOptions) -> Self {
-        Self::from_engine(Engine::new(Some(client), &ResourceType::of::<DynamicObject>(resource), options))
+    ///
+    /// The options decide about the namespaces; a cluster-scoped kind has none.
+    pub fn dynamic(client: kube::Client, resource: &impl DynamicResource, options: InformerOptions) -> Self {
+        let options = if resource.is_cluster_scoped() { options.all_namespaces() } else { options };
+        let resource = ResourceType::of::<DynamicObject>(&resource.to_api_resource());
+        Self::from_engine(Engine::new(Some(client), &resource, options))
     }
 }
 

@@ -1,8 +1,9 @@
 //! Resources by name against the embedded server.
 #![allow(clippy::unwrap_used)]
 
+use informer::controller::Controller;
 use informer::error::{ErrorKind, ResolveError};
-use informer::{Error, InformerOptions, SharedInformerFactory, discovery};
+use informer::{Error, InformerOptions, SharedInformer, SharedInformerFactory, discovery};
 use informer_apiserver::ApiServer;
 use serde_json::json;
 use std::time::Duration;
@@ -17,6 +18,13 @@ async fn built_in_resources_are_found_by_every_name() {
         assert_eq!(resource.name(), "deployments.apps", "{name}");
         assert_eq!(resource.api_resource().api_version, "apps/v1", "{name}");
         assert!(resource.namespaced && resource.supports("watch"), "{name}");
+    }
+    for name in ["pods.v1.", "pods.v1"] {
+        assert_eq!(informer::resolve(&client, name).await.unwrap().name(), "pods", "{name}");
+    }
+    for name in ["pods/web-0", "pods,services", "pods/status", "all", ""] {
+        let error = informer::resolve(&client, name).await.unwrap_err();
+        assert!(matches!(error, ResolveError::Unknown { .. }), "{name}: {error}");
     }
     let error = informer::resolve(&client, "zebras").await.unwrap_err();
     assert!(matches!(&error, ResolveError::Unknown { name, .. } if name == "zebras"), "{error}");
@@ -41,10 +49,51 @@ async fn custom_resource_is_found_and_watched() {
     let resource = informer::resolve(&server.client(), "WS").await.unwrap();
     let options = InformerOptions::default().namespace("default");
     let factory = SharedInformerFactory::with_options(server.client(), options);
-    let sites = factory.dynamic_informer(&resource.api_resource());
+    let sites = factory.dynamic_informer(&resource);
     factory.start();
     sites.wait_for_sync(Duration::from_secs(30)).await.unwrap();
     assert!(sites.lister().get("default", "site").is_some());
+}
+
+/// Regression: the scope of a resolved resource was lost, so a factory with namespaces requested nodes in a
+/// namespace, which no server has. Dynamic informers took only an `ApiResource`, which has no scope; tests
+/// resolved namespaced resources, or used factories without namespaces.
+#[tokio::test(start_paused = true)]
+async fn namespaces_do_not_apply_to_a_cluster_scoped_resource() {
+    let server = ApiServer::new();
+    let client = server.client();
+    let options = InformerOptions::default().namespace("default");
+    let factory = SharedInformerFactory::with_options(client.clone(), options.clone());
+    let resource = informer::resolve(&client, "storageclasses").await.unwrap();
+    factory.configure_dynamic(&resource, InformerOptions::default().page_size(7)).unwrap();
+    let (classes, metadata) =
+        (factory.dynamic_informer(&resource), factory.dynamic_metadata_informer(&resource));
+    let alone = SharedInformer::dynamic(client.clone(), &resource, options);
+    let nodes = informer::resolve(&client, "nodes").await.unwrap();
+    let _controller = Controller::dynamic(&factory, &nodes.api_resource(), &nodes.scope());
+    let nodes = factory.dynamic_informer(&nodes);
+    alone.start();
+    factory.start();
+    factory.wait_for_sync(Duration::from_secs(30)).await.unwrap();
+    alone.wait_for_sync(Duration::from_secs(30)).await.unwrap();
+    for description in
+        [classes.description(), metadata.description(), alone.description(), nodes.description()]
+    {
+        assert!(!description.contains("default"), "{description}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn resource_that_cannot_be_watched_is_an_error_with_its_verbs() {
+    let server = ApiServer::new();
+    let resource = informer::resolve(&server.client(), "tokenreviews").await.unwrap();
+    let error = resource.watchable().unwrap_err();
+    assert!(matches!(&error, ResolveError::NotWatchable { verbs, .. } if verbs == &["create"]), "{error}");
+    let text = "resolve resource \"tokenreviews.authentication.k8s.io\": cannot be watched \
+                (supported verbs: create)";
+    assert_eq!(error.to_string(), text);
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(informer::resolve(&server.client(), "pods").await.unwrap().watchable().is_ok());
 }
 
 /// The server of an aggregated API may be down: other groups are found, and the error for an unknown name lists

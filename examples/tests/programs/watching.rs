@@ -202,7 +202,7 @@ async fn define_and_delete(target: Target) {
 }
 
 async fn dynamic_follows_a_kind_by_its_name(target: &Target) {
-    let resource = dynamic::find(&target.client, "leases.coordination.k8s.io").await.unwrap();
+    let resource = informer::resolve(&target.client, "leases.coordination.k8s.io").await.unwrap();
     let (factory, (print, mut lines)) = (factory(target), output());
     let program = Program::start(|stopped| async move {
         dynamic::run(&factory, &resource, print, async { drop(stopped.await) }).await

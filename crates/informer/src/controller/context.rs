@@ -2,13 +2,14 @@
 
 use super::pending_writes::Write;
 use super::shared::ReconcileRequest;
+use crate::discovery::DynamicResource;
 use crate::informer::SharedInformer;
 use crate::lister::Lister;
 use crate::reference::{ObjectReference, ToObjectReference, group};
 use informer_core::election::FencingToken;
 use informer_core::{Key, ResourceVersion};
 use kube::Resource;
-use kube::core::{ApiResource, DynamicObject};
+use kube::core::DynamicObject;
 use std::fmt;
 use std::sync::Arc;
 
@@ -47,7 +48,7 @@ impl<S> Context<S> {
 
     /// Returns a lister for a kind that is known only at run time. Like for [`lister`](Self::lister), the
     /// kind must be one of the controller's sources.
-    pub fn dynamic_lister(&self, resource: &ApiResource) -> Lister<DynamicObject> {
+    pub fn dynamic_lister(&self, resource: &impl DynamicResource) -> Lister<DynamicObject> {
         self.lister_of(&self.request.shared.factory.dynamic_informer(resource))
     }
 

@@ -25,6 +25,7 @@ pub use outcome::Outcome;
 pub(crate) use reconcile::panic_message;
 pub use runnable::{ControllerState, RunnableController};
 
+use crate::discovery::DynamicResource;
 use crate::error::ControllerError;
 use crate::event::Event;
 use crate::factory::SharedInformerFactory;
@@ -36,7 +37,7 @@ use futures::stream::{Stream, StreamExt as _};
 use informer_core::workqueue::{RateLimiter, RetryLimit};
 use informer_core::{Key, Object};
 use kube::Resource;
-use kube::core::{ApiResource, DynamicObject};
+use kube::core::DynamicObject;
 use shared::ReconcileRequest;
 use source::{KeyMapper, OwnerKind, TypedSource};
 use spec::{BoxError, ControllerSpec, Settings};
@@ -107,14 +108,17 @@ impl Controller {
         Controller::from_informer(factory, factory.informer::<K>(), is_cluster_scoped::<K>())
     }
 
-    /// Creates a controller for a kind that is known only at run time.
+    /// Creates a controller for a kind that is known only at run time, as in
+    /// `Controller::dynamic(&factory, &resource, &resource.scope())` for a
+    /// [`ServedResource`](crate::discovery::ServedResource).
     pub fn dynamic(
         factory: &SharedInformerFactory,
-        resource: &ApiResource,
+        resource: &impl DynamicResource,
         scope: &kube::discovery::Scope,
     ) -> Controller<DynamicObject> {
         let cluster_scoped = matches!(scope, kube::discovery::Scope::Cluster);
-        Controller::from_informer(factory, factory.dynamic_informer(resource), cluster_scoped)
+        let informer = factory.dynamic_informer_in_scope(resource, cluster_scoped);
+        Controller::from_informer(factory, informer, cluster_scoped)
     }
 }
 

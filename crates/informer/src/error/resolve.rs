@@ -27,6 +27,14 @@ pub enum ResolveError {
         /// Names that are not ambiguous.
         candidates: Vec<String>,
     },
+    /// The resource cannot be listed and watched, so there is no informer for it.
+    #[non_exhaustive]
+    NotWatchable {
+        /// The name with its group, as in `tokenreviews.authentication.k8s.io`.
+        name: String,
+        /// The verbs that the resource has.
+        verbs: Vec<String>,
+    },
     /// The groups of the server could not be read.
     #[non_exhaustive]
     Request {
@@ -42,7 +50,7 @@ impl ResolveError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Unknown { source: None, .. } => ErrorKind::NotServed,
-            Self::Ambiguous { .. } => ErrorKind::Invalid,
+            Self::Ambiguous { .. } | Self::NotWatchable { .. } => ErrorKind::Invalid,
             Self::Unknown { source: Some(source), .. } | Self::Request { source, .. } => {
                 ErrorKind::of_client_error(source)
             }
@@ -66,6 +74,13 @@ impl fmt::Display for ResolveError {
             Self::Ambiguous { name, candidates } => {
                 write!(f, "resolve resource {name:?}: ambiguous (use {})", candidates.join(" or "))
             }
+            Self::NotWatchable { name, verbs } => {
+                write!(
+                    f,
+                    "resolve resource {name:?}: cannot be watched (supported verbs: {})",
+                    verbs.join(", ")
+                )
+            }
             Self::Request { name, .. } => write!(f, "resolve resource {name:?}: discovery failed"),
         }
     }
@@ -75,7 +90,7 @@ impl std::error::Error for ResolveError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Request { source, .. } | Self::Unknown { source: Some(source), .. } => Some(source),
-            Self::Unknown { source: None, .. } | Self::Ambiguous { .. } => None,
+            Self::Unknown { source: None, .. } | Self::Ambiguous { .. } | Self::NotWatchable { .. } => None,
         }
     }
 }

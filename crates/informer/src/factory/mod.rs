@@ -10,6 +10,7 @@ pub mod accessors;
 mod registry;
 mod wait;
 
+use crate::discovery::DynamicResource;
 use crate::error::ConfigError;
 use crate::informer::SharedInformer;
 use crate::lister::Lister;
@@ -17,13 +18,10 @@ use crate::metrics::{Collect, Encoder, InformerMetrics};
 use crate::resource::{ResourceType, is_cluster_scoped};
 use crate::shared::{Engine, InformerOptions, Selection, is_synced};
 use kube::Resource;
-use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::core::{DynamicObject, PartialObjectMeta};
 use registry::{FactoryView, Registry};
 use std::fmt;
 use std::sync::Arc;
-
-/// Whether kinds known only at run time are treated as cluster-scoped; their scope is unknown.
-const ASSUMED_CLUSTER_SCOPED: bool = false;
 
 /// A factory of informers that creates one informer per kind and selection, and shares it between all
 /// callers.
@@ -118,11 +116,12 @@ impl SharedInformerFactory {
     /// Returns an error if the kind was already used or configured with different options.
     pub fn configure_dynamic(
         &self,
-        resource: &ApiResource,
+        resource: &impl DynamicResource,
         options: InformerOptions,
     ) -> Result<(), ConfigError> {
-        let resource = ResourceType::of::<DynamicObject>(resource);
-        self.registry.configure(&self.view, &resource, options, ASSUMED_CLUSTER_SCOPED)
+        let cluster_scoped = resource.is_cluster_scoped();
+        let resource = ResourceType::of::<DynamicObject>(&resource.to_api_resource());
+        self.registry.configure(&self.view, &resource, options, cluster_scoped)
     }
 
     /// Fixes the options of the metadata of a kind that is known only at run time; see
@@ -135,11 +134,12 @@ impl SharedInformerFactory {
     /// Returns an error if the metadata of the kind was already used or configured with different options.
     pub fn configure_dynamic_metadata(
         &self,
-        resource: &ApiResource,
+        resource: &impl DynamicResource,
         options: InformerOptions,
     ) -> Result<(), ConfigError> {
-        let resource = ResourceType::of::<PartialObjectMeta<DynamicObject>>(resource);
-        self.registry.configure(&self.view, &resource, options, ASSUMED_CLUSTER_SCOPED)
+        let cluster_scoped = resource.is_cluster_scoped();
+        let resource = ResourceType::of::<PartialObjectMeta<DynamicObject>>(&resource.to_api_resource());
+        self.registry.configure(&self.view, &resource, options, cluster_scoped)
     }
 
     /// Returns the informer for a kind, and starts it if the factory is started.
@@ -156,13 +156,22 @@ impl SharedInformerFactory {
 
     /// Returns the informer for a kind that is known only at run time.
     ///
-    /// It shares the cache of the typed informer for the same kind. If the factory's options select
-    /// namespaces, configure cluster-scoped kinds with [`InformerOptions::all_namespaces`], because their
-    /// scope is unknown here.
-    pub fn dynamic_informer(&self, resource: &ApiResource) -> SharedInformer<DynamicObject> {
-        SharedInformer::from_engine(
-            self.engine(&ResourceType::of::<DynamicObject>(resource), ASSUMED_CLUSTER_SCOPED),
-        )
+    /// It shares the cache of the typed informer for the same kind. The namespaces of the factory's options do
+    /// not apply to a cluster-scoped [`ServedResource`](crate::discovery::ServedResource), which
+    /// [`resolve`](crate::resolve) returns. The scope of an [`ApiResource`](kube::core::ApiResource) is unknown:
+    /// if it is cluster-scoped and the factory selects namespaces, call
+    /// `select(Selection::default().all_namespaces())` first.
+    pub fn dynamic_informer(&self, resource: &impl DynamicResource) -> SharedInformer<DynamicObject> {
+        self.dynamic_informer_in_scope(resource, resource.is_cluster_scoped())
+    }
+
+    pub(crate) fn dynamic_informer_in_scope(
+        &self,
+        resource: &impl DynamicResource,
+        cluster_scoped: bool,
+    ) -> SharedInformer<DynamicObject> {
+        let resource = ResourceType::of::<DynamicObject>(&resource.to_api_resource());
+        SharedInformer::from_engine(self.engine(&resource, cluster_scoped))
     }
 
     /// Returns an informer for the metadata of a kind; the server sends only metadata.
@@ -176,10 +185,11 @@ impl SharedInformerFactory {
     /// Returns an informer for the metadata of a kind that is known only at run time.
     pub fn dynamic_metadata_informer(
         &self,
-        resource: &ApiResource,
+        resource: &impl DynamicResource,
     ) -> SharedInformer<PartialObjectMeta<DynamicObject>> {
-        let resource = ResourceType::of::<PartialObjectMeta<DynamicObject>>(resource);
-        SharedInformer::from_engine(self.engine(&resource, ASSUMED_CLUSTER_SCOPED))
+        let cluster_scoped = resource.is_cluster_scoped();
+        let resource = ResourceType::of::<PartialObjectMeta<DynamicObject>>(&resource.to_api_resource());
+        SharedInformer::from_engine(self.engine(&resource, cluster_scoped))
     }
 
     /// Starts every informer that was requested so far.
