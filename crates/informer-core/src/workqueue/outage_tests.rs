@@ -225,3 +225,30 @@ fn due_retries_wait_for_the_limit_and_adds_do_not() {
     assert_eq!(queue.metrics(at(1_000)).dropped, 1);
     queue.check_invariants();
 }
+
+/// Regression: a worker that gave up a key had to finish it as succeeded, so during an outage of the server the
+/// first key that was given up ended the outage for the retry limit, and all delays were shortened. There was
+/// no other way to forget the failures of a key, and tests gave up no key.
+#[test]
+fn key_that_is_given_up_is_no_success() {
+    let check = |end: fn(&mut Queue<u32>, Moment, WorkToken) -> Result<(), StaleToken>| {
+        let limiter = ExponentialBackoff::new(Duration::from_secs(6), Duration::from_mins(10));
+        let mut queue = Queue::new(limiter).with_retry_limit(RetryLimit::default());
+        // The delays are 6, 12, 24 and 48 seconds.
+        for now in [0, 6_000, 18_000, 42_000] {
+            queue.add(at(now), 1, Priority::NORMAL);
+            let taken = queue.take(at(now)).unwrap();
+            queue.retry(at(now), taken.token).unwrap();
+        }
+        queue.add(at(43_000), 2, Priority::NORMAL);
+        queue.add_rate_limited(at(43_000), 2, Priority::NORMAL);
+        let taken = queue.take(at(43_000)).unwrap();
+        assert_eq!((taken.key, queue.retries(&2)), (2, 1));
+        end(&mut queue, at(43_000), taken.token).unwrap();
+        assert_eq!(queue.retries(&2), 0, "the failures are forgotten");
+        let delay = queue.delayed().find(|(key, _)| **key == 1).map(|(_, due)| due - at(43_000));
+        delay.expect("key 1 is delayed").as_secs()
+    };
+    assert_eq!(check(Queue::give_up), 47);
+    assert_eq!(check(Queue::done), 30);
+}

@@ -113,7 +113,7 @@ enum Cause {
 enum Attempt {
     Succeeded,
     Failed,
-    /// Neither: retried after a delay of the caller, or dropped.
+    /// Neither: retried after a delay of the caller, given up, or dropped.
     Undecided,
 }
 
@@ -254,11 +254,13 @@ impl<T: Eq + Hash + Clone> Queue<T> {
 
     /// Finishes a successful processing and resets the failures of the key.
     pub fn done(&mut self, now: Moment, token: WorkToken) -> Result<(), StaleToken> {
-        self.retries.forget(key_of(&self.slots, token)?);
-        self.end_attempt(now, token.slot, Attempt::Succeeded);
-        self.release(now, token);
-        self.release_held(now);
-        Ok(())
+        self.finish(now, token, Attempt::Succeeded)
+    }
+
+    /// Finishes a failed processing without a retry and resets the failures of the key. Unlike
+    /// [`Queue::done`], this is no success for the retry limit.
+    pub fn give_up(&mut self, now: Moment, token: WorkToken) -> Result<(), StaleToken> {
+        self.finish(now, token, Attempt::Undecided)
     }
 
     /// Finishes a failed processing; unless a shutdown drops retries, the key is queued again after the delay
@@ -360,6 +362,14 @@ impl<T: Eq + Hash + Clone> Queue<T> {
                 self.counts.dropped += 1;
             }
         }
+    }
+
+    fn finish(&mut self, now: Moment, token: WorkToken, attempt: Attempt) -> Result<(), StaleToken> {
+        self.retries.forget(key_of(&self.slots, token)?);
+        self.end_attempt(now, token.slot, attempt);
+        self.release(now, token);
+        self.release_held(now);
+        Ok(())
     }
 
     /// Adds a known key; returns whether one more key can be taken.

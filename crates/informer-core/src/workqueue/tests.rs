@@ -640,9 +640,11 @@ impl Comparison {
             }
             8 => {
                 if let Some((key, token)) = self.tokens.pop_first() {
-                    self.queue.done(at(self.now), token).unwrap();
+                    let succeeded = self.random.below(4) > 0;
+                    let end = if succeeded { Queue::done } else { Queue::give_up };
+                    end(&mut self.queue, at(self.now), token).unwrap();
                     self.model.failures.remove(&key);
-                    self.model.release(key, self.now, true);
+                    self.model.release(key, self.now, succeeded);
                 }
             }
             9 => self.retry(),

@@ -127,7 +127,7 @@ impl ReconcileRunner {
             }
             ReconcileEnd::Outcome(Outcome::Terminal(reason)) => {
                 tracing::error!(error = %reason, "reconcile failed and will not be retried before the next change");
-                item.done();
+                item.give_up();
             }
             ReconcileEnd::Failed(error) => retry(item, &error_chain(&*error)),
             ReconcileEnd::Panicked(panic) => {

@@ -7,16 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use informer_core::Moment;
-use informer_core::workqueue::{Priority, TakenKey, WorkToken};
+use informer_core::workqueue::{Priority, Queue, StaleToken, TakenKey, WorkToken};
 
 use super::Shared;
 
 /// A key taken from a [`WorkQueue`](super::WorkQueue), held exclusively until it is completed.
 ///
 /// No other worker receives the same key while a `WorkItem` for it exists. Finish it with
-/// [`done`](Self::done) on success, [`retry`](Self::retry) to requeue it with the queue's rate limiter, or
-/// [`retry_after`](Self::retry_after) to requeue it after a fixed delay. If the key was added again in the
-/// meantime, it is queued once more in every case.
+/// [`done`](Self::done) on success, [`retry`](Self::retry) to requeue it with the queue's rate limiter,
+/// [`retry_after`](Self::retry_after) to requeue it after a fixed delay, or [`give_up`](Self::give_up) to stop
+/// retrying it. If the key was added again in the meantime, it is queued once more in every case.
 ///
 /// Dropping a `WorkItem` without finishing it, for example because the worker panicked or was cancelled,
 /// counts as a failure: the key is requeued with the rate limiter, and
@@ -53,17 +53,31 @@ impl<T: Eq + Hash + Clone> WorkItem<T> {
     }
 
     /// Finishes the item as succeeded and forgets the failures of the key.
-    pub fn done(mut self) {
+    pub fn done(self) {
+        self.finish(Queue::done);
+    }
+
+    /// Finishes the item as failed without a retry, and forgets the failures of the key: client-go's `Forget`
+    /// after too many failures.
+    ///
+    /// The key is processed again when it is added again. Unlike [`done`](Self::done), this does not count as a
+    /// success for the queue's [`RetryLimit`](super::RetryLimit).
+    pub fn give_up(self) {
+        self.finish(Queue::give_up);
+    }
+
+    #[inline]
+    fn finish(mut self, end: impl FnOnce(&mut Queue<T>, Moment, WorkToken) -> Result<(), StaleToken>) {
         if let Some(token) = self.token.take() {
             // Neither result can be an error: no other owner of this token exists.
             if self.shared.limits_retries {
                 // The end of an attempt may allow a retry to start, now or at a later moment.
-                let _result = self.shared.with_queue(|queue, now| queue.done(now, token));
+                let _result = self.shared.with_queue(|queue, now| end(queue, now, token));
                 return;
             }
             // Only keys whose durations are sampled for metrics need the time.
             let now = if token.is_sampled() { self.shared.clock.now() } else { Moment::default() };
-            let _result = self.shared.with_queue_no_timer(|queue| queue.done(now, token));
+            let _result = self.shared.with_queue_no_timer(|queue| end(queue, now, token));
         }
     }
 

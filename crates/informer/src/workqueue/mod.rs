@@ -1,9 +1,10 @@
 //! The work queue: keys to be processed by workers, each key by one worker at a time (C14).
 //!
-//! This is the async interface of [`informer_core::workqueue::Queue`], which makes all decisions. The queue
-//! has no task of its own: one of the tasks waiting in [`WorkQueue::get`] also runs the timer for delayed
-//! keys. The lock is held for one operation of the queue and never across an await; wakers are called after
-//! the lock is released.
+//! [`WorkQueue`] corresponds to client-go's rate limiting queue, and has a worker loop as an example.
+
+// `informer_core::workqueue::Queue` makes all decisions; this is its async interface. The queue has no task of
+// its own: one of the tasks waiting in `WorkQueue::get` also runs the timer for delayed keys. The lock is held
+// for one operation of the queue and never across an await; wakers are called after the lock is released.
 
 mod get;
 mod item;
@@ -52,6 +53,58 @@ use waiters::Waiters;
 ///
 /// queue.shutdown();
 /// assert!(queue.get().await.is_none());         // workers end here
+/// # }
+/// ```
+///
+/// # Workers
+///
+/// A handler adds keys, and workers read the current state of each key from the cache:
+///
+/// ```
+/// use informer::{Object, SharedInformerFactory, workqueue::WorkQueue};
+/// use k8s_openapi::api::core::v1::Namespace;
+/// use std::time::Duration;
+///
+/// async fn process(namespace: Option<Object<Namespace>>) -> Result<(), kube::Error> {
+///     // `None`: the namespace was deleted.
+/// #   Ok(drop(namespace))
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), informer::Error> {
+/// # let server = informer_apiserver::ApiServer::new();
+/// # let client = server.client();
+/// let factory = SharedInformerFactory::new(client);
+/// let (namespaces, queue) = (factory.informer::<Namespace>(), WorkQueue::new());
+/// let adding = queue.clone();
+/// let registration = namespaces.on_event(move |event| adding.add(event.object().key().clone()));
+/// factory.start();
+/// factory.wait_for_sync(Duration::from_secs(30)).await?;
+///
+/// let mut workers = tokio::task::JoinSet::new();
+/// for _ in 0..2 {
+///     let (queue, lister) = (queue.clone(), namespaces.lister());
+///     workers.spawn(async move {
+///         while let Some(item) = queue.get().await {       // `None` once the queue is shut down and empty
+///             match process(lister.get_by_key(&item)).await {
+///                 Ok(()) => item.done(),
+///                 Err(error) if item.retries() >= 5 => {
+///                     eprintln!("{}: {error}", item.key());
+///                     item.give_up();
+///                 }
+///                 Err(_) => drop(item.retry()),            // returns the delay
+///             }
+///         }
+///     });
+/// }
+/// # registration.wait_for_sync().await;
+/// // … until the program stops.
+/// registration.remove().await;
+/// queue.drain(Duration::from_secs(5)).await?;             // finishes the queued keys
+/// workers.join_all().await;
+/// factory.shutdown(Duration::from_secs(5)).await?;
+/// # assert!(queue.metrics().work_duration.count() >= 4, "the initial namespaces of a server");
+/// # Ok(())
 /// # }
 /// ```
 pub struct WorkQueue<T> {
