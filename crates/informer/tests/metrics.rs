@@ -10,7 +10,7 @@ mod prometheus;
 use cluster::{TIMEOUT, create_pods, log_events_with, until};
 use informer::controller::{Controller, Outcome};
 use informer::election::LeaderElector;
-use informer::manager::Manager;
+use informer::manager::{Manager, ManagerHandle};
 use informer::metrics::{self, Collect, Encoder, Histogram};
 use informer::recorder::EventRecorder;
 use informer::workqueue::WorkQueue;
@@ -20,6 +20,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::core::PartialObjectMeta;
 use prometheus::{Sample, parse};
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -112,12 +113,8 @@ async fn all_metrics_of_a_manager_are_valid() {
     let handle = manager.handle();
     let task = tokio::spawn(manager.run_until(std::future::pending()));
     until(|| shop.metrics().succeeded > 0).await;
-    let mut stream = TcpStream::connect(handle.address().await.unwrap()).await.unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-    let mut response = String::new();
-    stream.read_to_string(&mut response).await.unwrap();
-    let (_, text) = response.split_once("\r\n\r\n").unwrap();
-    let samples = parse(text).unwrap_or_else(|reason| panic!("{reason}\n{text}"));
+    let text = served_text(&handle).await;
+    let samples = parse(&text).unwrap_or_else(|reason| panic!("{reason}\n{text}"));
     for name in ["shop", "stock", "pods", "nodes", "nodes #2"] {
         assert!(value(&samples, "workqueue_adds_total", &[("name", name)]) >= 1.0, "{name}");
     }
@@ -134,6 +131,77 @@ async fn all_metrics_of_a_manager_are_valid() {
     }
     handle.stop();
     tokio::time::timeout(TIMEOUT, task).await.expect("the manager ends").unwrap().unwrap();
+}
+
+/// The metrics that a manager serves.
+async fn served_text(handle: &ManagerHandle) -> String {
+    let mut stream = TcpStream::connect(handle.address().await.unwrap()).await.unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    response.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+/// `docs/metrics.md` has a row for every metric that a program with all components serves, and no others.
+#[tokio::test]
+async fn documentation_lists_all_metrics_with_labels_and_meaning() {
+    let server = ApiServer::new();
+    create_pods(&server, &["a"]);
+    let factory = SharedInformerFactory::new(server.client());
+    let controller = Controller::new::<Pod>(&factory)
+        .name("shop")
+        .reconcile(|_, _| async { Ok::<_, Infallible>(Outcome::Done) });
+    let queue = WorkQueue::<&str>::new();
+    let manager = Manager::new()
+        .controller(controller.clone())
+        .leader_election(LeaderElector::new(server.client(), "default", "shop"))
+        .recorder(EventRecorder::new(server.client(), "shop"))
+        .queue("pods", &queue)
+        .serve(0);
+    let handle = manager.handle();
+    let task = tokio::spawn(manager.run_until(std::future::pending()));
+    until(|| controller.metrics().succeeded > 0).await;
+    let text = served_text(&handle).await;
+    handle.stop();
+    tokio::time::timeout(TIMEOUT, task).await.expect("the manager ends").unwrap().unwrap();
+
+    let is_row = |line: &&str| line.starts_with("| `");
+    let mut documented: Vec<&str> = include_str!("../../../docs/metrics.md").lines().filter(is_row).collect();
+    let mut expected = documentation_rows(&text);
+    documented.sort_unstable();
+    expected.sort_unstable();
+    assert!(
+        documented == expected,
+        "docs/metrics.md must contain exactly these rows:\n{}",
+        expected.join("\n")
+    );
+}
+
+/// The rows of the table of all metrics: name, type, labels, help text.
+fn documentation_rows(text: &str) -> Vec<String> {
+    let samples = parse(text).unwrap();
+    let help = text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' '));
+    let row = |(name, help): (&str, &str)| {
+        let kind = text.lines().find_map(|line| line.strip_prefix(&format!("# TYPE {name} ")));
+        let is_of_family = |sample: &&Sample| {
+            let suffix = sample.name.strip_prefix(name);
+            suffix.is_some_and(|suffix| matches!(suffix, "" | "_bucket" | "_sum" | "_count"))
+        };
+        let labels: BTreeSet<&str> = samples
+            .iter()
+            .filter(is_of_family)
+            .flat_map(|sample| sample.labels.keys().map(String::as_str))
+            .filter(|label| *label != "le")
+            .collect();
+        let of_informer = ["group", "namespace", "resource", "version"];
+        let is_informer = of_informer.iter().all(|label| labels.contains(label));
+        let own = labels.iter().filter(|label| !(is_informer && of_informer.contains(label)));
+        let own = own.map(|label| format!("`{label}`"));
+        let labels: Vec<String> =
+            is_informer.then(|| "*informer*".to_owned()).into_iter().chain(own).collect();
+        format!("| `{name}` | {} | {} | {help} |", kind.unwrap_or_default(), labels.join(", "))
+    };
+    help.map(row).collect()
 }
 
 /// A collector whose names, labels and values are wrong in many ways.

@@ -245,6 +245,7 @@ impl Manager {
 
     /// Serves `/healthz`, `/readyz` and `/metrics` on this port of the loopback address.
     ///
+    /// `docs/metrics.md` in the repository lists the names, labels and meanings of all metrics.
     /// Port 0 selects a free port; see [`ManagerHandle::address`].
     pub fn serve(self, port: u16) -> Self {
         self.serve_on((Ipv4Addr::LOCALHOST, port))
