@@ -2,6 +2,7 @@
 
 use informer_core::Moment;
 use jiff::Timestamp;
+use std::sync::LazyLock;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -28,31 +29,40 @@ impl Clock {
     }
 }
 
-/// The time of day. In tests that pause or advance tokio's clock, it follows that clock.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct WallClock {
-    origin: Instant,
-    time_at_origin: Timestamp,
+/// Returns the time of day. In tests that pause or advance tokio's clock, it follows that clock.
+///
+/// Ages computed with it are right in virtual time, too: the embedded API server sets creation timestamps by
+/// the same clock. In a reconcile, [`Context::now`](crate::controller::Context::now) returns the same.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// use std::time::Duration;
+///
+/// let started = informer::now();
+/// tokio::time::sleep(Duration::from_secs(3600)).await; // takes no time if the clock is paused
+/// assert_eq!(informer::now().duration_since(started).as_secs(), 3600);
+/// # }
+/// ```
+pub fn now() -> Timestamp {
+    // tokio's clock cannot be asked whether it is paused. If it is not, it reads the clock of std, so that a
+    // reading of std between two of tokio is between them.
+    let before = Instant::now().into_std();
+    let real = std::time::Instant::now();
+    let now = Instant::now().into_std();
+    if before <= real && real <= now { Timestamp::now() } else { time_at(now) }
 }
 
-impl WallClock {
-    pub(crate) fn new() -> Self {
-        Self { origin: Instant::now(), time_at_origin: Timestamp::now() }
-    }
-
-    /// Returns the system's time of day; under a paused or advanced clock of tokio, the time at the creation
-    /// of this clock plus what has passed on tokio's clock since.
-    pub(crate) fn now(&self) -> Timestamp {
-        // tokio's clock cannot be asked whether it is paused. If it is not, it reads the clock of std, so
-        // that a reading of std between two of tokio is between them.
-        let before = Instant::now().into_std();
-        let real = std::time::Instant::now();
-        let now = Instant::now();
-        if before <= real && real <= now.into_std() {
-            return Timestamp::now();
-        }
-        let elapsed = now.saturating_duration_since(self.origin);
-        self.time_at_origin.saturating_add(elapsed).unwrap_or(Timestamp::MAX)
+/// Returns the time of day at an instant, as if the system's clock had not been set since the first call.
+///
+/// All callers use the same origin, so that they agree about the time of every runtime with a paused clock.
+fn time_at(instant: std::time::Instant) -> Timestamp {
+    static ORIGIN: LazyLock<(std::time::Instant, Timestamp)> =
+        LazyLock::new(|| (std::time::Instant::now(), Timestamp::now()));
+    let (origin, time) = *ORIGIN;
+    match instant.checked_duration_since(origin) {
+        Some(since) => time.saturating_add(since).unwrap_or(Timestamp::MAX),
+        None => time.saturating_sub(origin.duration_since(instant)).unwrap_or(Timestamp::MIN),
     }
 }
 
@@ -69,30 +79,31 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn wall_clock_follows_a_paused_clock() {
-        let clock = WallClock::new();
-        let began = clock.now();
-        assert_eq!(clock.now(), began, "a paused clock stands still");
+    async fn time_of_day_follows_a_paused_clock() {
+        let began = now();
+        assert_eq!(now(), began, "a paused clock stands still");
         tokio::time::advance(Duration::from_hours(48)).await;
-        assert_eq!(clock.now(), began + Duration::from_hours(48));
+        assert_eq!(now(), began + Duration::from_hours(48));
         tokio::time::resume();
-        let resumed = clock.now();
+        let resumed = now();
         assert!(resumed >= began + Duration::from_hours(48), "{resumed}");
         assert!(resumed < began + Duration::from_hours(49), "{resumed}");
     }
 
     #[test]
-    fn wall_clock_is_the_time_of_day_without_a_paused_clock() {
-        let clock = WallClock { origin: Instant::now(), time_at_origin: Timestamp::UNIX_EPOCH };
+    fn time_of_day_is_that_of_the_system_without_a_paused_clock() {
         let before = Timestamp::now();
-        let now = clock.now();
+        let now = now();
         assert!(before <= now && now <= Timestamp::now(), "{now}");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn wall_clock_does_not_overflow() {
-        let clock = WallClock { origin: Instant::now(), time_at_origin: Timestamp::MAX };
-        tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(clock.now(), Timestamp::MAX);
+    #[test]
+    fn instants_before_the_origin_have_a_time() {
+        let now = std::time::Instant::now();
+        let (later, hour) = (time_at(now), Duration::from_hours(1));
+        if let Some(earlier) = now.checked_sub(hour) {
+            assert_eq!(time_at(earlier), later - hour);
+        }
+        assert_eq!(time_at(now + hour), later + hour);
     }
 }

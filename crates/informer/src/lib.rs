@@ -143,6 +143,7 @@ pub mod testing;
 pub mod workqueue;
 
 pub use client::client;
+pub use clock::now;
 pub use discovery::resolve;
 #[doc(inline)]
 pub use error::Error;

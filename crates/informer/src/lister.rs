@@ -140,6 +140,12 @@ impl<K> fmt::Debug for Lister<K> {
 /// (C5). Reads return references and clone nothing; clone an [`Object`] to keep it. A snapshot is cheap to
 /// clone and keeps its objects in memory, but not its informer running.
 ///
+/// Before the initial list is complete, a snapshot contains the objects received so far; see
+/// [`has_synced`](Self::has_synced). A later relist never shows a part of its list.
+///
+/// Reads never wait, but decoding takes time (see [`Object::typed`]): to decode thousands of objects, move the
+/// snapshot to [`spawn_blocking`](tokio::task::spawn_blocking), or yield now and then.
+///
 /// ```no_run
 /// # use informer::{IndexHandle, SharedInformer};
 /// # use k8s_openapi::api::core::v1::Pod;

@@ -10,7 +10,7 @@ use crate::source::{
 };
 use crate::status::{DiagnosticSink, StatusCell};
 use futures::{FutureExt as _, StreamExt as _};
-use informer_core::reflector::{Action, Failure, Reflector, ResponseHead, StreamId};
+use informer_core::reflector::{Action, Failure, Reflector, ReflectorDiagnostic, ResponseHead, StreamId};
 use informer_core::{Moment, QueueClosed};
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -120,7 +120,12 @@ impl ReflectorDriver {
                 Action::Watch(id, request) => *in_flight = InFlight::send(id, || self.source.watch(request)),
                 Action::Cancel(id) if in_flight.id() == Some(id) => *in_flight = InFlight::Nothing,
                 Action::Cancel(_) => {}
-                Action::Report(diagnostic) => self.diagnostics.report(&diagnostic.into()),
+                Action::Report(diagnostic) => {
+                    if let ReflectorDiagnostic::RequestFailed { failure, .. } = &diagnostic {
+                        self.status.record_failure(self.scope_index, failure, self.clock.now());
+                    }
+                    self.diagnostics.report(&diagnostic.into());
+                }
             }
         }
         Ok(())

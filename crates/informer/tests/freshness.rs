@@ -11,7 +11,7 @@ use cluster::{
 };
 use informer::error::VersionWaitReason;
 use informer::source::WatchListPolicy;
-use informer::status::{Diagnostic, FailureKind, InformerState};
+use informer::status::{Diagnostic, FailureKind, InformerState, InformerStatus};
 use informer::{InformerOptions, ResourceVersion, SharedInformer};
 use informer_apiserver::{ApiServer, Verb, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -418,4 +418,47 @@ async fn metrics_follow_events_and_relists() {
     assert_eq!((m.reflector.relists.initial, m.reflector.relists.expired, m.reflector.expired), (1, 1, 1));
     assert!(m.synced && m.memory_bytes > 0);
     assert_eq!((&*m.handlers[0].name, m.handlers[0].delivered, m.handlers[0].pending), ("notes", 4, 0));
+}
+
+/// The state has a failure only between two attempts. During an attempt that the server does not answer, a user
+/// interface had nothing to show; a program needs to know for how long and why the connection is lost.
+#[tokio::test(start_paused = true)]
+async fn last_failure_is_known_until_the_informer_is_live_again() {
+    let server = ApiServer::new();
+    create_pods(&server, &["a"]);
+    let pods = synced_informer::<Pod>(&server, InformerOptions::default()).await;
+    until(|| pods.status().state == InformerState::Live).await;
+    assert_eq!(pods.status().last_failure, None);
+    let mut changes = pods.subscribe_status();
+    let _refused = server.inject(faults::respond(503).max_hits(1));
+    let stalled = break_watches_with(&server, faults::stall_request());
+    let with_failure = |status: &InformerStatus| status.last_failure.is_some();
+    tokio::time::timeout(TIMEOUT, changes.wait_for(with_failure)).await.expect("subscribers see it").unwrap();
+    until(|| stalled.hits() > 0).await;
+    advance_time(seconds(2)).await;
+    let status = pods.status();
+    assert!(matches!(status.state, InformerState::Stale { .. }), "{:?}", status.state);
+    let (at, failure) = status.last_failure.clone().unwrap();
+    assert!(failure.to_string().contains("503"), "{failure}");
+    assert!((seconds(2)..seconds(10)).contains(&(status.now - at)), "{:?}", status.now - at);
+    assert_eq!(status.scopes[0].last_failure, status.last_failure);
+    drop(stalled);
+    until(|| pods.status().state == InformerState::Live).await;
+    assert_eq!(pods.status().last_failure, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ages_are_right_in_virtual_time() {
+    let server = ApiServer::new();
+    create_pods(&server, &["a"]);
+    // The clock of this crate is used for the first time long after the server's.
+    advance_time(Duration::from_hours(30)).await;
+    create_pods(&server, &["b"]);
+    let pods = synced_informer::<Pod>(&server, InformerOptions::default()).await;
+    let age = |name: &str| {
+        let created = pods.lister().get("default", name).unwrap().creation_timestamp().unwrap();
+        informer::now().duration_since(created)
+    };
+    assert!((29 * 3_600..31 * 3_600).contains(&age("a").as_secs()), "{:?}", age("a"));
+    assert!((-60..60).contains(&age("b").as_secs()), "{:?}", age("b"));
 }

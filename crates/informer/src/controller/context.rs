@@ -68,7 +68,8 @@ impl<S> Context<S> {
         self.request.term.as_ref().map(|term| term.fencing_token())
     }
 
-    /// Returns the current time, for example for the transition time of a [condition](crate::conditions).
+    /// Returns the current time, for example for the transition time of a [condition](crate::conditions); see
+    /// [`informer::now`](crate::now).
     ///
     /// In a test that pauses or advances tokio's clock, the time stands still and advances with that clock.
     ///
@@ -80,7 +81,7 @@ impl<S> Context<S> {
     /// }
     /// ```
     pub fn now(&self) -> jiff::Timestamp {
-        self.request.shared.clock.now()
+        crate::clock::now()
     }
 
     /// Records an object that this reconcile wrote, as returned by the server, so that the next reconcile of

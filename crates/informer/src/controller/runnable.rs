@@ -6,7 +6,6 @@ use super::reconcile::ReconcileRunner;
 use super::shared::{Call, Phase, Shared};
 use super::source::{ErasedSource, forward_keys};
 use super::spec::ControllerSpec;
-use crate::clock::WallClock;
 use crate::election::Term;
 use crate::error::ControllerError;
 use crate::factory::SharedInformerFactory;
@@ -73,7 +72,6 @@ impl RunnableController {
             queue: Mutex::default(),
             unfinished_reconciles: Mutex::default(),
             undeclared: Mutex::default(),
-            clock: WallClock::new(),
         };
         Self { shared: Arc::new(shared) }
     }

@@ -9,7 +9,6 @@ use super::outcome::Outcome;
 use super::pending_writes::PendingWrites;
 use super::source::{ErasedSource, KeyStream};
 use super::spec::{BoxError, Settings};
-use crate::clock::WallClock;
 use crate::election::Term;
 use crate::error::ControllerError;
 use crate::factory::SharedInformerFactory;
@@ -44,7 +43,6 @@ pub(super) struct Shared {
     /// Informers that reconciles read although they are not sources. Kept alive so that they sync at least
     /// once.
     pub(super) undeclared: Mutex<Vec<Arc<Engine>>>,
-    pub(super) clock: WallClock,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

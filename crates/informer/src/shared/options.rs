@@ -5,6 +5,7 @@
 //! without a factory. This file only stores the settings; `apply` uses them.
 
 mod apply;
+mod fields;
 mod selection;
 
 pub(crate) use apply::SelectionKey;
@@ -361,53 +362,6 @@ impl InformerOptions {
     pub fn on_diagnostic(mut self, hook: impl Fn(&str, &Diagnostic) + Send + Sync + 'static) -> Self {
         self.on_diagnostic = Some(Arc::new(hook));
         self
-    }
-
-    /// Drops fields of every object, given by paths, while it is read.
-    ///
-    /// Dropped fields cost neither memory nor decoding time. They must be optional in the Rust type, or
-    /// have a default, or [`typed`](crate::Object::typed) fails. Replaces earlier calls of this method and
-    /// of [`keep_fields`](Self::keep_fields). By default only `metadata.managedFields` is dropped.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a path cannot be parsed, or names a field that identifies the object or that
-    /// controllers rely on, such as `metadata.uid`, `metadata.ownerReferences` or `metadata.finalizers`.
-    ///
-    /// ```
-    /// use informer::InformerOptions;
-    ///
-    /// let options = InformerOptions::default().drop_fields([
-    ///     "status",
-    ///     "metadata.annotations['kubectl.kubernetes.io/last-applied-configuration']",
-    /// ])?;
-    /// # Ok::<(), informer::error::ConfigError>(())
-    /// ```
-    pub fn drop_fields<S: AsRef<str>>(
-        mut self,
-        paths: impl IntoIterator<Item = S>,
-    ) -> Result<Self, ConfigError> {
-        let mode = FieldFilterMode::Drop(paths.into_iter().map(|path| path.as_ref().to_owned()).collect());
-        self.field_filter = Some((mode.build()?, mode));
-        Ok(self)
-    }
-
-    /// Keeps only the given fields of every object, besides its identity, labels, owner references and
-    /// finalizers.
-    ///
-    /// All other fields are dropped while the object is read, as with [`drop_fields`](Self::drop_fields).
-    /// Replaces earlier calls of both methods.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a path cannot be parsed.
-    pub fn keep_fields<S: AsRef<str>>(
-        mut self,
-        paths: impl IntoIterator<Item = S>,
-    ) -> Result<Self, ConfigError> {
-        let mode = FieldFilterMode::Keep(paths.into_iter().map(|path| path.as_ref().to_owned()).collect());
-        self.field_filter = Some((mode.build()?, mode));
-        Ok(self)
     }
 
     /// Sets a function that changes every object before it is cached.

@@ -37,6 +37,11 @@ pub struct InformerStatus {
     /// When the cache was last known to be up to date; with several namespaces, the earliest of these
     /// moments.
     pub last_up_to_date: Option<Moment>,
+    /// The last request or stream that failed since the informer was live, and when it failed; `None` while the
+    /// informer is live. With several namespaces, the latest of their failures.
+    ///
+    /// Unlike the failure in [`InformerState::BackingOff`], it stays while the next request is on its way.
+    pub last_failure: Option<(Moment, Failure)>,
     /// Counters of the requests and responses, over all namespaces.
     pub reflector: ReflectorCounters,
     /// Counters of the cache.
@@ -51,13 +56,22 @@ pub struct InformerStatus {
 
 impl InformerStatus {
     /// Returns the time between the last contact and `now`; `None` if there was no contact.
+    ///
+    /// Response headers, a part of a list and a complete frame of a watch are contacts. While an informer is
+    /// live, up to a little more than a minute is normal: if nothing changes, kube-apiserver sends a bookmark
+    /// about once a minute. A connection that is silent for longer than 95 to 100 s is given up (C11), so more
+    /// than two minutes mean that the server does not respond.
     pub fn contact_age(&self) -> Option<Duration> {
         self.last_contact.map(|contact| self.now - contact)
     }
 
     /// Returns by how much the cache may be out of date at `now`; `None` until the cache is synced.
     ///
-    /// Zero while the informer is live, otherwise the time since the cache was last up to date.
+    /// Zero while the informer is live, otherwise the time since the cache was last known to be up to date: the
+    /// last frame of a watch or the last complete list. Normally zero, and a few seconds while a watch is
+    /// renewed. A server that stops responding is noticed after 95 to 100 s of silence; until then the staleness
+    /// is zero, and then it jumps to the duration of the silence. To see the silence earlier, look at
+    /// [`contact_age`](Self::contact_age).
     pub fn staleness(&self) -> Option<Duration> {
         match &self.state {
             InformerState::Live => Some(Duration::ZERO),
@@ -69,6 +83,8 @@ impl InformerStatus {
     fn aggregate(&mut self, now: Moment) {
         self.now = now;
         self.last_contact = self.scopes.iter().map(|scope| scope.last_contact).min().flatten();
+        let failures = self.scopes.iter().filter_map(|scope| scope.last_failure.as_ref());
+        self.last_failure = failures.max_by_key(|(at, _)| *at).cloned();
         // A live scope is up to date, even without recent contact.
         let stale = self.scopes.iter().filter(|scope| scope.state != InformerState::Live);
         self.last_up_to_date = stale.map(|scope| scope.last_up_to_date).min().unwrap_or(Some(now));
@@ -97,6 +113,9 @@ pub struct ScopeStatus {
     pub last_contact: Option<Moment>,
     /// When the cache was last known to be up to date.
     pub last_up_to_date: Option<Moment>,
+    /// The last request or stream that failed since the scope was live, and when it failed; `None` while the
+    /// scope is live.
+    pub last_failure: Option<(Moment, Failure)>,
     /// Counters of the requests and responses.
     pub reflector: ReflectorCounters,
     /// The version that the cache represents.
@@ -140,6 +159,7 @@ impl StatusCell {
             state: InformerState::NotStarted,
             last_contact: None,
             last_up_to_date: None,
+            last_failure: None,
             reflector: ReflectorCounters::default(),
             resource_version: None,
         };
@@ -150,6 +170,7 @@ impl StatusCell {
             resource_version: None,
             last_contact: None,
             last_up_to_date: None,
+            last_failure: None,
             reflector: ReflectorCounters::default(),
             cache: CacheCounters::default(),
             unreadable_objects: Vec::new(),
@@ -185,11 +206,24 @@ impl StatusCell {
             (scope.last_contact, scope.last_up_to_date) =
                 (reflector.last_contact(), reflector.last_up_to_date());
             let changed = scope.state != state;
+            if state == InformerState::Live {
+                scope.last_failure = None;
+            }
             scope.state = state;
             if changed {
                 status.aggregate(now);
             }
             changed
+        });
+    }
+
+    /// Records a failed request of one scope.
+    pub(crate) fn record_failure(&self, scope_index: usize, failure: &Failure, now: Moment) {
+        self.0.send_modify(|status| {
+            if let Some(scope) = status.scopes.get_mut(scope_index) {
+                scope.last_failure = Some((now, failure.clone()));
+            }
+            status.aggregate(now);
         });
     }
 
