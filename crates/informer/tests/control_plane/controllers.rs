@@ -1,23 +1,28 @@
-//! Controllers against a control plane: a reconcile sees the previous write, finalizers block deletion until
-//! removed, and recorded events are accepted.
+//! Controllers against a control plane: a reconcile sees the previous write, a status is replaced, finalizers
+//! block deletion until removed, and recorded events are accepted.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use informer::controller::{Controller, Outcome};
+use informer::controller::{Controller, Outcome, predicates};
 use informer::finalizer::{Finalizer, FinalizerAction};
 use informer::owner::set_controller_reference;
 use informer::recorder::{EventRecorder, EventType};
-use informer::{InformerOptions, SharedInformerFactory};
+use informer::{Error, InformerOptions, SharedInformerFactory};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::runner::statements;
 use crate::targets::{TIMEOUT, Target, map, until};
 
-statements![reconcile_sees_the_previous_write, finalizers_owners_and_events_are_accepted];
+statements![
+    reconcile_sees_the_previous_write,
+    status_is_replaced_unless_the_object_has_changed,
+    finalizers_owners_and_events_are_accepted,
+];
 
 fn factory(target: &Target) -> SharedInformerFactory {
     SharedInformerFactory::with_options(
@@ -67,6 +72,44 @@ async fn reconcile_sees_the_previous_write(target: &Target) {
         assert_eq!(counts, (0..20).collect::<Vec<u32>>(), "{name}");
     }
     assert_eq!(controller.metrics().invisible_writes, 0);
+}
+
+/// Fields that are not in the new status disappear, and a status of an older object is a conflict.
+async fn status_is_replaced_unless_the_object_has_changed(target: &Target) {
+    let (sender, mut results) = mpsc::unbounded_channel();
+    let controller = Controller::new::<PodDisruptionBudget>(&factory(target))
+        .with_predicate(predicates::generation_changed)
+        .reconcile(move |key, ctx| {
+            let sender = sender.clone();
+            async move {
+                let Some(budget) = ctx.lister::<PodDisruptionBudget>().get_by_key(&key) else {
+                    return Ok(Outcome::Done);
+                };
+                let status = |disrupted_pods: &serde_json::Value| {
+                    json!({"observedGeneration": 1, "currentHealthy": 0, "desiredHealthy": 1,
+                        "disruptionsAllowed": 0, "expectedPods": 0, "disruptedPods": disrupted_pods})
+                };
+                let disrupted = |budget: &PodDisruptionBudget| {
+                    budget.status.clone().and_then(|status| status.disrupted_pods).unwrap_or_default().len()
+                };
+                let pods = json!({"p": "2026-01-01T00:00:00Z", "q": "2026-01-01T00:00:00Z"});
+                let first = ctx.patch_status(&budget, &status(&pods)).await?;
+                let pods = json!({"q": "2026-01-01T00:00:00Z"});
+                let second = ctx.patch_status(&first, &status(&pods)).await?;
+                let outdated = ctx.patch_status(&first, &status(&json!({}))).await.map_err(Error::from);
+                let is_conflict = outdated.is_err_and(|error| error.is_conflict());
+                let _ = sender.send((disrupted(&first), disrupted(&second), is_conflict));
+                Ok::<_, Error>(Outcome::Done)
+            }
+        });
+    let (stop, stopped) = oneshot::channel::<()>();
+    let task = tokio::spawn(async move { controller.run_until(async { drop(stopped.await) }).await });
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
+        "spec": {"minAvailable": 1}});
+    target.post("/apis/policy/v1/namespaces/$name/poddisruptionbudgets", &budget).await;
+    assert_eq!(results.recv().await.unwrap(), (2, 1, true));
+    drop(stop);
+    task.await.unwrap().unwrap();
 }
 
 async fn finalizers_owners_and_events_are_accepted(target: &Target) {
