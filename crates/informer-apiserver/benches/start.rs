@@ -6,16 +6,20 @@ use std::time::{Duration, Instant};
 
 use informer_apiserver::{ApiServer, ListenError, ListenOptions};
 
-const ROUNDS: usize = 50;
+const STARTS: usize = 1_000;
+const LISTENS: usize = 50;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), ListenError> {
     let (mut starts, mut listens) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
+    for _ in 0..STARTS {
         let started = Instant::now();
         let server = ApiServer::new();
         let _client = server.client();
         starts.push(started.elapsed());
+    }
+    for _ in 0..LISTENS {
+        let server = ApiServer::new();
         let started = Instant::now();
         let running = server.listen(ListenOptions::https()).await?;
         listens.push(started.elapsed());
