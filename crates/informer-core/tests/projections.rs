@@ -8,7 +8,7 @@ use informer_core::{
 };
 use serde::Deserialize;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 #[derive(Debug, PartialEq, Deserialize)]
 struct Lite {
@@ -96,7 +96,7 @@ fn c9_objects_that_do_not_fit_are_counted_and_reported_once() {
     assert!(reported[0].starts_with(expected), "{reported:?}");
 }
 
-/// C9: a type whose `Deserialize` panics affects nothing else.
+/// C9: a type whose `Deserialize` panics affects nothing else, and does not flood the output.
 #[test]
 fn c9_panicking_type_is_an_error() {
     #[derive(Debug)]
@@ -114,19 +114,30 @@ fn c9_panicking_type_is_an_error() {
     let widget = object(widget);
     let error = widget.projected(&panicking).unwrap_err().to_string();
     assert!(error.ends_with("its implementation of Deserialize panicked"), "{error}");
+    // After ten panics, the type is not decoded any more: each one may print a message.
+    for number in 1..20 {
+        let error = object(entry(&format!("w{number}"), "{}")).projected(&panicking).unwrap_err().to_string();
+        assert_eq!(error.ends_with("panicked for other objects"), number >= 10, "{error}");
+    }
     assert_eq!(widget.projected(&lite).unwrap().spec.node, "n1");
 }
 
 #[test]
 fn values_beyond_the_memory_limit_are_errors_until_others_are_dropped() {
     let projections = Projections::default();
-    let size = size_of::<Lite>() + "node-1".len();
-    let lite = projections.add::<Lite>(2 * size, || {});
     let widgets = ["w1", "w2", "w3"].map(|name| object(entry(name, r#"{"node":"node-1"}"#)));
-    for widget in &widgets[..2] {
-        widget.projected(&lite).unwrap();
-    }
+    let unlimited = projections.add::<Lite>(usize::MAX, || {});
+    widgets[0].projected(&unlimited).unwrap();
+    let size = unlimited.metrics().bytes;
+    assert!(size > size_of::<Lite>() + "node-1".len());
+    drop(unlimited);
+
+    // Values that are left count, and the new limit applies.
+    let lite = projections.add::<Lite>(2 * size, || {});
+    projections.prepare(widgets[1].entry());
     assert_eq!((lite.metrics().values, lite.metrics().bytes), (2, 2 * size));
+    projections.prepare(widgets[2].entry());
+    assert_eq!(lite.metrics().limit_errors, 0, "nobody has asked for the value");
     let error = widgets[2].projected(&lite).unwrap_err();
     assert!(matches!(error, ProjectionError::LimitReached { .. }), "{error}");
     assert_eq!(lite.metrics().limit_errors, 1);
@@ -136,6 +147,21 @@ fn values_beyond_the_memory_limit_are_errors_until_others_are_dropped() {
     second.projected(&lite).unwrap();
     drop((second, third));
     assert_eq!((lite.metrics().values, lite.metrics().bytes), (0, 0));
+}
+
+/// Regression: values were prepared while the registry was locked, so a diagnostic hook that added a projection
+/// waited forever.
+#[test]
+fn report_may_add_a_projection() {
+    let shared: Arc<OnceLock<Projections>> = Arc::default();
+    let registry = Arc::clone(&shared);
+    let projections = shared.get_or_init(|| {
+        Projections::new(move |_| {
+            registry.get().unwrap().add::<u32>(usize::MAX, || {});
+        })
+    });
+    let _lite = projections.add::<Lite>(usize::MAX, || {});
+    projections.prepare(&entry("w", r#"{"node":7}"#));
 }
 
 #[test]

@@ -33,23 +33,27 @@
 //! - **Watch objects.** A [`SharedInformerFactory`] creates and shares one [`SharedInformer`] per kind and
 //!   [`Selection`] (namespaces and selectors). [`SharedInformer::on_event`] adds a closure,
 //!   [`SharedInformer::add_handler`] a [`Handler`], and [`SharedInformer::event_stream`] returns an
-//!   [`EventStream`]. [`InformerOptions`] sets namespaces, selectors, transforms and how objects are stored ([`cache::Retention`]). [`SharedInformer::handler`] returns a
-//!   builder for handlers with options: a filter, a resync period, or delivery of every state up to a capacity.
+//!   [`EventStream`]. [`InformerOptions`] sets namespaces, selectors, transforms and how objects are stored
+//!   ([`cache::Retention`]). [`SharedInformer::handler`] returns a builder for handlers with options: a filter, a
+//!   resync period, or delivery of every state up to a capacity.
 //!   [`resolve`] finds a kind that is named at run time, for [`SharedInformerFactory::dynamic_informer`].
 //! - **Read the cache.** A [`Lister`] always reads the newest state and returns owned objects. A [`Snapshot`] is
 //!   one state that never changes, and returns references. [`Index`] adds look-ups by label, field or function.
-//!   [`Object::typed`] decodes an object.
+//!   [`Object::typed`] decodes an object. To read a few fields of many objects often, add a projection
+//!   ([`SharedInformer::add_projection`]).
 //! - **Write a controller.** [`controller::Controller`] calls a reconcile function for changed objects and
 //!   retries failures with backoff. [`Context::apply`](controller::Context::apply) writes the objects that it
-//!   owns; [`conditions`], [`finalizer`], [`owner`] and [`recorder`] cover status, cleanup, owner references
-//!   and Kubernetes events. For your own worker loop, [`workqueue::WorkQueue`] corresponds to client-go's rate
-//!   limiting queue.
+//!   owns, and [`Context::patch_status`](controller::Context::patch_status) the status; [`conditions`],
+//!   [`finalizer`], [`owner`] and [`recorder`] cover conditions, cleanup, owner references and Kubernetes events.
+//!   For your own worker loop, [`workqueue::WorkQueue`] corresponds to client-go's rate limiting queue.
 //! - **Run it in production.** [`manager::Manager`] starts and stops informers, controllers and
 //!   [leader election](election::LeaderElector) together: it stops on SIGINT and SIGTERM and, with `serve`,
-//!   serves `/readyz`, `/healthz` and `/metrics`. [`status::InformerStatus`] and [`metrics::encode`] report the
-//!   state of each informer. [`Error`] covers the errors of all operations.
+//!   serves `/readyz`, `/healthz` and `/metrics`; [`add_task`](manager::Manager::add_task) adds parts of your
+//!   own. [`status::InformerStatus`] and [`metrics::encode`] report the state of each informer. [`Error`] covers
+//!   the errors of all operations.
 //! - **Test without a cluster.** The crate `informer-apiserver` is an API server in the same process, with
-//!   fault injection. A [`source::Source`] replaces the API server altogether.
+//!   fault injection. [`testing`] has objects, listers, events and a client for unit tests. A [`source::Source`]
+//!   replaces the API server altogether.
 //!
 //! # Guarantees
 //!
@@ -62,7 +66,8 @@
 //!   it happened while no watch was open.
 //! - **C3 Legal sequences.** Per handler and object: `Added`, any number of `Updated`, `Deleted`, then `Added`
 //!   again.
-//! - **C4 Store first.** When a handler runs, the cache already contains that change or a newer one.
+//! - **C4 Store first.** When a handler runs, the cache already contains that change or a newer one, and
+//!   [`Object::projected`] returns the values of its objects.
 //! - **C5 Snapshots.** A read uses one published snapshot. Readers and the writer never wait for each other.
 //! - **C6 Late handlers.** A handler added at any time receives the current objects, marked as initial, then
 //!   every later change or a newer one of the same object.
@@ -72,8 +77,8 @@
 //! - **C8 Bounded.** Pending changes of an object are coalesced into one event, or two if it was deleted and
 //!   re-created, so the queue of a slow handler is bounded. A handler with `uncoalesced` queues every
 //!   change up to its capacity; only changes beyond it are coalesced. No handler delays another.
-//! - **C9 Isolated failures.** An unreadable object, a panicking handler, a forbidden kind or a panicking
-//!   index function affects nothing else; it is counted and reported.
+//! - **C9 Isolated failures.** An unreadable object, a panicking handler, a forbidden kind, a panicking index
+//!   function or an object that does not fit a projection affects nothing else; it is counted and reported.
 //! - **C10 Shutdown.** Shutdown delivers pending events until its timeout, ends every task, and calls no
 //!   handler afterwards.
 //! - **C11 Server load.** No behaviour of the server causes a hot loop; `Retry-After` is honoured; a dead

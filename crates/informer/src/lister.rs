@@ -144,7 +144,12 @@ impl<K> fmt::Debug for Lister<K> {
 /// [`has_synced`](Self::has_synced). A later relist never shows a part of its list.
 ///
 /// Reads never wait, but decoding takes time (see [`Object::typed`]): to decode thousands of objects, move the
-/// snapshot to [`spawn_blocking`](tokio::task::spawn_blocking), or yield now and then.
+/// snapshot to [`spawn_blocking`](tokio::task::spawn_blocking), or yield now and then. With a
+/// [projection](crate::SharedInformer::add_projection), nothing is decoded.
+///
+/// An object has not changed between two snapshots if [`uid`](Object::uid) and
+/// [`resource_version`](Object::resource_version) are equal. The address of its [`entry`](Object::entry) proves
+/// nothing: entries are also replaced to save memory.
 ///
 /// ```no_run
 /// # use informer::{IndexHandle, SharedInformer};

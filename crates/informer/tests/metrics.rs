@@ -152,6 +152,8 @@ async fn documentation_lists_all_metrics_with_labels_and_meaning() {
         .name("shop")
         .reconcile(|_, _| async { Ok::<_, Infallible>(Outcome::Done) });
     let queue = WorkQueue::<&str>::new();
+    let pods = factory.informer::<Pod>();
+    let _projection = pods.add_projection::<serde_json::Value>();
     let manager = Manager::new()
         .controller(controller.clone())
         .leader_election(LeaderElector::new(server.client(), "default", "shop"))

@@ -169,9 +169,9 @@ impl<K> Object<K> {
     /// written as JSON, with the members of each object sorted by name.
     pub fn to_json(&self) -> Result<Cow<'_, [u8]>, DecodeError> {
         match self.entry.encoding {
-            EntryEncoding::Json => self.entry.checked_bytes::<serde_json::Value>(),
+            EntryEncoding::Json => self.entry.counted(self.entry.checked_bytes::<serde_json::Value>()),
             EntryEncoding::Protobuf(_) => {
-                let value: serde_json::Value = self.entry.decode()?;
+                let value: serde_json::Value = self.entry.counted(self.entry.decode())?;
                 Ok(Cow::Owned(value.to_string().into_bytes()))
             }
         }
@@ -181,8 +181,9 @@ impl<K> Object<K> {
     /// `metadata.annotations['example.com/x']`, without decoding the object.
     ///
     /// A string is returned without quotes, a number or boolean as in JSON. `None` if there is no such value,
-    /// or if the path is invalid. To read many objects, parse a [`FieldPath`] once and use
-    /// [`Entry::values_at`].
+    /// or if the path is invalid. To read many objects or all values of a list, parse a [`FieldPath`] once and
+    /// use [`Entry::values_at`]. Each call scans the bytes up to the field; for several fields, [`cast`](Self::cast)
+    /// the object to a small struct or add a projection.
     pub fn field(&self, path: &str) -> Option<String> {
         let path: FieldPath = path.parse().ok()?;
         self.entry.values_at(&path).into_iter().next()
@@ -199,7 +200,7 @@ impl<K> Object<K> {
 
     /// Decodes `metadata` alone, as an `ObjectMeta` or any type with a part of its fields.
     pub fn metadata<M: DeserializeOwned>(&self) -> Result<M, DecodeError> {
-        self.entry.decode_metadata()
+        self.entry.counted(self.entry.decode_metadata())
     }
 }
 
@@ -211,6 +212,10 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Object<K> {
     ///
     /// While a caller holds the result, further calls on this handle or its clones return the same value.
     /// With [`Retention::Decoded`](crate::Retention::Decoded), the cache holds the result as well.
+    ///
+    /// Decoding a pod takes about 30 µs, so reading each of 50,000 pods takes more than a second. To read a few
+    /// fields of many objects often, add a projection: [`Object::projected`] returns a reference to a value that was
+    /// decoded before.
     pub fn typed(&self) -> Result<Typed<K>, DecodeError> {
         self.entry.typed()
     }

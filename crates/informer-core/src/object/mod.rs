@@ -249,13 +249,13 @@ impl Entry {
                 return Ok(value.clone());
             }
             // Two threads may decode the same object, but neither waits for the other.
-            return Ok(self.kept.get_or_add(Typed::<K>::new(self.decode()?)).clone());
+            return Ok(self.kept.get_or_add(Typed::<K>::new(self.counted(self.decode())?)).clone());
         }
         let earlier = |lent: &LentValues| find_lent(&lent.lock());
         if let Some(value) = self.kept.get().and_then(earlier) {
             return Ok(value);
         }
-        let value = Typed::<K>::new(self.decode()?);
+        let value = Typed::<K>::new(self.counted(self.decode())?);
         let mut lent = self.kept.get_or_add(LentValues::default()).lock();
         if let Some(earlier) = find_lent(&lent) {
             return Ok(earlier);
@@ -273,9 +273,7 @@ impl Entry {
     /// Returns the bytes, or an error if they were corrupted in memory. The error names `K` as the
     /// requested type.
     fn checked_bytes<K>(&self) -> Result<Cow<'_, [u8]>, DecodeError> {
-        self.stored
-            .bytes()
-            .map_err(|corrupted| self.count_decode_error::<K>(String::new(), corrupted.to_string()))
+        self.stored.bytes().map_err(|corrupted| self.decode_error::<K>(String::new(), corrupted.to_string()))
     }
 
     fn decode_metadata<M: DeserializeOwned>(&self) -> Result<M, DecodeError> {
@@ -301,21 +299,25 @@ impl Entry {
                 let mut again = serde_json::Deserializer::from_slice(bytes);
                 let path =
                     serde_path_to_error::deserialize::<_, K>(&mut again).err().map(|e| e.path().to_string());
-                self.count_decode_error::<K>(path.unwrap_or_default(), error.to_string())
+                self.decode_error::<K>(path.unwrap_or_default(), error.to_string())
             }),
             EntryEncoding::Protobuf(message) => {
                 wire::decode(message, bytes).map_err(|error: wire::MessageError| {
-                    self.count_decode_error::<K>(error.field_path(), error.to_string())
+                    self.decode_error::<K>(error.field_path(), error.to_string())
                 })
             }
         }
     }
 
-    /// Counts a decoding error and returns it.
-    fn count_decode_error<K>(&self, path: String, message: String) -> DecodeError {
-        if let Some(errors) = &self.decode_errors {
+    /// Counts the error of a read.
+    fn counted<T>(&self, result: Result<T, DecodeError>) -> Result<T, DecodeError> {
+        if let (Err(_), Some(errors)) = (&result, &self.decode_errors) {
             errors.fetch_add(1, Ordering::Relaxed);
         }
+        result
+    }
+
+    fn decode_error<K>(&self, path: String, message: String) -> DecodeError {
         DecodeError {
             key: self.head.key.clone(),
             version: self.head.version.clone(),

@@ -13,8 +13,8 @@ use std::any::TypeId;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 /// A part of each object of a cache, decoded once per object state as a `P` and read by reference with
 /// [`Object::projected`].
@@ -27,7 +27,10 @@ pub struct Projection<P> {
 
 /// The projections of one cache.
 pub struct Projections {
-    slots: RwLock<Vec<Slot>>,
+    slots: Mutex<Vec<Slot>>,
+    /// The registrations in `slots`. They are read without a lock, because preparing an entry calls functions of
+    /// the application.
+    active: RwLock<Arc<[Weak<Registration>]>>,
     report: Arc<Report>,
 }
 
@@ -53,12 +56,16 @@ struct Usage {
     type_name: &'static str,
     /// The estimated memory of the values, and its limit.
     bytes: AtomicUsize,
-    limit: usize,
+    limit: AtomicUsize,
     values: AtomicUsize,
     decode_errors: AtomicU64,
     limit_errors: AtomicU64,
-    /// Set when the last handle was dropped.
-    released: AtomicBool,
+    panics: AtomicU32,
+    /// Whether the first error of each kind was reported.
+    decode_error_reported: AtomicBool,
+    limit_error_reported: AtomicBool,
+    /// The number of existing [`Registration`]s; more than one only while one is being dropped.
+    registrations: AtomicUsize,
     report: Arc<Report>,
 }
 
@@ -81,7 +88,7 @@ pub struct ProjectionMetrics {
     pub bytes: usize,
     /// The number of object states that did not decode.
     pub decode_errors: u64,
-    /// The number of times that a value was not decoded because of the memory limit.
+    /// The number of reads that found no value because of the memory limit.
     pub limit_errors: u64,
 }
 
@@ -113,10 +120,10 @@ impl Projections {
     /// Creates a registry without projections. `report` is called with the first decoding error of each
     /// projection, and when a projection reaches its limit for the first time.
     pub fn new(report: impl Fn(&ProjectionError) + Send + Sync + 'static) -> Self {
-        Self { slots: RwLock::default(), report: Arc::new(report) }
+        Self { slots: Mutex::default(), active: RwLock::default(), report: Arc::new(report) }
     }
 
-    /// Adds a projection whose values take at most about `limit` bytes. If the type has one already, returns
+    /// Adds a projection whose values take at most about `limit` bytes. If the type has an active one, returns
     /// another handle to it, with the limit that it has.
     ///
     /// `on_release` is called after the last handle was dropped.
@@ -126,39 +133,35 @@ impl Projections {
         on_release: impl Fn() + Send + Sync + 'static,
     ) -> Projection<P> {
         let type_id = TypeId::of::<P>();
-        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.lock_slots();
         slots.retain(|slot| slot.usage.strong_count() > 0);
         let known = slots.iter().position(|slot| slot.type_id == type_id).map(|at| slots.swap_remove(at));
         let active = known.as_ref().and_then(|slot| slot.registration.upgrade());
-        let usage = known.and_then(|slot| slot.usage.upgrade()).unwrap_or_else(|| {
-            Arc::new(Usage {
-                type_name: std::any::type_name::<P>(),
-                bytes: AtomicUsize::new(0),
-                limit,
-                values: AtomicUsize::new(0),
-                decode_errors: AtomicU64::new(0),
-                limit_errors: AtomicU64::new(0),
-                released: AtomicBool::new(false),
-                report: Arc::clone(&self.report),
-            })
-        });
+        // Values of an earlier projection of this type that are left are used again.
+        let usage = known
+            .and_then(|slot| slot.usage.upgrade())
+            .unwrap_or_else(|| Arc::new(Usage::new(std::any::type_name::<P>(), Arc::clone(&self.report))));
         let registration = active.unwrap_or_else(|| {
-            usage.released.store(false, Ordering::Relaxed);
+            usage.activate(limit);
             Arc::new(Registration {
                 usage: Arc::clone(&usage),
-                prepare: |usage, entry| drop(project::<P>(usage, entry)),
+                prepare: |usage, entry| {
+                    prepare::<P>(usage, entry);
+                },
                 on_release: Box::new(on_release),
             })
         });
         let weak = Arc::downgrade(&registration);
         slots.push(Slot { type_id, usage: Arc::downgrade(&usage), registration: weak });
+        let active = slots.iter().map(|slot| slot.registration.clone()).collect();
+        *self.active.write().unwrap_or_else(PoisonError::into_inner) = active;
         Projection { registration, type_: PhantomData }
     }
 
-    /// Decodes the values of a new entry for all active projections.
+    /// Decodes the values of a new entry for all active projections that have not reached their limit.
     pub fn prepare(&self, entry: &Entry) {
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
-        for registration in slots.iter().filter_map(|slot| slot.registration.upgrade()) {
+        let active = Arc::clone(&self.active.read().unwrap_or_else(PoisonError::into_inner));
+        for registration in active.iter().filter_map(Weak::upgrade) {
             (registration.prepare)(&registration.usage, entry);
         }
     }
@@ -173,8 +176,11 @@ impl Projections {
 
     /// Returns the figures of the projections that are active or have values left.
     pub fn metrics(&self) -> Vec<ProjectionMetrics> {
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
-        slots.iter().filter_map(|slot| Some(slot.usage.upgrade()?.metrics())).collect()
+        self.lock_slots().iter().filter_map(|slot| Some(slot.usage.upgrade()?.metrics())).collect()
+    }
+
+    fn lock_slots(&self) -> MutexGuard<'_, Vec<Slot>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -185,12 +191,50 @@ impl Default for Projections {
 }
 
 impl Usage {
-    /// Counts an error, and reports it if it is the first one.
-    fn count(&self, counter: &AtomicU64, error: ProjectionError) -> ProjectionError {
-        if counter.fetch_add(1, Ordering::Relaxed) == 0 {
+    fn new(type_name: &'static str, report: Arc<Report>) -> Self {
+        Self {
+            type_name,
+            bytes: AtomicUsize::new(0),
+            limit: AtomicUsize::new(0),
+            values: AtomicUsize::new(0),
+            decode_errors: AtomicU64::new(0),
+            limit_errors: AtomicU64::new(0),
+            panics: AtomicU32::new(0),
+            decode_error_reported: AtomicBool::new(false),
+            limit_error_reported: AtomicBool::new(false),
+            registrations: AtomicUsize::new(0),
+            report,
+        }
+    }
+
+    /// Prepares for a new registration.
+    fn activate(&self, limit: usize) {
+        self.registrations.fetch_add(1, Ordering::Relaxed);
+        self.limit.store(limit, Ordering::Relaxed);
+        self.panics.store(0, Ordering::Relaxed);
+        self.decode_error_reported.store(false, Ordering::Relaxed);
+        self.limit_error_reported.store(false, Ordering::Relaxed);
+    }
+
+    fn is_at_limit(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) >= self.limit.load(Ordering::Relaxed)
+    }
+
+    fn limit_error(&self, entry: &Entry) -> ProjectionError {
+        self.limit_errors.fetch_add(1, Ordering::Relaxed);
+        let (key, limit) = (entry.key().clone(), self.limit.load(Ordering::Relaxed));
+        let error = ProjectionError::LimitReached { key, type_name: self.type_name, limit };
+        if !self.limit_error_reported.swap(true, Ordering::Relaxed) {
             (self.report)(&error);
         }
         error
+    }
+
+    fn record_decode_error(&self, error: &DecodeError) {
+        self.decode_errors.fetch_add(1, Ordering::Relaxed);
+        if !self.decode_error_reported.swap(true, Ordering::Relaxed) {
+            (self.report)(&ProjectionError::Decode(error.clone()));
+        }
     }
 
     fn metrics(&self) -> ProjectionMetrics {
@@ -206,7 +250,7 @@ impl Usage {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.usage.released.store(true, Ordering::Relaxed);
+        self.usage.registrations.fetch_sub(1, Ordering::Relaxed);
         (self.on_release)();
     }
 }
@@ -220,9 +264,16 @@ impl<P> Drop for Projected<P> {
 
 impl<P: Send + Sync + 'static> Kept for Projected<P> {
     fn is_released(&self) -> bool {
-        self.usage.released.load(Ordering::Relaxed)
+        self.usage.registrations.load(Ordering::Relaxed) == 0
     }
 }
+
+/// The memory that a kept value takes besides the value: the node in the list of the entry, and `Projected`.
+const VALUE_OVERHEAD: usize = 72;
+
+/// The number of panics after which a type is not decoded any more, so that the panic hook of the program does
+/// not print one message per object.
+const MAX_PANICS: u32 = 10;
 
 /// Returns the value of an entry; decodes and keeps it if there is none.
 #[inline]
@@ -232,37 +283,45 @@ fn project<'a, P: DeserializeOwned + Send + Sync + 'static>(
 ) -> Result<&'a P, ProjectionError> {
     let projected = match entry.kept.get::<Projected<P>>() {
         Some(projected) => projected,
-        None => decode(usage, entry)?,
+        None => prepare(usage, entry).ok_or_else(|| usage.limit_error(entry))?,
     };
     projected.value.as_ref().map_err(|error| ProjectionError::Decode((**error).clone()))
 }
 
+/// Decodes and keeps the value of an entry; `None` if the values have reached their limit.
 #[cold]
-fn decode<'a, P: DeserializeOwned + Send + Sync + 'static>(
+fn prepare<'a, P: DeserializeOwned + Send + Sync + 'static>(
     usage: &Arc<Usage>,
     entry: &'a Entry,
-) -> Result<&'a Projected<P>, ProjectionError> {
-    if usage.bytes.load(Ordering::Relaxed) >= usage.limit {
-        let (key, type_name, limit) = (entry.key().clone(), usage.type_name, usage.limit);
-        let error = ProjectionError::LimitReached { key, type_name, limit };
-        return Err(usage.count(&usage.limit_errors, error));
+) -> Option<&'a Projected<P>> {
+    if usage.is_at_limit() {
+        return None;
     }
-    let decoded = catch_unwind(AssertUnwindSafe(|| entry.decode::<Measured<P>>())).unwrap_or_else(|_| {
-        Err(entry
-            .count_decode_error::<P>(String::new(), "its implementation of Deserialize panicked".to_owned()))
-    });
-    let (value, size) = match decoded {
+    let (value, size) = match decode::<P>(usage, entry) {
         Ok(Measured { value, size }) => (Ok(value), size),
         Err(error) => {
             let error = DecodeError { type_name: usage.type_name, ..error };
-            usage.count(&usage.decode_errors, ProjectionError::Decode(error.clone()));
-            (Err(Box::new(error)), 0)
+            usage.record_decode_error(&error);
+            let size = size_of::<DecodeError>() + error.field_path.len() + error.message.len();
+            (Err(Box::new(error)), size)
         }
     };
+    let size = size.saturating_add(VALUE_OVERHEAD);
     usage.bytes.fetch_add(size, Ordering::Relaxed);
     usage.values.fetch_add(1, Ordering::Relaxed);
     let usage = Arc::clone(usage);
-    Ok(entry.kept.get_or_add(Projected { value, size, usage }))
+    Some(entry.kept.get_or_add(Projected { value, size, usage }))
+}
+
+fn decode<P: DeserializeOwned>(usage: &Usage, entry: &Entry) -> Result<Measured<P>, DecodeError> {
+    let panicked = |message: &str| Err(entry.decode_error::<P>(String::new(), message.to_owned()));
+    if usage.panics.load(Ordering::Relaxed) >= MAX_PANICS {
+        return panicked("not decoded, because Deserialize panicked for other objects");
+    }
+    catch_unwind(AssertUnwindSafe(|| entry.decode())).unwrap_or_else(|_| {
+        usage.panics.fetch_add(1, Ordering::Relaxed);
+        panicked("its implementation of Deserialize panicked")
+    })
 }
 
 impl<K> Object<K> {

@@ -22,7 +22,7 @@ pub enum InformerState {
     /// The cache follows the server.
     Live,
     /// The cache is complete but may be out of date, because no watch is open: one is being started, or a
-    /// list is being received.
+    /// list is being received. This is no failure in itself: it is also the state while a watch is renewed.
     Stale {
         /// When the cache was last known to be up to date.
         since: Moment,

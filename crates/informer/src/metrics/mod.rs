@@ -11,8 +11,8 @@ pub use informer_core::recorder::RecorderMetrics;
 pub use informer_core::workqueue::{Histogram, QueueMetrics};
 
 use crate::status::InformerStatus;
-use informer_core::StoreSnapshot;
 use informer_core::reflector::{InformerState, ReflectorCounters};
+use informer_core::{ProjectionMetrics, StoreSnapshot};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,6 +58,8 @@ pub struct InformerMetrics {
     pub contact_age: Option<Duration>,
     /// The handlers and event streams of the informer.
     pub handlers: Vec<HandlerMetrics>,
+    /// The projections of the informer, and released ones whose values are not freed yet.
+    pub projections: Vec<ProjectionMetrics>,
 }
 
 /// The metrics of one handler or event stream.
@@ -126,6 +128,7 @@ impl InformerMetrics {
         snapshot: &StoreSnapshot,
         decode_errors: u64,
         handlers: Vec<HandlerMetrics>,
+        projections: Vec<ProjectionMetrics>,
     ) -> Self {
         Self {
             informer: Arc::clone(informer),
@@ -145,6 +148,7 @@ impl InformerMetrics {
             staleness: status.staleness(),
             contact_age: status.contact_age(),
             handlers,
+            projections,
         }
     }
 }
@@ -183,6 +187,24 @@ impl Collect for InformerMetrics {
         for handler in &self.handlers {
             handler.collect(labels, encoder);
         }
+        for projection in &self.projections {
+            collect_projection(projection, labels, encoder);
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "gauges are floating-point numbers")]
+fn collect_projection(projection: &ProjectionMetrics, informer: &[(&str, &str)], encoder: &mut Encoder) {
+    let labels = &[informer, &[("type", projection.type_name)]].concat()[..];
+    let help = "Values of the projection, with those of old object states in use.";
+    encoder.gauge("informer_projection_values", help, labels, projection.values as f64);
+    let help = "Estimated memory of the values of the projection.";
+    encoder.gauge("informer_projection_bytes", help, labels, projection.bytes as f64);
+    let errors = [("decode", projection.decode_errors), ("limit", projection.limit_errors)];
+    for (reason, count) in errors {
+        let labels = [labels, &[("reason", reason)]].concat();
+        let help = "Objects that did not decode, and reads without a value because of the limit.";
+        encoder.counter("informer_projection_errors_total", help, &labels, count);
     }
 }
 

@@ -1,7 +1,8 @@
 //! The compression task: trains the dictionary of a cache and recompresses cached entries, on blocking
 //! threads.
 //!
-//! The pump only installs recompressed entries, so no event waits for compression. The compressor decides when to train and on which samples; this file does not.
+//! The pump only installs recompressed entries, so no event waits for compression. The compressor decides when
+//! to train and on which samples; this file does not.
 
 use super::options::InformerOptions;
 use super::rewrite::{Exit, Rewriter, blocking};
@@ -115,7 +116,7 @@ impl CompressionTask {
     /// Recompresses the whole cache.
     async fn recompress(&self) -> Result<(), Exit> {
         let compressor = Arc::clone(&self.compression.compressor);
-        self.rewriter.rewrite(move |entry| compressor.recompressed(entry)).await
+        self.rewriter.rewrite(move |entry| compressor.recompressed(entry)).await.map(drop)
     }
 }
 

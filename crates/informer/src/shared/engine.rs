@@ -268,7 +268,8 @@ impl Engine {
         let handlers = self.live_listeners().iter().map(|listener| handler_metrics(listener)).collect();
         let decode_errors = self.decode_errors.load(Ordering::Relaxed);
         let (informer, labels) = (&self.description, &self.metric_labels);
-        InformerMetrics::new(informer, labels, &status, &snapshot, decode_errors, handlers)
+        let projections = self.projections.metrics();
+        InformerMetrics::new(informer, labels, &status, &snapshot, decode_errors, handlers, projections)
     }
 
     /// Stops the engine, waits until pending events are delivered, and drops the rest after `timeout`.

@@ -4,10 +4,14 @@ use super::rewrite::{Exit, Rewriter};
 use crate::reflector::stopped;
 use crate::status::{Diagnostic, DiagnosticSink};
 use informer_core::reflector::Config;
-use informer_core::{Entry, Projection, ProjectionError, Projections};
+use informer_core::{Entry, Projection, ProjectionError, ProjectionMetrics, Projections};
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Notify, watch};
+
+/// The time between two passes over the cache.
+const RELEASE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The projections of one cache.
 #[derive(Clone)]
@@ -28,6 +32,10 @@ impl CacheProjections {
     /// Makes a reflector decode the values of the objects it reads.
     pub(super) fn configure(&self, config: &mut Config) {
         config.projections = Arc::clone(&self.projections);
+    }
+
+    pub(super) fn metrics(&self) -> Vec<ProjectionMetrics> {
+        self.projections.metrics()
     }
 
     /// Adds a projection, or returns another handle to the one of this type.
@@ -61,10 +69,22 @@ impl ReleaseTask {
     async fn work(&self) -> Exit {
         loop {
             self.projections.released.notified().await;
+            if let Err(exit) = self.release().await {
+                return exit;
+            }
+        }
+    }
+
+    /// Rewrites the cache until no released values are found. The first pass misses entries that are still in
+    /// the delta queue, and those that another rewrite replaces at the same time.
+    async fn release(&self) -> Result<(), Exit> {
+        loop {
             let projections = Arc::clone(&self.projections.projections);
             let rewrite = move |entry: &Arc<Entry>| projections.without_released(entry).map(Arc::new);
-            if let Err(exit) = self.rewriter.rewrite(rewrite).await {
-                return exit;
+            let found = self.rewriter.rewrite(rewrite).await?;
+            tokio::time::sleep(RELEASE_INTERVAL).await;
+            if !found {
+                return Ok(());
             }
         }
     }

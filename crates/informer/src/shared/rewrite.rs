@@ -27,25 +27,27 @@ pub(super) enum Exit {
 }
 
 impl Rewriter {
-    /// Replaces each entry for which `rewrite` returns a replacement, a slice at a time.
+    /// Replaces each entry for which `rewrite` returns a replacement, a slice at a time. Returns whether there
+    /// was one.
     pub(super) async fn rewrite(
         &self,
         rewrite: impl Fn(&Arc<Entry>) -> Option<Arc<Entry>> + Clone + Send + 'static,
-    ) -> Result<(), Exit> {
-        let mut next_slot = Some(0);
+    ) -> Result<bool, Exit> {
+        let (mut next_slot, mut found) = (Some(0), false);
         while let Some(start) = next_slot {
             let (reader, rewrite) = (self.reader.clone(), rewrite.clone());
             // One snapshot per slice: a snapshot keeps the replaced entries in memory.
             let slice = blocking(move || reader.snapshot().rewrite(start, SLOTS_PER_SLICE, rewrite)).await?;
             next_slot = slice.next_slot();
             if !slice.is_empty() {
+                found = true;
                 let (done, installed) = oneshot::channel();
                 let command = Command::InstallRewritten(slice, done);
                 self.commands.send(command).map_err(|_| Exit::ShutDown)?;
                 installed.await.map_err(|_| Exit::ShutDown)?;
             }
         }
-        Ok(())
+        Ok(found)
     }
 }
 

@@ -220,7 +220,9 @@ impl StatusCell {
     /// Records a failed request of one scope.
     pub(crate) fn record_failure(&self, scope_index: usize, failure: &Failure, now: Moment) {
         self.0.send_modify(|status| {
-            if let Some(scope) = status.scopes.get_mut(scope_index) {
+            // A probe that fails may leave the state live, for example if the user may watch but not list.
+            let scope = status.scopes.get_mut(scope_index);
+            if let Some(scope) = scope.filter(|scope| scope.state != InformerState::Live) {
                 scope.last_failure = Some((now, failure.clone()));
             }
             status.aggregate(now);
