@@ -29,8 +29,9 @@ const MAX_ATTEMPTS: usize = 4;
 /// [`Finalizer::ensure`] returns what a reconcile has to do. The cleanup must be idempotent, and must also
 /// work if nothing was ever applied. The controller needs the permissions to patch and get its objects.
 ///
-/// These writes need not be [recorded](crate::controller::Context::record_write): if the cache does not show
-/// one of them yet, the next call finds it on the server, with two requests more.
+/// An added finalizer need not be [recorded](crate::controller::Context::record_write): if the cache does not
+/// show it yet, the next [`ensure`](Self::ensure) finds it on the server, with two requests more. For its
+/// removal, see [`Cleanup::complete`].
 ///
 /// ```no_run
 /// use informer::Object;

@@ -87,8 +87,8 @@ impl<S> Context<S> {
     /// Records an object that this reconcile wrote, as returned by the server, so that the next reconcile of
     /// this key starts only once the cache shows the write.
     ///
-    /// [`apply`](Self::apply) and [`patch_status`](Self::patch_status) do this by themselves. Without this call, the next reconcile may act on the state
-    /// from before the write. The next reconcile waits at most for
+    /// [`apply`](Self::apply) and [`patch_status`](Self::patch_status) do this by themselves. Without this call,
+    /// the next reconcile may act on the state from before the write. The next reconcile waits at most for
     /// [`Controller::write_visibility_timeout`](super::Controller::write_visibility_timeout).
     ///
     /// The kind must be one of the controller's sources; otherwise no cache can show the write, and a warning

@@ -128,7 +128,8 @@ impl<K: 'static, E: Deliverable<K>> HandlerBuilder<K, E> {
         })
     }
 
-    /// Adds a [`Handler`].
+    /// Adds a [`Handler`]. [`SharedInformer::add_handler`](crate::SharedInformer::add_handler) is this with
+    /// default options.
     #[expect(clippy::should_implement_trait, reason = "adds a handler, not a number")]
     pub fn add(self, mut handler: impl Handler<K>) -> Registration {
         let default_name = short_name(std::any::type_name_of_val(&handler));

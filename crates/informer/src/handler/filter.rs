@@ -11,6 +11,9 @@ use std::collections::HashSet;
 
 /// A handler that forwards only the events of matching objects to another handler.
 ///
+/// `informer.handler().filter(matches).add(handler)` does the same; use this type where only a [`Handler`] can
+/// be passed.
+///
 /// As in client-go, an update after which an object starts to match is delivered as added, and one after
 /// which it stops matching as deleted, with the last matching state. Costs memory for one key per matching
 /// object.
