@@ -21,10 +21,10 @@ impl<S> Context<S> {
     /// - The write is [recorded](Self::record_write): the next reconcile of this key starts once the cache
     ///   shows it.
     ///
-    /// The kind must be one of the controller's sources, as its own kind is. Every call sends one request, a
-    /// JSON patch of the subresource `status`, which needs the permission to patch it, as in
-    /// `websites/status`. If the status is equal, the server changes nothing, and no event follows; compare
-    /// with the status that was read to save the request.
+    /// The kind must be a source of the controller; its own kind always is. Every call sends one request, a JSON
+    /// patch of the subresource `status`, which needs the permission to patch it, as in `websites/status`. If
+    /// the status is equal, the server changes nothing, and no event follows; compare with the status that was
+    /// read to save the request.
     ///
     /// ```
     /// use informer::controller::{Context, Controller, Outcome, predicates};
@@ -69,7 +69,8 @@ impl<S> Context<S> {
     /// Returns an error, and sends no request, if the object has no resource version, because it was not read
     /// from the server, or if its kind is not a source of the controller. Otherwise the request failed, for
     /// example with a conflict, or because the object was deleted. A kind without the subresource, such as a
-    /// custom resource whose definition does not declare it, is reported like a deleted object.
+    /// custom resource whose definition does not declare it, is reported like a deleted object. If only the
+    /// response does not decode, the status was written; the error is [`PatchStatusError::Response`].
     pub async fn patch_status<O, Form>(
         &self,
         object: &O,
@@ -107,9 +108,13 @@ impl<S> Context<S> {
             }
             serde_json::from_value(written).map_err(kube::Error::SerdeError)
         });
-        written.map_err(|source| PatchStatusError::Request {
-            object: Box::new(reference),
-            source: Box::new(source),
+        written.map_err(|source| {
+            let (object, source) = (Box::new(reference), Box::new(source));
+            match *source {
+                // The client decodes only the body of a successful response.
+                kube::Error::SerdeError(_) => PatchStatusError::Response { object, source },
+                _ => PatchStatusError::Request { object, source },
+            }
         })
     }
 }

@@ -161,6 +161,15 @@ pub enum PatchStatusError {
         /// The error of the client.
         source: Box<kube::Error>,
     },
+    /// The server wrote the status, but its response does not decode.
+    #[error("patch status of {object}: written, but the response does not decode")]
+    #[non_exhaustive]
+    Response {
+        /// The object.
+        object: Box<ObjectReference>,
+        /// The error of the client.
+        source: Box<kube::Error>,
+    },
 }
 
 impl PatchStatusError {
@@ -169,6 +178,7 @@ impl PatchStatusError {
         match self {
             Self::MissingVersion { .. } | Self::NotASource { .. } => ErrorKind::Invalid,
             Self::Request { source, .. } => ErrorKind::of_client_error(source),
+            Self::Response { .. } => ErrorKind::Decode,
         }
     }
 }

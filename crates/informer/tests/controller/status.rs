@@ -134,6 +134,20 @@ async fn status_of_a_deleted_object_or_of_a_kind_without_status_is_not_found() {
     }
 }
 
+/// The response is cut off after the write.
+#[tokio::test(start_paused = true)]
+async fn response_that_does_not_decode_is_not_a_failed_write() {
+    let server = ApiServer::new();
+    let _cut = server.inject(faults::truncate(10).with_clean_end().for_verb(Verb::Patch));
+    let error = in_a_reconcile(&server, |pod, ctx| async move {
+        ctx.patch_status(&pod, &json!({"message": "m"})).await.unwrap_err()
+    })
+    .await;
+    assert_eq!(error.to_string(), "patch status of Pod default/a: written, but the response does not decode");
+    assert_eq!(error.kind(), ErrorKind::Decode);
+    assert_eq!(stored_pod(&server)["status"]["message"], "m");
+}
+
 #[tokio::test(start_paused = true)]
 async fn object_without_version_or_of_another_kind_is_refused_without_a_request() {
     let server = ApiServer::new();
