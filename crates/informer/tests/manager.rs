@@ -438,13 +438,12 @@ async fn task_ends_before_informers_and_endpoints() {
     });
     let (handle, task) = start(manager);
     sender.send(handle.clone()).unwrap();
-    assert!(handle.wait_until_ready().await);
+    handle.wait_until_ready(TIMEOUT).await.unwrap();
     until(|| !log.lock().unwrap().is_empty()).await;
     handle.stop();
     end(task).await.unwrap();
     assert_eq!(*log.lock().unwrap(), ["synced", "1 watch, stopping\n"]);
     assert_eq!(server.open_watches(), 0);
-    assert!(!handle.wait_until_ready().await, "the manager has ended");
 }
 
 #[tokio::test(start_paused = true)]
@@ -495,7 +494,7 @@ async fn task_that_does_not_end_is_aborted() {
             std::future::pending::<Result<(), Infallible>>().await
         });
         let (handle, task) = start(manager);
-        assert!(handle.wait_until_ready().await);
+        handle.wait_until_ready(TIMEOUT).await.unwrap();
         if dropped_manager {
             task.abort();
         } else {
@@ -537,7 +536,7 @@ async fn tasks_run_on_a_standby() {
     let (leader, task) = start(manager("first"));
     until(|| runs.lock().unwrap().len() == 2).await;
     let (standby, second) = start(manager("second"));
-    assert!(standby.wait_until_ready().await);
+    standby.wait_until_ready(TIMEOUT).await.unwrap();
     advance_time(Duration::from_mins(1)).await;
     assert_eq!(*runs.lock().unwrap(), ["first: all", "first: report", "second: all"]);
     leader.stop();
@@ -563,9 +562,35 @@ async fn manager_runs_with_a_forbidden_kind_and_is_not_ready() {
     assert!(reasons.len() == 1 && reasons[0].starts_with(reason), "{reasons:?}");
     assert!(handle.health_failures().is_empty());
     drop(forbidden);
-    assert!(handle.wait_until_ready().await && secrets.has_synced());
+    handle.wait_until_ready(TIMEOUT).await.unwrap();
+    assert!(secrets.has_synced());
     handle.stop();
     end(task).await.unwrap();
+}
+
+/// C7: the wait for readiness ends with the reasons: after its timeout, when the manager stops, and after its end.
+#[tokio::test(start_paused = true)]
+async fn c7_wait_until_ready_ends_with_the_reasons() {
+    let server = ApiServer::new();
+    let _forbidden = server.inject(faults::forbid("secrets"));
+    let factory = SharedInformerFactory::new(server.client());
+    let _secrets = factory.lister::<Secret>();
+    let (release, released) = tokio::sync::oneshot::channel::<()>();
+    let manager = Manager::new().factory(&factory).add_task("slow", |_| released);
+    let handle = manager.handle();
+    let wait = async |timeout| handle.wait_until_ready(timeout).await.unwrap_err();
+    let error = wait(Duration::from_secs(5)).await;
+    assert_eq!(error.to_string(), "wait until ready: timed out after 5s: not started");
+    let (_, task) = start(manager);
+    let error = wait(Duration::from_secs(5)).await;
+    let prefix = "wait until ready: timed out after 5s: informer: secrets in all namespaces: forbidden: 403";
+    assert!(error.to_string().starts_with(prefix) && error.kind() == ErrorKind::Timeout, "{error}");
+    let (stopping, ()) = tokio::join!(wait(TIMEOUT), async { handle.stop() });
+    assert_eq!(stopping.to_string(), "wait until ready: manager: stopping (see the result of its run)");
+    assert!(stopping.kind() == ErrorKind::Stopped && !task.is_finished());
+    release.send(()).unwrap();
+    end(task).await.unwrap();
+    assert_eq!(wait(TIMEOUT).await.failures, ["ended"]);
 }
 
 /// `wait_for_sync` waits for informers that a manager starts later. If the manager is stopped meanwhile, the

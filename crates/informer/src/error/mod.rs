@@ -16,7 +16,7 @@ pub use informer_core::{DecodeError, EncodeError, ProjectionError};
 pub use object::{ApplyError, FinalizerError, OwnerError, PatchStatusError};
 pub use resolve::ResolveError;
 pub use shutdown::{ShutdownError, Unfinished};
-pub use wait::{InformerSync, SyncError, VersionWaitError, VersionWaitReason};
+pub use wait::{InformerSync, ReadinessError, SyncError, VersionWaitError, VersionWaitReason};
 
 use crate::source::classify;
 use informer_core::reflector::FailureKind;
@@ -52,6 +52,9 @@ pub enum Error {
     /// Informers did not sync.
     #[error(transparent)]
     Sync(#[from] SyncError),
+    /// A manager did not become ready.
+    #[error(transparent)]
+    Readiness(#[from] ReadinessError),
     /// A cache did not reach a resource version.
     #[error(transparent)]
     VersionWait(#[from] VersionWaitError),
@@ -100,6 +103,7 @@ impl Error {
             Self::Parse(_) | Self::Owner(_) => ErrorKind::Invalid,
             Self::Config(_) | Self::ClientConfig(_) => ErrorKind::Config,
             Self::Sync(error) => error.kind(),
+            Self::Readiness(error) => error.kind(),
             Self::VersionWait(error) => error.kind(),
             Self::Shutdown(_) => ErrorKind::Timeout,
             Self::Decode(_) => ErrorKind::Decode,
@@ -153,7 +157,7 @@ pub enum ErrorKind {
     Decode,
     /// The server could not be reached or failed, or the connection broke.
     Connection,
-    /// The informer or controller has stopped.
+    /// The informer, controller or manager has stopped.
     Stopped,
     /// A failure inside the library, of a task of the program, or of the operating system.
     Internal,

@@ -1,4 +1,4 @@
-//! Errors of waiting for a sync or a resource version.
+//! Errors of waiting for a sync, for a resource version, or until a manager is ready.
 
 use super::ErrorKind;
 use informer_core::reflector::InformerState;
@@ -76,6 +76,35 @@ impl fmt::Display for InformerSync {
 }
 
 impl std::error::Error for SyncError {}
+
+/// The error of waiting until a manager is ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReadinessError {
+    /// The reasons why the program was not ready, as served at `/readyz`.
+    pub failures: Vec<String>,
+    /// The timeout, if it ended the wait; `None` if the manager stops or has ended.
+    pub timeout: Option<Duration>,
+}
+
+impl ReadinessError {
+    /// Classifies the error: a timeout, or a manager that has stopped.
+    pub fn kind(&self) -> ErrorKind {
+        if self.timeout.is_some() { ErrorKind::Timeout } else { ErrorKind::Stopped }
+    }
+}
+
+impl fmt::Display for ReadinessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let failures = self.failures.join("; ");
+        match self.timeout {
+            Some(timeout) => write!(f, "wait until ready: timed out after {timeout:?}: {failures}"),
+            None => write!(f, "wait until ready: manager: {failures} (see the result of its run)"),
+        }
+    }
+}
+
+impl std::error::Error for ReadinessError {}
 
 /// The error of waiting until a cache has reached a resource version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

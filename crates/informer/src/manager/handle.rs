@@ -1,6 +1,7 @@
 //! [`ManagerHandle`]: stops and inspects a manager from outside its run.
 
 use super::health::Health;
+use crate::error::ReadinessError;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,7 +56,7 @@ impl ManagerHandle {
         }
     }
 
-    /// Waits until the program is ready, as served at `/readyz`; returns false if the manager has ended before.
+    /// Waits until the program is ready, as served at `/readyz`.
     ///
     /// For tests: a standby is ready too. To wait for the leader's controllers, use
     /// [`RunnableController::wait_until_running`](crate::controller::RunnableController::wait_until_running).
@@ -63,6 +64,7 @@ impl ManagerHandle {
     /// ```
     /// # use informer::{SharedInformerFactory, manager::Manager};
     /// # use k8s_openapi::api::core::v1::Pod;
+    /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let server = informer_apiserver::ApiServer::new();
@@ -72,23 +74,47 @@ impl ManagerHandle {
     /// let handle = manager.handle();
     /// let run = tokio::spawn(manager.run_until(std::future::pending()));
     ///
-    /// assert!(handle.wait_until_ready().await, "{:?}", run.await);
+    /// handle.wait_until_ready(Duration::from_secs(30)).await?;
     /// assert!(pods.has_synced());
     /// handle.stop();
     /// run.await??;
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use = "false means that the manager has ended"]
-    pub async fn wait_until_ready(&self) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error with the reasons after the timeout, and immediately if the manager stops or has ended.
+    /// A manager that has not started is waited for.
+    pub async fn wait_until_ready(&self, timeout: Duration) -> Result<(), ReadinessError> {
         // Checks of the application do not notify, so that they have to be polled.
-        while !self.readiness_failures().is_empty() {
-            if matches!(&*self.0.run_state(), RunState::Ended) {
-                return false;
+        let wait = async {
+            loop {
+                let is_ending = self.is_ending();
+                let failures = self.readiness_failures();
+                if failures.is_empty() {
+                    return Ok(());
+                }
+                if is_ending {
+                    return Err(ReadinessError { failures, timeout: None });
+                }
+                tokio::time::sleep(READINESS_POLL_PERIOD).await;
             }
-            tokio::time::sleep(READINESS_POLL_PERIOD).await;
+        };
+        if let Ok(result) = tokio::time::timeout(timeout, wait).await {
+            return result;
         }
-        true
+        let failures = self.readiness_failures();
+        if failures.is_empty() { Ok(()) } else { Err(ReadinessError { failures, timeout: Some(timeout) }) }
+    }
+
+    /// Returns whether the manager cannot become ready any more.
+    fn is_ending(&self) -> bool {
+        match &*self.0.run_state() {
+            RunState::NotStarted => false,
+            RunState::Running(health) => health.is_stopping(),
+            RunState::Ended => true,
+        }
     }
 
     /// Returns the reasons why the program is not ready, as served at `/readyz`; empty if it is ready.

@@ -47,6 +47,10 @@ impl Health {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
     /// Returns the reasons why the process must be restarted; empty if it is healthy.
     pub(super) fn health_failures(&self) -> Vec<String> {
         let affects_liveness = true;
@@ -63,7 +67,7 @@ impl Health {
 
     /// Returns the reasons why the program is not ready; empty if it is.
     pub(super) fn readiness_failures(&self) -> Vec<String> {
-        if self.stopping.load(Ordering::Relaxed) {
+        if self.is_stopping() {
             return vec!["stopping".to_owned()];
         }
         let affects_liveness = false;

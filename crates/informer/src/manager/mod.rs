@@ -194,7 +194,7 @@ impl Manager {
     ///     Ok::<_, informer::Error>(())
     /// });
     /// # let handle = manager.handle();
-    /// # let stop = async move { assert!(handle.wait_until_ready().await) };
+    /// # let stop = async move { handle.wait_until_ready(std::time::Duration::from_secs(30)).await.unwrap() };
     /// # manager.run_until(stop).await?;
     /// # Ok(())
     /// # }
