@@ -466,6 +466,7 @@ async fn failing_or_panicking_task_stops_the_manager_with_its_error() {
             });
         let error = end(start(manager).1).await.unwrap_err();
         assert_eq!(error.to_string(), "task failing failed");
+        assert_eq!(error.kind(), ErrorKind::Internal);
         let ManagerError::Task { source, .. } = error else { panic!("{error}") };
         assert_eq!(source.to_string(), expected);
         assert_eq!(server.open_watches(), 0);
@@ -591,6 +592,32 @@ async fn c7_wait_until_ready_ends_with_the_reasons() {
     release.send(()).unwrap();
     end(task).await.unwrap();
     assert_eq!(wait(TIMEOUT).await.failures, ["ended"]);
+}
+
+/// The task in the documentation of `add_task`: it fails if the informers cannot sync, and ends with `stop`
+/// while it waits. Without `stop`, it would be aborted after the shutdown timeout, because informers stop after
+/// tasks.
+#[tokio::test(start_paused = true)]
+async fn task_that_waits_for_the_sync_fails_or_ends_with_stop() {
+    for (fault, expected) in
+        [(faults::forbid("pods"), Some(ErrorKind::Forbidden)), (faults::drop_connection(), None)]
+    {
+        let server = ApiServer::new();
+        let _fault = server.inject(fault);
+        let factory = SharedInformerFactory::new(server.client());
+        let _pods = factory.lister::<Pod>();
+        let manager = Manager::new().factory(&factory).add_task("sync", |stop| async move {
+            tokio::select! {
+                result = factory.wait_for_sync(Duration::from_hours(1)) => result.map_err(informer::Error::from),
+                () = stop => Ok(()),
+            }
+        });
+        let (handle, task) = start(manager);
+        advance_time(Duration::from_mins(1)).await;
+        assert_eq!(task.is_finished(), expected.is_some());
+        handle.stop();
+        assert_eq!(end(task).await.map_err(|error| error.kind()).err(), expected);
+    }
 }
 
 /// `wait_for_sync` waits for informers that a manager starts later. If the manager is stopped meanwhile, the

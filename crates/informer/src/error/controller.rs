@@ -1,6 +1,6 @@
 //! Errors of running controllers and managers.
 
-use super::{ConfigError, ErrorKind, ShutdownError};
+use super::{ConfigError, Error, ErrorKind, ShutdownError};
 use informer_core::Key;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -93,7 +93,8 @@ pub enum ManagerError {
     /// A controller ended with an error.
     #[error(transparent)]
     Controller(#[from] ControllerError),
-    /// A task of the program returned an error or panicked.
+    /// A task of the program returned an error or panicked. [`kind`](Self::kind) is that of the returned error if
+    /// it is an [`informer::Error`](Error).
     #[error("task {task} failed")]
     #[non_exhaustive]
     Task {
@@ -112,7 +113,10 @@ impl ManagerError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Bind { .. } | Self::DuplicateController(_) | Self::Election(_) => ErrorKind::Config,
-            Self::Signals(_) | Self::Task { .. } => ErrorKind::Internal,
+            Self::Signals(_) => ErrorKind::Internal,
+            Self::Task { source, .. } => {
+                source.downcast_ref::<Error>().map_or(ErrorKind::Internal, Error::kind)
+            }
             Self::Controller(error) => error.kind(),
             Self::Shutdown(_) => ErrorKind::Timeout,
         }

@@ -89,13 +89,12 @@ pub enum CacheStart {
 ///
 /// `/readyz` fails until all informers of the factories have synced and the controllers have started, if a
 /// [check](Self::add_readyz_check) fails, and as soon as the manager stops. The response lists the reasons. A
-/// standby is ready: its controllers need not run, and with [`CacheStart::OnceLeading`] neither need its
-/// informers.
+/// standby is ready: its controllers need not run, nor its informers with [`CacheStart::OnceLeading`].
 ///
 /// A kind that is forbidden or not served is not an error of [`run`](Self::run): the manager runs, is not ready
-/// for this reason, and continues when the kind becomes available. A program that should end instead calls
-/// [`SharedInformerFactory::wait_for_sync`] beside the run, for example in a task. The kinds of
-/// [optional](crate::controller::Controller::optional) sources are not required.
+/// for this reason, and continues when the kind becomes available. The kinds of
+/// [optional](crate::controller::Controller::optional) sources are not required. A program that should end
+/// instead adds a [task](Self::add_task) that waits until the informers have synced.
 #[must_use = "a manager does nothing until it runs"]
 pub struct Manager {
     factories: Vec<SharedInformerFactory>,
@@ -152,13 +151,13 @@ impl Manager {
     /// Adds a task of the program, such as the workers of a queue or a server. The name is used in log lines and
     /// errors.
     ///
-    /// The function is called when the informers have been started, and its future runs as a task of the tokio
-    /// runtime, on the leader and on every standby. Its argument is a future that completes when the task has to
-    /// end, together with the controllers. The task may then take as long as the
-    /// [shutdown timeout](Self::shutdown_timeout); informers, recorders and endpoints stop after it. A task that
-    /// takes longer is aborted, and [`run`](Self::run) returns an error. If the task returns an error or panics,
-    /// the manager stops and returns [`ManagerError::Task`](crate::error::ManagerError::Task). If it returns `Ok`, the manager continues
-    /// without it.
+    /// The function is called after the start of the informers, unless [`CacheStart::OnceLeading`] delays them.
+    /// Its future runs as a task of the tokio runtime, on the leader and on every standby. Its argument is a
+    /// future that completes when the task has to end, together with the controllers. The task may then take as
+    /// long as the [shutdown timeout](Self::shutdown_timeout); informers, recorders and endpoints stop after it.
+    /// A task that takes longer is aborted, and [`run`](Self::run) returns an error. If the task returns an error
+    /// or panics, the manager stops and returns [`ManagerError::Task`](crate::error::ManagerError::Task). If it
+    /// returns `Ok`, the manager continues without it.
     ///
     /// ```
     /// use informer::manager::Manager;
@@ -197,6 +196,24 @@ impl Manager {
     /// # let stop = async move { handle.wait_until_ready(std::time::Duration::from_secs(30)).await.unwrap() };
     /// # manager.run_until(stop).await?;
     /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A task that ends the program if the informers do not sync. It waits for `stop` too, because the informers
+    /// stop after the tasks. Not for [`CacheStart::OnceLeading`]: the informers of a standby do not sync. The wait
+    /// fails for a forbidden kind even if it is [optional](crate::controller::Controller::optional).
+    ///
+    /// ```
+    /// # use informer::{SharedInformerFactory, manager::Manager};
+    /// # use std::time::Duration;
+    /// # fn example(manager: Manager, factory: &SharedInformerFactory) -> Manager {
+    /// let factory = factory.clone();
+    /// manager.add_task("sync", |stop| async move {
+    ///     tokio::select! {
+    ///         result = factory.wait_for_sync(Duration::from_secs(60)) => result.map_err(informer::Error::from),
+    ///         () = stop => Ok(()),
+    ///     }
+    /// })
     /// # }
     /// ```
     ///

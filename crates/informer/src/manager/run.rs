@@ -40,8 +40,8 @@ impl Manager {
     /// Runs everything until `stop` completes, [`ManagerHandle::stop`](super::ManagerHandle::stop) is called, or
     /// a controller or task fails permanently. Does not handle signals.
     ///
-    /// The informers are shut down before this returns. So a [`SharedInformerFactory::wait_for_sync`] that still
-    /// waits when the manager is stopped fails first, with
+    /// The informers are shut down before this returns. So a [`SharedInformerFactory::wait_for_sync`] outside the
+    /// manager that still waits when the manager is stopped fails first, with
     /// [`ErrorKind::Stopped`](crate::error::ErrorKind::Stopped), which is not a failure of the program.
     ///
     /// # Errors
