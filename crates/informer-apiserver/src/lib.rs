@@ -38,6 +38,7 @@
 //! `docs/apiserver.md` of the repository.
 
 mod access;
+mod clock;
 pub mod faults;
 mod http;
 mod listen;

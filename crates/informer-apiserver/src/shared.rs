@@ -10,9 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use informer_objects::status::Status;
-use jiff::Timestamp;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use crate::faults;
 use crate::log::{Log, RecordedRequest};
@@ -27,9 +25,9 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
 pub(crate) struct Shared {
     model: Mutex<Model>,
     notifiers: Mutex<BTreeMap<ResourceId, ResourceNotifiers>>,
-    /// Notified when the version changes, a request is recorded, or a watch starts or ends. Wakes waiters in the
-    /// order in which they started to wait, which keeps runs reproducible.
-    pub(crate) activity: Notify,
+    /// Notified when the version changes, a request is recorded, a watch starts or ends, or a fault rule counts.
+    /// Wakes waiters in the order in which they started to wait, which keeps runs reproducible.
+    pub(crate) activity: Arc<Notify>,
     pub(crate) faults: Arc<faults::Registry>,
     log: Log,
     open_watches: AtomicUsize,
@@ -39,8 +37,6 @@ pub(crate) struct Shared {
     audit_seed: AtomicU64,
     /// The key that signs tokens of service accounts, generated at its first use; `None` if that failed.
     signing_key: OnceLock<Option<SecretKey>>,
-    /// Start of the server as wall-clock time and on tokio's clock, which tests can pause.
-    started: (Timestamp, Instant),
 }
 
 /// The notifiers of one resource: one for watches of all namespaces, and one per namespace that is watched
@@ -90,27 +86,19 @@ impl ResourceNotifiers {
 }
 
 impl Shared {
-    pub(crate) fn new(model: Model, started: Timestamp) -> Self {
+    pub(crate) fn new(model: Model) -> Self {
+        let activity = Arc::new(Notify::new());
         Shared {
             model: Mutex::new(model),
             notifiers: Mutex::default(),
-            activity: Notify::new(),
-            faults: Arc::default(),
+            faults: Arc::new(faults::Registry::new(activity.clone())),
+            activity,
             log: Log::default(),
             open_watches: AtomicUsize::new(0),
             watch_number: AtomicU64::new(0),
             audit_seed: AtomicU64::new(0),
             signing_key: OnceLock::new(),
-            started: (started, Instant::now()),
         }
-    }
-
-    /// Returns the wall-clock time at which the server started, plus the time since then on tokio's clock,
-    /// which tests can pause.
-    pub(crate) fn now(&self) -> Timestamp {
-        let (started, instant) = self.started;
-        let elapsed = jiff::SignedDuration::try_from(instant.elapsed()).unwrap_or(jiff::SignedDuration::MAX);
-        started.saturating_add(elapsed).unwrap_or(started)
     }
 
     /// Runs an operation on the model, then wakes the tasks that wait for what it changed.

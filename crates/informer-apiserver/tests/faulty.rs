@@ -599,6 +599,47 @@ async fn outage_lasts_until_guard_is_dropped() {
     .await;
 }
 
+/// Bug: during an outage, requests without a valid token or without permission got 401 or 403, and an exempted user
+/// could not read discovery. Access control came first, and only the outage was checked for other paths. The tests used
+/// full access.
+#[tokio::test(start_paused = true)]
+async fn outage_hides_access_control_and_respects_exemptions() {
+    with_timeout(async {
+        let server = server();
+        let access = informer_apiserver::AccessControl::new()
+            .token("root", informer_apiserver::User::admin("root"))
+            .token("guest", informer_apiserver::User::new("guest"));
+        let service = server.service_with_access(access);
+        let request = async |token: &str, path: &str| {
+            let request = http::Request::get(path).header("Authorization", format!("Bearer {token}"));
+            let request = request.body(kube::client::Body::empty()).unwrap();
+            let response = tower::ServiceExt::oneshot(service.clone(), request).await;
+            response.map(|response| response.status().as_u16()).ok()
+        };
+        let responses = async |path: &str| {
+            [request("wrong", path).await, request("guest", path).await, request("root", path).await]
+        };
+        assert_eq!(responses(MAPS).await, [Some(401), Some(403), Some(200)]);
+        assert_eq!(responses("/metrics").await, [Some(401), Some(403), Some(200)]);
+
+        let exemption = server.inject(faults::exempt().for_user("guest"));
+        assert_eq!(exemption.hits(), 0);
+        let outage = server.inject(faults::outage());
+        for path in [MAPS, "/metrics"] {
+            assert_eq!(responses(path).await, [None, Some(403), None], "{path}");
+        }
+        assert_eq!((request("guest", "/apis").await, request("root", "/apis").await), (Some(200), None));
+        assert_eq!((exemption.hits(), outage.hits()), (3, 5));
+        drop(exemption);
+        assert_eq!(responses(MAPS).await, [None; 3]);
+        drop(outage);
+
+        let _outage = server.inject(faults::outage().for_user("guest"));
+        assert_eq!(responses(MAPS).await, [Some(401), None, Some(200)]);
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn watch_resumes_after_restart_unless_it_missed_a_change() {
     with_timeout(async {

@@ -7,7 +7,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Watch, advance_time, configmap, raw, raw_with, server, with_timeout};
-use informer_apiserver::{ApiServer, WaitError};
+use informer_apiserver::{ApiServer, WaitError, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Discovery};
@@ -103,7 +103,7 @@ async fn list_at_future_version_waits_for_it() {
         let server = server();
         let path = "/api/v1/namespaces/default/configmaps";
         let future = server.resource_version() + 1;
-        let started = tokio::time::Instant::now();
+        let started = Instant::now();
         let (code, status) = raw(&server, &format!("{path}?resourceVersion={}", future + 100)).await;
         assert_eq!((code, status["reason"].as_str()), (504, Some("Timeout")));
         assert_eq!(status["details"]["causes"][0]["reason"], "ResourceVersionTooLarge");
@@ -286,6 +286,38 @@ async fn waits_end_when_the_condition_holds() {
         assert_eq!(started.elapsed().as_secs(), seconds);
     }
     watching.await.unwrap();
+}
+
+/// Bug: a wait for the hits of a rule for open watches ended with its timeout, although the rule had its hit. The
+/// watch counts the hit after the write that causes it, and only the write ended the wait. No test waited for hits.
+#[tokio::test(start_paused = true)]
+async fn hits_of_a_rule_end_a_wait() {
+    let minute = Duration::from_mins(1);
+    for rule in [faults::stall_watch(), faults::drop_frame(), faults::duplicate_frame()] {
+        let server = server();
+        let client = server.clone();
+        let watching = tokio::spawn(async move {
+            let mut watch = Watch::open(&client, "/api/v1/configmaps?watch=1").await;
+            while watch.next().await != common::Got::End {}
+        });
+        server.wait_until(minute, |server| server.open_watches() == 1).await.unwrap();
+        let started = Instant::now();
+        let guard = server.inject(rule);
+        let writer = server.clone();
+        let writing = tokio::spawn(async move {
+            advance_time(Duration::from_secs(2)).await;
+            writer.create(&configmap("a", "1")).unwrap();
+        });
+        server.wait_until(minute, |_| guard.affected_watches() == 1).await.unwrap();
+        server.wait_until(minute, |_| guard.hits() == 1).await.unwrap();
+        assert!(started.elapsed().as_secs() <= 2, "{:?}", started.elapsed());
+        writing.await.unwrap();
+        watching.abort();
+    }
+    // The server does not know when other conditions change; they are evaluated at the timeout.
+    let started = Instant::now();
+    let is_later = |_: &ApiServer| started.elapsed().as_secs() >= 60;
+    server().wait_until(minute, is_later).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -31,8 +31,10 @@ impl Clock {
 
 /// Returns the time of day. In tests that pause or advance tokio's clock, it follows that clock.
 ///
-/// Ages computed with it are right in virtual time, too: the embedded API server sets creation timestamps by
-/// the same clock. In a reconcile, [`Context::now`](crate::controller::Context::now) returns the same.
+/// Ages computed with it are right in virtual time, too: the clock of the embedded API server shows the same
+/// time, to well under a second if nobody sets the system's clock meanwhile. Timestamps in objects are in whole
+/// seconds, rounded down, so an age may be up to a second too long. In a reconcile,
+/// [`Context::now`](crate::controller::Context::now) returns the same.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

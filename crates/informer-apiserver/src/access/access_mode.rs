@@ -15,6 +15,7 @@ use super::forbidden::authorize;
 use super::impersonate::impersonate;
 use super::rules::Rights;
 use super::{AUTHENTICATED, AccessControl, Attributes, RBAC, Rules, accounts, bootstrap};
+use crate::clock;
 use crate::model::{Model, Objects, Paging, ReadVersion};
 use crate::shared::Shared;
 use crate::user::User;
@@ -49,7 +50,7 @@ impl AccessMode {
     }
 
     fn with_tokens(shared: &Shared, tokens: Tokens) -> Self {
-        let now = shared.now();
+        let now = clock::now();
         shared.model(|model| bootstrap::create_missing(model, now));
         AccessMode::Enforced(Arc::new(AccessEnforcer {
             tokens: Arc::new(tokens),

@@ -16,6 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::account_tokens::{BoundClaims, Claims, ISSUER, LEEWAY_SECONDS, ObjectClaim};
+use crate::clock;
 use crate::model::{Model, State, WriteContext};
 use crate::random::SecretKey;
 use crate::shared::Shared;
@@ -55,7 +56,7 @@ pub(super) fn authenticate(
         Ok(claims) => claims,
         Err(why) => return Some(Err(why)),
     };
-    let now = shared.now();
+    let now = clock::now();
     let check = || {
         let audiences = claims.check_audiences(audiences)?;
         claims.check_time(now)?;

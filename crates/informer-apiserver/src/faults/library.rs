@@ -42,7 +42,8 @@ pub fn forbid(plural: &str) -> FaultRule {
 
 /// Exempts matching requests from all rules that were injected later.
 ///
-/// Rules that act on the frames of a watch still apply.
+/// Rules that act on the frames of a watch still apply. Without conditions on verb, resource or namespace, also
+/// exempts requests for discovery, schemas and probes from an [`outage`].
 pub fn exempt() -> FaultRule {
     FaultRule::new(Action::Exempt)
 }
@@ -63,7 +64,9 @@ pub fn drop_connection() -> FaultRule {
     FaultRule::new(Action::Drop)
 }
 
-/// Makes the server unreachable: open watches break, also idle ones, and all requests fail without a response.
+/// Makes the server unreachable: open watches break, also idle ones, and all requests fail without a response,
+/// also those that access control would reject. A request without a valid token has no user: a rule with
+/// [`for_user`](FaultRule::for_user) does not apply to it.
 ///
 /// Without conditions on verb, resource or namespace, requests for discovery, schemas and probes fail too. On a
 /// socket, connections and TLS handshakes still succeed, and requests on them are not answered. After the

@@ -20,8 +20,8 @@
 //! gzip.
 //!
 //! Rules apply to requests for objects and collections, including those that the server would reject later,
-//! for example because the object does not exist. They never apply to requests that access control rejects
-//! (401, 403) and, except for an [`outage`], to other paths, such as discovery, schemas (`/openapi`) and probes
+//! for example because the object does not exist. Only an [`outage`] also applies to requests that access
+//! control rejects (401, 403), and to other paths, such as discovery, schemas (`/openapi`) and probes
 //! (`/healthz`).
 //!
 //! # Open watches
@@ -274,12 +274,11 @@ impl FaultRule {
             && self.action.can_apply_to(request)
     }
 
-    /// Returns whether the rule makes the whole server unreachable for a user.
-    fn breaks_other_paths(&self, user: &str) -> bool {
+    /// Returns whether the conditions let an outage, or an exemption from it, apply to a user's requests for
+    /// paths without a resource.
+    fn applies_to_other_paths(&self, user: &str) -> bool {
         let is_unconditional = self.verb.is_none() && self.plural.is_none() && self.namespace.is_none();
-        matches!(self.action, Action::Outage)
-            && is_unconditional
-            && self.user.as_deref().is_none_or(|expected| expected == user)
+        is_unconditional && self.user.as_deref().is_none_or(|expected| expected == user)
     }
 
     /// Returns whether the rule's probability selects the matching request with this number.

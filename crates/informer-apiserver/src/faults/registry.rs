@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::FaultRule;
+use super::{Action, FaultRule};
 use crate::log::RecordedRequest;
 
 /// Keeps a rule active; dropping it removes the rule.
@@ -37,7 +37,8 @@ impl FaultGuard {
     ///
     /// Counts each watch once, also after its end, and even if the rule has had no effect on the watch yet
     /// because frames pass first (see [`FaultRule::after_frames`]) or because no frame to change has been
-    /// sent. [`FaultGuard::hits`] counts effects: a test that waits until a watch was broken waits for hits.
+    /// sent. [`FaultGuard::hits`] counts effects: a test that waits until a watch was broken waits for hits,
+    /// with [`ApiServer::wait_until`](crate::ApiServer::wait_until).
     pub fn affected_watches(&self) -> u64 {
         self.active.watches.load(Ordering::SeqCst)
     }
@@ -61,6 +62,8 @@ pub(crate) struct Active {
     hits: AtomicU64,
     /// See [`FaultGuard::affected_watches`].
     watches: AtomicU64,
+    /// Notified when the hits or watches have changed.
+    activity: Arc<Notify>,
 }
 
 impl Active {
@@ -73,14 +76,24 @@ impl Active {
     /// Counts a hit; returns `false`, without counting, if `max_hits` is reached.
     pub(crate) fn count_hit(&self) -> bool {
         let max_hits = self.rule.max_hits.unwrap_or(u64::MAX);
-        self.hits
+        let counted = self
+            .hits
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |hits| (hits < max_hits).then_some(hits + 1))
-            .is_ok()
+            .is_ok();
+        if counted {
+            self.activity.notify_waiters();
+        }
+        counted
+    }
+
+    fn count_watch(&self) {
+        self.watches.fetch_add(1, Ordering::SeqCst);
+        self.activity.notify_waiters();
     }
 }
 
 /// All active rules in the order in which they were injected.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Registry {
     rules: Mutex<Vec<Arc<Active>>>,
     injected: AtomicU64,
@@ -88,9 +101,22 @@ pub(crate) struct Registry {
     /// Notified when rules are added or removed. Wakes waiters in the order in which they started to wait,
     /// which keeps runs reproducible.
     pub(crate) rules_changed: Notify,
+    /// Notified when a rule counts a hit or a watch.
+    activity: Arc<Notify>,
 }
 
 impl Registry {
+    /// Creates a registry without rules, which notifies `activity` when a rule counts a hit or a watch.
+    pub(crate) fn new(activity: Arc<Notify>) -> Self {
+        Registry {
+            rules: Mutex::default(),
+            injected: AtomicU64::new(0),
+            revision: AtomicU64::new(0),
+            rules_changed: Notify::new(),
+            activity,
+        }
+    }
+
     pub(crate) fn add(self: &Arc<Self>, rule: FaultRule) -> FaultGuard {
         let active = Arc::new(Active {
             rule,
@@ -98,6 +124,7 @@ impl Registry {
             matched: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             watches: AtomicU64::new(0),
+            activity: self.activity.clone(),
         });
         self.change(|rules| rules.push(active.clone()));
         FaultGuard { active, registry: self.clone() }
@@ -119,12 +146,33 @@ impl Registry {
             .cloned()
     }
 
-    /// Returns whether a rule breaks the connections of a user's requests for paths without a resource, such
-    /// as discovery. Counts a hit of the rule.
+    /// Returns whether an outage breaks the connections of a user's requests for paths without a resource, such
+    /// as discovery. Counts a hit of the rule that decides.
     pub(crate) fn breaks_other_paths(&self, user: &str) -> bool {
-        self.lock()
-            .iter()
-            .any(|active| active.rule.breaks_other_paths(user) && active.count_match() && active.count_hit())
+        self.is_outage(|rule| rule.applies_to_other_paths(user))
+    }
+
+    /// Returns whether an outage breaks the connection of a request that access control rejects. Counts a hit of
+    /// the rule that decides.
+    pub(crate) fn breaks_refused(&self, request: &RecordedRequest) -> bool {
+        self.is_outage(|rule| rule.matches(request))
+    }
+
+    /// Returns whether the first outage or exemption that applies is an outage.
+    fn is_outage(&self, applies: impl Fn(&FaultRule) -> bool) -> bool {
+        let rules = self.lock();
+        let is_outage = |active: &Active| matches!(active.rule.action, Action::Outage);
+        // Without an outage, there is nothing that an exemption could prevent and count.
+        if !rules.iter().any(|active| is_outage(active) && applies(&active.rule)) {
+            return false;
+        }
+        let decides = |active: &Active| {
+            matches!(active.rule.action, Action::Outage | Action::Exempt)
+                && applies(&active.rule)
+                && active.count_match()
+                && active.count_hit()
+        };
+        rules.iter().find(|active| decides(active)).is_some_and(|active| is_outage(active))
     }
 
     /// Returns the rules that apply to an open watch and whose numbers are not in `known` yet.
@@ -140,7 +188,7 @@ impl Registry {
             }
             known.push(active.number);
             if active.rule.matches(request) && active.count_match() {
-                active.watches.fetch_add(1, Ordering::SeqCst);
+                active.count_watch();
                 selected.push(active.clone());
             }
         }

@@ -12,8 +12,9 @@ use informer_objects::status::Status;
 
 use super::encode;
 use super::header::accepted;
-use super::response::ServerResponse;
+use super::response::{self, ServerResponse};
 use crate::access::{Caller, Refused, Review, ReviewRequest};
+use crate::clock;
 use crate::log::{RecordedRequest, Verb};
 use crate::request::{Query, Route, Target};
 use crate::shared::Shared;
@@ -55,15 +56,27 @@ where
     Ok(read.into())
 }
 
-/// Returns the response to a request that access control rejects. Logs the request if it is for a resource.
+/// Returns the response to a request that access control rejects, or none during an outage. Logs the request if
+/// it is for a resource.
 pub(super) fn refuse(shared: &Shared, parts: &Parts, refused: &Refused) -> ServerResponse {
-    if let Route::Target(target) = Route::parse(parts.uri.path()) {
-        let watch = Query::parse(parts.uri.query().unwrap_or_default()).is_watch();
-        if let Some(verb) = target.verb(&parts.method, watch) {
-            shared.record(recorded_request(verb, &target, parts, &refused.user));
-        }
-    }
     let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let recorded = match Route::parse(parts.uri.path()) {
+        Route::Target(target) => {
+            let verb = target.verb(&parts.method, query.is_watch());
+            verb.map(|verb| recorded_request(verb, &target, parts, &refused.user))
+        }
+        _ => None,
+    };
+    let is_broken = match recorded {
+        Some(recorded) => {
+            shared.record(recorded.clone());
+            shared.faults.breaks_refused(&recorded)
+        }
+        None => shared.faults.breaks_other_paths(&refused.user),
+    };
+    if is_broken {
+        return response::cut();
+    }
     let pretty = encode::is_pretty(&parts.headers, query.find("pretty"));
     let mut response = encode::error(&refused.status, accepted(&parts.headers), pretty);
     // kube-apiserver sends this header with every rejection but 401.
@@ -127,7 +140,7 @@ pub(super) fn review(
         caller,
         namespace: target.namespace.as_deref().unwrap_or_default(),
         agent: agent.unwrap_or_default(),
-        now: shared.now(),
+        now: clock::now(),
     };
     let accept = accepted(&parts.headers);
     let format = super::accept::negotiate(accept, super::accept::Endpoint::default())?;

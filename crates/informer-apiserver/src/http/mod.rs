@@ -74,27 +74,10 @@ where
         let ApiService { shared, documents, access } = self.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
-            let caller = match access.admit(&shared, &parts) {
-                Ok(caller) => caller,
-                Err(refused) => {
-                    return Ok(entry::with_audit_id(
-                        &shared,
-                        &parts,
-                        entry::refuse(&shared, &parts, &refused),
-                    ));
-                }
+            let response = match access.admit(&shared, &parts) {
+                Ok(caller) => respond(&shared, &documents, &parts, &caller, body).await,
+                Err(refused) => entry::refuse(&shared, &parts, &refused),
             };
-            let is_head = parts.method == Method::HEAD;
-            let result = match entry::read_body(body).await {
-                Ok(body) => handle(&shared, &documents, &parts, &caller, body).await,
-                Err(status) => Err(status),
-            };
-            let response = result.unwrap_or_else(|status| {
-                let query = Query::parse(parts.uri.query().unwrap_or_default());
-                let pretty = encode::is_pretty(&parts.headers, query.find("pretty"));
-                encode::error(&status, accepted(&parts.headers), pretty)
-            });
-            let response = if is_head { response.map(|_| ResponseBody::empty()) } else { response };
             if response.body().is_cut() {
                 // A service error makes hyper close the connection without a response.
                 Err(BodyError)
@@ -103,6 +86,30 @@ where
             }
         })
     }
+}
+
+/// Reads the body of an authorized request, and returns the response.
+async fn respond<B>(
+    shared: &Arc<Shared>,
+    documents: &Documents,
+    parts: &http::request::Parts,
+    caller: &Caller,
+    body: B,
+) -> ServerResponse
+where
+    B: http_body::Body + Send,
+    B::Data: Send,
+{
+    let result = match entry::read_body(body).await {
+        Ok(body) => handle(shared, documents, parts, caller, body).await,
+        Err(status) => Err(status),
+    };
+    let response = result.unwrap_or_else(|status| {
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let pretty = encode::is_pretty(&parts.headers, query.find("pretty"));
+        encode::error(&status, accepted(&parts.headers), pretty)
+    });
+    if parts.method == Method::HEAD { response.map(|_| ResponseBody::empty()) } else { response }
 }
 
 /// A parsed request for a resource.
@@ -139,7 +146,10 @@ async fn handle(
         route => return Ok(discovery::respond(shared, documents, &route, parts)),
     };
     let query = Query::parse(parts.uri.query().unwrap_or_default());
-    let verb = target.verb(&parts.method, query.is_watch()).ok_or_else(Status::method_not_allowed)?;
+    let Some(verb) = target.verb(&parts.method, query.is_watch()) else {
+        let is_broken = shared.faults.breaks_other_paths(&caller.user.name);
+        return if is_broken { Ok(response::cut()) } else { Err(Status::method_not_allowed()) };
+    };
     let recorded = entry::recorded_request(verb, &target, parts, &caller.user.name);
     shared.record(recorded.clone());
     let response_faults = match request_faults::apply_request_faults(shared, &recorded).await {

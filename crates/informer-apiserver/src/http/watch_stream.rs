@@ -17,6 +17,7 @@ use super::accept::Encoding;
 use super::frames::Frames;
 use super::response::{BodyError, CHUNK_BYTES};
 use super::stream_faults::{StreamFaultEffect, StreamFaults};
+use crate::clock;
 use crate::faults::End;
 use crate::log::RecordedRequest;
 use crate::model::{Cursor, Filter, Frame, Objects, Step, states_after};
@@ -224,7 +225,7 @@ impl WatchStream {
                 done = false;
                 break;
             }
-            self.request.frames.object(out, "ADDED", &state, state.version, self.shared.now());
+            self.request.frames.object(out, "ADDED", &state, state.version, clock::now());
             written += 1;
             last = Some(state);
         }
@@ -265,7 +266,7 @@ impl WatchStream {
                 Step::Broken => return Some(Next::Break),
             };
             for Frame { kind, state, version } in &frames {
-                self.request.frames.object(out, kind.name(), state, *version, self.shared.now());
+                self.request.frames.object(out, kind.name(), state, *version, clock::now());
                 self.last_sent_version = *version;
             }
             self.count_frames(frames.len());
@@ -296,7 +297,7 @@ impl WatchStream {
         if bookmark == Bookmark::InitialEventsEnd {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        self.request.frames.bookmark(out, &metadata, self.shared.now());
+        self.request.frames.bookmark(out, &metadata, clock::now());
         self.last_sent_version = version;
         self.count_frames(1);
     }

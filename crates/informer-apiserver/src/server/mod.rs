@@ -16,6 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::access::{AccessControl, AccessMode};
+use crate::clock;
 use crate::faults::{FaultGuard, FaultRule};
 use crate::http::{ApiService, Documents};
 use crate::log::RecordedRequest;
@@ -108,10 +109,9 @@ impl ApiServerBuilder {
 
     /// Creates the server.
     pub fn build(self) -> ApiServer {
-        let now = Timestamp::now();
         let registry = if self.all_versions { Registry::all_versions() } else { Registry::builtin() };
-        let model = Model::serving(registry, now, self.seed, self.history);
-        ApiServer { shared: Arc::new(Shared::new(model, now)), documents: Arc::default() }
+        let model = Model::serving(registry, clock::now(), self.seed, self.history);
+        ApiServer { shared: Arc::new(Shared::new(model)), documents: Arc::default() }
     }
 }
 
@@ -203,7 +203,7 @@ impl ApiServer {
     pub fn create(&self, object: &impl Serialize) -> Result<Value, Status> {
         let write = self.direct_write(object)?;
         let gvr = write.gvr;
-        let context = self.write_context();
+        let context = write_context();
         let created = self.shared.model(|model| {
             model.create(&context, gvr, &write.namespace, write.object, WriteOrigin::Internal)
         })?;
@@ -269,7 +269,7 @@ impl ApiServer {
     /// ```
     pub fn insert_unchecked(&self, object: &impl Serialize) -> Result<Value, Status> {
         let write = self.direct_write(object)?;
-        let (gvr, context) = (write.gvr, self.write_context());
+        let (gvr, context) = (write.gvr, write_context());
         let state = self
             .shared
             .model(|model| model.insert_unchecked(&context, gvr, &write.namespace, write.object))?;
@@ -295,7 +295,7 @@ impl ApiServer {
         let key = (namespace.unwrap_or_default(), name);
         let options =
             DeleteOptions { grace: Some(0), policy: Some(Policy::Background), ..DeleteOptions::default() };
-        let now = self.shared.now();
+        let now = clock::now();
         let deleted = self.shared.model(|model| model.delete(now, gvr, key, &options))?;
         Ok(match deleted {
             DeleteResponse::Status(_) => None,
@@ -376,12 +376,14 @@ impl ApiServer {
 
     /// Returns the time of the server's clock, from which creation timestamps and expiry times come.
     ///
-    /// The clock starts with the wall-clock time and follows tokio's clock: while that is paused, only
-    /// `tokio::time::advance` and timers move it. Use the result for times in objects:
+    /// It is the system's time. In a test that pauses tokio's clock, it follows that clock: only
+    /// `tokio::time::advance` and timers move it. All servers of a process have the same time, and so has
+    /// `informer::now`, to well under a second if nobody sets the system's clock during the test. In objects,
+    /// times are in whole seconds, rounded down. Use the result for times in objects:
     /// `k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(server.now())`. The type is that of the crate
     /// `jiff`, which `k8s_openapi::jiff` exports.
     pub fn now(&self) -> Timestamp {
-        self.shared.now()
+        clock::now()
     }
 
     /// Returns the last requests for resources, oldest first: at most 10,000, and at most 16 MiB.
@@ -408,7 +410,7 @@ impl ApiServer {
 
     fn update_target(&self, object: &impl Serialize, target: WriteTarget) -> Result<Value, Status> {
         let write = self.direct_write(object)?;
-        let (gvr, context) = (write.gvr, self.write_context());
+        let (gvr, context) = (write.gvr, write_context());
         let name = write.object.pointer("/metadata/name").and_then(Value::as_str);
         let name = name.unwrap_or_default().to_owned();
         let key = (write.namespace.as_str(), name.as_str());
@@ -416,10 +418,6 @@ impl ApiServer {
             .shared
             .model(|model| model.update(&context, gvr, key, target, write.object, WriteOrigin::Internal))?;
         Ok(self.show(gvr, &result.state))
-    }
-
-    fn write_context(&self) -> WriteContext {
-        WriteContext::at(self.shared.now(), DIRECT_FIELD_MANAGER)
     }
 
     /// Determines resource and namespace of an object.
@@ -461,6 +459,10 @@ struct DirectWrite {
     gvr: VersionedResource,
     namespace: String,
     object: Value,
+}
+
+fn write_context() -> WriteContext {
+    WriteContext::at(clock::now(), DIRECT_FIELD_MANAGER)
 }
 
 #[cfg(test)]

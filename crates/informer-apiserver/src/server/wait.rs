@@ -31,9 +31,10 @@ impl fmt::Debug for WaitError {
 impl ApiServer {
     /// Waits until `condition` returns `true`.
     ///
-    /// The condition is evaluated immediately, and again after every write, request, and start or end of a
-    /// watch. It may use everything that the server shows: objects, [`ApiServer::recorded_requests`],
-    /// [`ApiServer::open_watches`].
+    /// The condition is evaluated immediately, again after every write, request, start or end of a watch, and
+    /// hit of a fault rule, and for the last time at the timeout. It may use everything that the server shows:
+    /// objects, [`ApiServer::recorded_requests`], [`ApiServer::open_watches`],
+    /// [`FaultGuard::hits`](crate::faults::FaultGuard::hits).
     ///
     /// # Errors
     ///
@@ -72,7 +73,7 @@ impl ApiServer {
     /// Waits until an object exists and `condition` returns `true` for it, and returns the object.
     ///
     /// `key` is `namespace/name`, or the name only: of an object without a namespace, or in the namespace
-    /// `default`. The condition is evaluated immediately and after every write.
+    /// `default`. The condition is evaluated immediately, after every write, and at the timeout.
     ///
     /// # Errors
     ///
@@ -128,7 +129,7 @@ impl ApiServer {
         })
     }
 
-    /// Evaluates `condition` until it returns a value; `None` after `timeout`.
+    /// Evaluates `condition` until it returns a value; `None` if it returns none at the timeout either.
     async fn wait<T>(&self, timeout: Duration, mut condition: impl FnMut() -> Option<T>) -> Option<T> {
         let holds = async {
             loop {
@@ -140,7 +141,10 @@ impl ApiServer {
                 activity.await;
             }
         };
-        tokio::time::timeout(timeout, holds).await.ok()
+        match tokio::time::timeout(timeout, holds).await {
+            Ok(value) => Some(value),
+            Err(_) => condition(),
+        }
     }
 
     fn get_by_key(&self, api_version: &str, plural: &str, key: &str) -> Option<Value> {
