@@ -69,7 +69,8 @@ impl<S> Context<S> {
     /// Returns an error, and sends no request, if the owner cannot own the object (see
     /// [`OwnerError`](crate::error::OwnerError): for example, it is in another namespace), if the object has no
     /// name, or if an object of a namespaced kind has no namespace and its owner is cluster-scoped. Otherwise
-    /// the request failed, for example because another object already controls this one.
+    /// the request failed, for example because another object already controls this one; or it succeeded, and
+    /// its response does not decode ([`ApplyError::Response`]), so that the write is not recorded.
     pub async fn apply<K, Form>(
         &self,
         owner: &impl ToObjectReference<Form>,
@@ -99,8 +100,12 @@ impl<S> Context<S> {
             Err(error) => Err(error),
         };
         let written = result.map_err(|source| {
-            let (object, field_manager) = (reference, Arc::clone(&field_manager));
-            ApplyError::Request { object, field_manager, source: Box::new(source) }
+            let (object, field_manager, source) = (reference, Arc::clone(&field_manager), Box::new(source));
+            match *source {
+                // The client decodes only the body of a successful response.
+                kube::Error::SerdeError(_) => ApplyError::Response { object, source },
+                _ => ApplyError::Request { object, field_manager, source },
+            }
         })?;
         self.record_write::<Plain>(&written);
         Ok(written)

@@ -101,6 +101,15 @@ pub enum ApplyError {
         /// The error of the client.
         source: Box<kube::Error>,
     },
+    /// The server wrote the object, but its response does not decode.
+    #[error("apply {object}: written, but the response does not decode")]
+    #[non_exhaustive]
+    Response {
+        /// The object.
+        object: Box<ObjectReference>,
+        /// The error of the client.
+        source: Box<kube::Error>,
+    },
 }
 
 impl ApplyError {
@@ -109,6 +118,7 @@ impl ApplyError {
         match self {
             Self::Owner(_) | Self::MissingName { .. } | Self::MissingNamespace { .. } => ErrorKind::Invalid,
             Self::Request { source, .. } => ErrorKind::of_client_error(source),
+            Self::Response { .. } => ErrorKind::Decode,
         }
     }
 }

@@ -205,6 +205,17 @@ async fn errors_of_the_server_name_operation_object_and_hint() {
     assert_eq!(error.kind(), ErrorKind::Conflict);
 }
 
+/// Regression: an applied object whose response did not decode was reported as a failed request.
+#[tokio::test(start_paused = true)]
+async fn response_that_does_not_decode_is_not_a_failed_apply() {
+    let server = ApiServer::new();
+    let _cut = server.inject(faults::truncate(10).with_clean_end().for_verb(Verb::Patch));
+    let error = apply_error(&server, json!({"name": "m"})).await;
+    assert_eq!(error.to_string(), "apply ConfigMap default/m: written, but the response does not decode");
+    assert_eq!(error.kind(), ErrorKind::Decode);
+    assert_eq!(stored(&server, "m")["metadata"]["name"], "m");
+}
+
 /// The cache may not show the other controller yet, so only the server can refuse it.
 #[tokio::test(start_paused = true)]
 async fn object_of_another_controller_is_refused_by_the_server() {
