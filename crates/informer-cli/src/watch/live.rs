@@ -63,9 +63,11 @@ pub(crate) async fn run(
         }
         tokio::time::sleep(MIN_REDRAW_DELAY).await;
         tokio::select! {
+            // After Ctrl-Z, the shell may have written its prompt already.
+            biased;
+            () = job_control.stop_requested() => job_control.stop(terminal).await,
             () = changed.notified() => {}
             _ = resized.recv() => {}
-            () = job_control.stop_requested() => job_control.stop(terminal).await,
             () = tokio::time::sleep(REDRAW_PERIOD.saturating_sub(MIN_REDRAW_DELAY)) => {}
         }
     }
