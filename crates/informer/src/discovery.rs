@@ -402,7 +402,11 @@ mod tests {
             "resolve resource \"deployments.extensions\": not served (did you mean deployments.apps?)",
         );
         check("pods.v2", "resolve resource \"pods.v2\": not served (did you mean pods or pods.example.com?)");
-        for text in ["zebras", "", ".", "..", ".apps", "pods/web-0", "pods "] {
+        for text in ["pods/web-0", "pods/status", "pods,services"] {
+            let hint = "(the name of one resource is expected, without object or list)";
+            check(text, &format!("resolve resource {text:?}: not served {hint}"));
+        }
+        for text in ["zebras", "", ".", "..", ".apps", "pods "] {
             let hint = "(`kubectl api-resources` lists all resources)";
             check(text, &format!("resolve resource {text:?}: not served {hint}"));
         }

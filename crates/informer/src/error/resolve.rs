@@ -63,7 +63,9 @@ impl fmt::Display for ResolveError {
         match self {
             Self::Unknown { name, other_groups, unavailable, .. } => {
                 write!(f, "resolve resource {name:?}: not served ")?;
-                if !unavailable.is_empty() {
+                if name.contains(['/', ',']) {
+                    f.write_str("(the name of one resource is expected, without object or list)")
+                } else if !unavailable.is_empty() {
                     write!(f, "({} could not be discovered)", unavailable.join(", "))
                 } else if !other_groups.is_empty() {
                     write!(f, "(did you mean {}?)", other_groups.join(" or "))
