@@ -12,10 +12,11 @@ use std::sync::Arc;
 use informer_core::wire::{Frame, Limits, WatchReader};
 use informer_core::{DecodeError, Entry, Key, Object, Retention};
 use kube::Resource;
-use kube::api::{ApiResource, DynamicObject};
+use kube::api::DynamicObject;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::discovery::DynamicResource;
 use crate::error::FinalizerError;
 use crate::resource::ResourceType;
 
@@ -94,8 +95,8 @@ impl<K: Resource<DynamicType = ()>> Finalizer<K> {
 
 impl Finalizer<DynamicObject> {
     /// Creates a finalizer with this name, for a kind that is known only at run time.
-    pub fn dynamic(client: kube::Client, resource: &ApiResource, name: &str) -> Self {
-        Self::from_resource(client, ResourceType::of::<DynamicObject>(resource), name)
+    pub fn dynamic(client: kube::Client, resource: &impl DynamicResource, name: &str) -> Self {
+        Self::from_resource(client, ResourceType::of::<DynamicObject>(&resource.to_api_resource()), name)
     }
 }
 

@@ -372,6 +372,9 @@ async fn dynamic_kinds_metadata_and_cluster_scoped_objects_are_supported() {
     factory.start();
     factory.wait_for_sync(TIMEOUT).await.unwrap();
 
+    // Both kinds of dynamic resources are accepted.
+    let maps = informer::resolve(&server.client(), "configmaps").await.unwrap();
+    assert_eq!(Finalizer::dynamic(server.client(), &maps, "example.com/served").name(), "example.com/served");
     let finalizer = Finalizer::dynamic(server.client(), &resource, "example.com/dynamic");
     let step: FinalizerAction<'_, DynamicObject> =
         finalizer.ensure(&dynamic.lister().get("default", "a").unwrap()).await.unwrap();
