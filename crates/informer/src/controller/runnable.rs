@@ -363,10 +363,13 @@ impl<'a> Run<'a> {
         if tokio::time::timeout(timeout, join_all_tasks(&mut self.reconciles)).await.is_ok() {
             return Ok(());
         }
-        let keys = self.runner.queue.processing().into_iter().map(|(key, _)| key).collect();
+        let keys: Vec<_> = self.runner.queue.processing().into_iter().map(|(key, _)| key).collect();
         self.reconciles.abort_all();
         let blocked =
             tokio::time::timeout(ABORT_TIMEOUT, join_all_tasks(&mut self.reconciles)).await.is_err();
+        if keys.is_empty() && !blocked {
+            return Ok(()); // all reconciles had ended, only their tasks had not
+        }
         Err(ControllerError::ReconcilesAborted {
             controller: Arc::clone(&self.shared.name),
             keys,

@@ -103,6 +103,8 @@ async fn blocking_reconcile_is_reported_and_delays_the_next_run() {
     reconciles.expect(&["ends", "begins"]).await;
     drop(let_go);
     reconciles.expect(&["ends"]).await;
+    // The shutdown timeout is zero, so a reconcile that has not returned yet would be aborted.
+    until(|| controller.active_reconciles().is_empty()).await;
     again.stop().await.unwrap();
 }
 
