@@ -1,7 +1,7 @@
 //! [`Measured`]: a value together with an estimate of its size in memory, counted while it is decoded.
 //!
-//! The size of a decoded value cannot be read from the value: serde types say nothing about what they
-//! allocate. What a deserializer passes to them tells enough for a limit: the bytes of each string, the
+//! The size of a decoded value cannot be read from the value: serde does not describe what a type
+//! allocates. What a deserializer passes to the type suffices for a limit: the bytes of each string, the
 //! elements of each list, and the entries of each map. Fields of a struct are part of the struct and do not
 //! count.
 

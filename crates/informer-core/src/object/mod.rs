@@ -215,26 +215,23 @@ impl Entry {
     #[cfg(feature = "compression")]
     pub(crate) fn recompressed(&self, compress: impl FnOnce(Box<[u8]>) -> StoredBytes) -> Option<Self> {
         let plain = self.stored.bytes().ok()?.into_owned().into_boxed_slice();
-        Some(Self {
-            head: self.head.clone(),
-            stored: compress(plain),
-            encoding: self.encoding,
-            retention: self.retention,
-            stale: AtomicBool::new(self.is_stale()),
-            kept: self.kept.clone(),
-            decode_errors: self.decode_errors.clone(),
-        })
+        Some(self.copy(compress(plain), self.kept.clone()))
     }
 
     /// Returns an equal entry without decoded values.
     fn without_values(&self) -> Self {
+        self.copy(self.stored.clone(), KeptValues::default())
+    }
+
+    /// Returns a copy with other stored bytes, of the same object state, and other decoded values.
+    fn copy(&self, stored: StoredBytes, kept: KeptValues) -> Self {
         Self {
             head: self.head.clone(),
-            stored: self.stored.clone(),
+            stored,
             encoding: self.encoding,
             retention: self.retention,
             stale: AtomicBool::new(self.is_stale()),
-            kept: KeptValues::default(),
+            kept,
             decode_errors: self.decode_errors.clone(),
         }
     }

@@ -14,7 +14,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 /// A part of each object of a cache, decoded once per object state as a `P` and read by reference with
 /// [`Object::projected`].
@@ -27,10 +27,8 @@ pub struct Projection<P> {
 
 /// The projections of one cache.
 pub struct Projections {
-    slots: Mutex<Vec<Slot>>,
-    /// The registrations in `slots`. They are read without a lock, because preparing an entry calls functions of
-    /// the application.
-    active: RwLock<Arc<[Weak<Registration>]>>,
+    /// Replaced as a whole, so that no lock is held while functions of the application are called.
+    slots: RwLock<Arc<[Slot]>>,
     report: Arc<Report>,
 }
 
@@ -38,6 +36,7 @@ pub struct Projections {
 type Report = dyn Fn(&ProjectionError) + Send + Sync;
 
 /// A projection that is active, or of which values are left.
+#[derive(Clone)]
 struct Slot {
     type_id: TypeId,
     usage: Weak<Usage>,
@@ -120,7 +119,7 @@ impl Projections {
     /// Creates a registry without projections. `report` is called with the first decoding error of each
     /// projection, and when a projection reaches its limit for the first time.
     pub fn new(report: impl Fn(&ProjectionError) + Send + Sync + 'static) -> Self {
-        Self { slots: Mutex::default(), active: RwLock::default(), report: Arc::new(report) }
+        Self { slots: RwLock::default(), report: Arc::new(report) }
     }
 
     /// Adds a projection whose values take at most about `limit` bytes. If the type has an active one, returns
@@ -133,10 +132,9 @@ impl Projections {
         on_release: impl Fn() + Send + Sync + 'static,
     ) -> Projection<P> {
         let type_id = TypeId::of::<P>();
-        let mut slots = self.lock_slots();
-        slots.retain(|slot| slot.usage.strong_count() > 0);
-        let known = slots.iter().position(|slot| slot.type_id == type_id).map(|at| slots.swap_remove(at));
-        let active = known.as_ref().and_then(|slot| slot.registration.upgrade());
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let known = slots.iter().find(|slot| slot.type_id == type_id);
+        let active = known.and_then(|slot| slot.registration.upgrade());
         // Values of an earlier projection of this type that are left are used again.
         let usage = known
             .and_then(|slot| slot.usage.upgrade())
@@ -151,17 +149,16 @@ impl Projections {
                 on_release: Box::new(on_release),
             })
         });
-        let weak = Arc::downgrade(&registration);
-        slots.push(Slot { type_id, usage: Arc::downgrade(&usage), registration: weak });
-        let active = slots.iter().map(|slot| slot.registration.clone()).collect();
-        *self.active.write().unwrap_or_else(PoisonError::into_inner) = active;
+        let (weak_usage, weak_registration) = (Arc::downgrade(&usage), Arc::downgrade(&registration));
+        let others = slots.iter().filter(|slot| slot.type_id != type_id && slot.usage.strong_count() > 0);
+        let slot = Slot { type_id, usage: weak_usage, registration: weak_registration };
+        *slots = others.cloned().chain([slot]).collect();
         Projection { registration, type_: PhantomData }
     }
 
     /// Decodes the values of a new entry for all active projections that have not reached their limit.
     pub fn prepare(&self, entry: &Entry) {
-        let active = Arc::clone(&self.active.read().unwrap_or_else(PoisonError::into_inner));
-        for registration in active.iter().filter_map(Weak::upgrade) {
+        for registration in self.slots().iter().filter_map(|slot| slot.registration.upgrade()) {
             (registration.prepare)(&registration.usage, entry);
         }
     }
@@ -176,11 +173,11 @@ impl Projections {
 
     /// Returns the figures of the projections that are active or have values left.
     pub fn metrics(&self) -> Vec<ProjectionMetrics> {
-        self.lock_slots().iter().filter_map(|slot| Some(slot.usage.upgrade()?.metrics())).collect()
+        self.slots().iter().filter_map(|slot| Some(slot.usage.upgrade()?.metrics())).collect()
     }
 
-    fn lock_slots(&self) -> MutexGuard<'_, Vec<Slot>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    fn slots(&self) -> Arc<[Slot]> {
+        Arc::clone(&self.slots.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
