@@ -7,12 +7,13 @@
 mod encoder;
 
 pub use encoder::{Collect, CollectNamed, Encoder, Named, encode, named};
+pub use informer_core::ProjectionMetrics;
 pub use informer_core::recorder::RecorderMetrics;
 pub use informer_core::workqueue::{Histogram, QueueMetrics};
 
 use crate::status::InformerStatus;
+use informer_core::StoreSnapshot;
 use informer_core::reflector::{InformerState, ReflectorCounters};
-use informer_core::{ProjectionMetrics, StoreSnapshot};
 use std::sync::Arc;
 use std::time::Duration;
 
