@@ -142,3 +142,36 @@ pub fn client(
     });
     kube::Client::new(service, "default")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    fn map(name: &str, value: &str) -> ConfigMap {
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some(name.to_owned());
+        map.data = Some([("key".to_owned(), value.to_owned())].into());
+        map
+    }
+
+    #[test]
+    fn last_of_two_objects_with_the_same_key_counts() {
+        let maps = lister([map("a", "1"), map("b", "1"), map("a", "2")]);
+        assert!(maps.has_synced());
+        let values: Vec<_> =
+            maps.list().iter().map(|map| (map.name().to_owned(), map.field("data.key"))).collect();
+        assert_eq!(values, [("a".to_owned(), Some("2".to_owned())), ("b".to_owned(), Some("1".to_owned()))]);
+    }
+
+    #[test]
+    fn events_have_the_fields_that_an_informer_sets() {
+        let new = || map("a", "1");
+        assert!(matches!(added(new()), Event::Added { initial: false, .. }));
+        assert!(matches!(initial(new()), Event::Added { initial: true, .. }));
+        assert!(matches!(updated(new(), new()), Event::Updated { cause: UpdateCause::Change, .. }));
+        assert!(matches!(resynced(new()), Event::Updated { cause: UpdateCause::Resync, .. }));
+        assert!(matches!(deleted(new()), Event::Deleted { observed: true, .. }));
+        assert!(matches!(deletion_found(new()), Event::Deleted { observed: false, .. }));
+    }
+}
