@@ -69,7 +69,7 @@ impl Change {
         if old == new {
             return Vec::new();
         }
-        // The reason of a state, such as `Completed`, says more than its name.
+        // The reason of a state, such as `Completed`, is more specific than its name.
         let reason = new.split_once(" (").and_then(|(_, reason)| reason.strip_suffix(')')).map(str::to_owned);
         let is_state = matches!((&self.old, &self.new), (Some(Value::Object(_)), Some(Value::Object(_))));
         let values = std::iter::once(new).chain(reason.filter(|_| is_state));
