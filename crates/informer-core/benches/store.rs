@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 const OBJECTS: usize = 50_000;
 const UPDATES: usize = 64_000;
 const RUNS: usize = 9;
+const GET_ROUNDS: usize = 20;
 const BATCHES: [usize; 4] = [1, 16, 64, 256];
 /// Target per second at a batch size of 64.
 const UPSERTS_TARGET: f64 = 300_000.0;
@@ -42,7 +43,34 @@ fn main() {
             report(&set, variant, updates);
         }
         lookup_latency(&set);
+        gets_without_writer(&set);
     }
+}
+
+/// Prints what a lookup takes while nothing is written: from one snapshot, and from the newest one.
+fn gets_without_writer(set: &Set) {
+    let (_writer, reader) = set.store();
+    let snapshot = reader.snapshot();
+    let time = |get: &dyn Fn(&Key)| {
+        let mut runs: Vec<f64> = (0..RUNS)
+            .map(|_| {
+                let clock = Clock::start();
+                // Long enough for a clock that counts ticks of some milliseconds.
+                (0..GET_ROUNDS).for_each(|_| set.keys.iter().for_each(get));
+                1e9 / clock.rate(GET_ROUNDS * set.keys.len())
+            })
+            .collect();
+        runs.sort_by(f64::total_cmp);
+        (runs[RUNS / 2], runs[0])
+    };
+    let (median, best) = time(&|key| {
+        black_box(snapshot.get(key));
+    });
+    println!("get from a snapshot, no writer: {median:.0} ns (best {best:.0})");
+    let (median, best) = time(&|key| {
+        black_box(reader.get(key));
+    });
+    println!("get from the newest state, no writer: {median:.0} ns (best {best:.0})");
 }
 
 fn report(set: &Set, variant: &str, updates: &[Arc<Entry>]) {

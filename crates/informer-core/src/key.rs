@@ -81,7 +81,7 @@ impl Key {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "either half of the hash is good enough")]
-fn hash(text: &[u8]) -> u32 {
+pub(crate) fn hash(text: &[u8]) -> u32 {
     // Users choose the names of their objects. Without a secret, a user could choose names that all fall into
     // the same hash bucket.
     static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);

@@ -1,18 +1,19 @@
 //! Indexes: lookup of objects by value.
 //!
 //! An index is a rule (a field path, a label or a closure) and, in each snapshot, a sorted sequence of
-//! postings: pairs of a value and the slot of an object (its number in the store). An update that leaves the
-//! values of an object unchanged does not touch the index. Each value is stored once under an id, regardless
-//! of the number of objects that have it. If a closure panics, the panic is caught and counted, and the
+//! postings: pairs of the id of a value and the slot of an object (its number in the store). An update that leaves
+//! the values of an object unchanged does not touch the index. Each value is stored once under an id, regardless
+//! of the number of objects that have it, and a hash table finds the id. If a closure panics, the panic is caught and counted, and the
 //! object has no values in that index; nothing else is affected (C9).
 
 use super::objects::{Objects, Slot};
 use super::pages::PagedVec;
 use super::sorted::SortedSeq;
+use super::table::Table;
 use crate::error::ParseError;
+use crate::key::hash;
 use crate::object::{Entry, Object};
 use crate::wire::FieldPath;
-use std::cmp::Ordering as Order;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU32;
@@ -160,30 +161,18 @@ type ValueId = NonZeroU32;
 
 /// The texts of the values, by id.
 ///
-/// Comparisons read texts far more often than texts change, so the pages are larger than those of entries. If
-/// each object has a value of its own, each added object copies such a page.
-type Texts = PagedVec<Option<Arc<str>>, 32>;
+/// Lookups read texts far more often than texts change, so the pages are larger than those of entries. If each
+/// object has a value of its own, each added object copies such a page.
+type Texts = PagedVec<Option<Arc<str>>, 32, 16>;
 
 /// Number of postings per leaf: few enough for a cheap copy of a leaf.
 const POSTINGS_PER_LEAF: usize = 64;
 
-/// One value of one object, ordered by the text of the value, then by slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// One value of one object, ordered by the id of the value, then by slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Posting {
     value: ValueId,
     slot: Slot,
-}
-
-impl Posting {
-    fn text(self, texts: &Texts) -> &str {
-        text(texts, self.value).map_or("", |text| text)
-    }
-
-    fn compare(self, other: Self, texts: &Texts) -> Order {
-        let by_text =
-            if self.value == other.value { Order::Equal } else { self.text(texts).cmp(other.text(texts)) };
-        by_text.then(self.slot.cmp(&other.slot))
-    }
 }
 
 fn text(texts: &Texts, value: ValueId) -> Option<&Arc<str>> {
@@ -197,48 +186,48 @@ pub(crate) struct Postings {
     sorted: SortedSeq<Posting, POSTINGS_PER_LEAF>,
     /// Invariant: contains the text of every value that occurs, once each, and no other.
     texts: Texts,
+    /// The ids in `texts`, by the hash of the text.
+    ids: Table,
 }
 
 impl Postings {
     /// Returns the slots of the objects with this value.
     pub(crate) fn slots(&self, value: &str) -> impl Iterator<Item = Slot> {
-        let mut postings = self.sorted.iter_from(|posting| posting.text(&self.texts) < value).peekable();
-        let first = postings.peek().filter(|posting| posting.text(&self.texts) == value);
-        let value_id = first.map(|posting| posting.value);
-        postings.take_while(move |posting| Some(posting.value) == value_id).map(|posting| posting.slot)
+        let value = self.find(value);
+        let postings = value.map(|value| self.sorted.iter_from(move |posting| posting.value < value));
+        let same_value = move |posting: &&Posting| Some(posting.value) == value;
+        postings.into_iter().flatten().take_while(same_value).map(|posting| posting.slot)
     }
 
-    /// Returns the values in order. Each costs one search, regardless of the number of objects that have it.
+    /// Returns the values in order.
     pub(crate) fn values(&self) -> impl Iterator<Item = &Arc<str>> {
-        let mut next = self.sorted.first_from(|_| false);
-        std::iter::from_fn(move || {
-            let value = text(&self.texts, next?.value)?;
-            next = self.sorted.first_from(|posting| posting.text(&self.texts) <= &**value);
-            Some(value)
-        })
+        // Ids are assigned in order, so the first page that was never used ends the texts.
+        let mut values: Vec<_> = (0..).map_while(|id| self.texts.get(id)).flatten().collect();
+        values.sort_unstable();
+        values.into_iter()
     }
 
     /// Returns the id of a value if an object has it.
     fn find(&self, value: &str) -> Option<ValueId> {
-        let found = self.sorted.first_from(|posting| posting.text(&self.texts) < value)?;
-        (found.text(&self.texts) == value).then_some(found.value)
+        let check =
+            |id| ValueId::new(id).filter(|id| text(&self.texts, *id).is_some_and(|text| **text == *value));
+        self.ids.find(hash(value.as_bytes()), check).map(|(_, value)| value)
     }
 
     fn add(&mut self, posting: Posting) {
-        self.sorted.insert(posting, |existing| existing.compare(posting, &self.texts));
+        self.sorted.insert(posting, |existing| existing.cmp(&posting));
     }
 
     /// Removes a posting; returns whether no object has its value any more.
     fn remove(&mut self, posting: Posting) -> bool {
-        let Self { sorted, texts, .. } = self;
-        sorted.remove(|existing| existing.compare(posting, texts));
-        // The first posting from (value, slot 0) on has the same value if any object still has the value.
-        let lowest = Posting { slot: 0, ..posting };
-        let next = sorted.first_from(|existing| existing.compare(lowest, texts).is_lt());
+        self.sorted.remove(|existing| existing.cmp(&posting));
+        let next = self.sorted.first_from(|existing| existing.value < posting.value);
         let was_last = next.is_none_or(|next| next.value != posting.value);
         if was_last {
-            // The comparisons above still need the text.
-            texts.set(posting.value.get() as usize, None);
+            if let Some(text) = text(&self.texts, posting.value) {
+                self.ids.remove(hash(text.as_bytes()), posting.value.get());
+            }
+            self.texts.set(posting.value.get() as usize, None);
         }
         was_last
     }
@@ -264,7 +253,8 @@ pub(crate) struct IndexWriter {
 
 impl IndexWriter {
     pub(crate) fn new(handle: IndexHandle) -> Self {
-        let postings = Postings { handle, sorted: SortedSeq::default(), texts: Texts::default() };
+        let (sorted, texts, ids) = (SortedSeq::default(), Texts::default(), Table::default());
+        let postings = Postings { handle, sorted, texts, ids };
         Self { postings, values: Values::default(), free: Vec::new(), next: ValueId::MIN }
     }
 
@@ -301,6 +291,7 @@ impl IndexWriter {
             std::mem::replace(&mut self.next, next)
         });
         self.postings.texts.set(value_id.get() as usize, Some(value.into()));
+        self.postings.ids.add(hash(value.as_bytes()), value_id.get());
         value_id
     }
 
@@ -310,7 +301,7 @@ impl IndexWriter {
     ///
     /// If the index differs from the values that the rule returns for the objects.
     pub(crate) fn check_invariants(&self, objects: &Objects) {
-        let Postings { handle, sorted, texts } = &self.postings;
+        let Postings { handle, sorted, texts, ids } = &self.postings;
         let name = handle.name();
         let mut expected = Vec::new();
         for (slot, entry) in objects.slots().filter_map(|slot| Some((slot, objects.at(slot)?))) {
@@ -323,16 +314,20 @@ impl IndexWriter {
             expected.extend(expected_values.into_iter().map(|value| (value, slot)));
         }
         expected.sort_unstable();
-        let postings = sorted.iter().map(|posting| (posting.text(texts), posting.slot));
-        let expected_pairs = expected.iter().map(|(value, slot)| (value.as_str(), *slot));
-        assert!(postings.eq(expected_pairs), "index {name}: the postings differ from the rule's values");
-        sorted.check_invariants(|left, right| left.compare(*right, texts));
+        let text_of = |posting: &Posting| text(texts, posting.value).map_or("", |text| &**text).to_owned();
+        let mut postings: Vec<_> = sorted.iter().map(|posting| (text_of(posting), posting.slot)).collect();
+        postings.sort_unstable();
+        assert_eq!(postings, expected, "index {name}: the postings differ from the rule's values");
+        sorted.check_invariants(Ord::cmp);
         self.values.check_invariants(sorted.len());
 
         expected.dedup_by(|left, right| left.0 == right.0);
         let assigned = (1..self.next.get()).filter_map(ValueId::new);
         let (used, free): (Vec<_>, Vec<_>) = assigned.partition(|value_id| text(texts, *value_id).is_some());
         assert_eq!(used.len(), expected.len(), "index {name}: each value has one id");
+        assert_eq!(ids.len(), used.len(), "index {name}: each id is in the hash table");
+        let found = expected.iter().filter_map(|(value, _)| self.postings.find(value)).count();
+        assert_eq!(found, expected.len(), "index {name}: the hash table finds each value");
         let mut recorded = self.free.clone();
         recorded.sort_unstable();
         assert_eq!(free, recorded, "index {name}: every assigned id is used or free");

@@ -13,6 +13,7 @@ mod replace;
 mod rewrite;
 mod snapshot;
 mod sorted;
+mod table;
 mod writer;
 
 pub use change::{BatchResult, Change};

@@ -8,6 +8,7 @@
 
 use super::pages::PagedVec;
 use super::sorted::{self, SortedSeq};
+use super::table::Table;
 use crate::key::Key;
 use crate::object::Entry;
 use std::cmp::Ordering;
@@ -24,20 +25,31 @@ pub(crate) type Slot = u32;
 /// each entry's memory.
 const ENTRIES_PER_PAGE: usize = 8;
 
-/// Number of hash table buckets per page. Copying a bucket changes no reference count.
-const BUCKETS_PER_PAGE: usize = 16;
+/// Number of children of a branch above the entries. As with pages, copying a branch changes the reference
+/// count of each child.
+const ENTRIES_FANOUT: usize = 16;
+
+/// Number of keys per page, and of children of a branch above them: only additions and deletions copy them.
+const KEYS_PER_PAGE: usize = 32;
+const KEYS_FANOUT: usize = 64;
 
 /// Number of slots per leaf of the sorted sequence: few enough for a cheap copy of a leaf, and enough to make
 /// the memory of the tree above the leaves negligible.
 const SLOTS_PER_LEAF: usize = 64;
 
 /// The entry in each slot; `None` if the slot is free.
-type Entries = PagedVec<Option<Arc<Entry>>, ENTRIES_PER_PAGE>;
+type Entries = PagedVec<Option<Arc<Entry>>, ENTRIES_PER_PAGE, ENTRIES_FANOUT>;
+
+/// The key in each slot; `None` if the slot is free.
+type Keys = PagedVec<Option<Key>, KEYS_PER_PAGE, KEYS_FANOUT>;
 
 /// The objects of one snapshot. Cheap to clone.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Objects {
     entries: Entries,
+    /// Copies of the keys, unless the store saves memory. Entries lie between the bytes of objects, so comparing
+    /// the key in an entry costs a cache miss and a page walk of the processor; these copies lie close together.
+    keys: Option<Keys>,
     table: Table,
     /// The occupied slots, ordered by the keys of their entries. Invariant: a slot that is compared contains
     /// its entry.
@@ -66,6 +78,16 @@ impl fmt::Debug for EntryIter<'_> {
 }
 
 impl Objects {
+    /// Creates an empty set. With `key_copies`, lookups are faster, and each object takes 66 bytes more.
+    pub(crate) fn new(key_copies: bool) -> Self {
+        Self {
+            entries: Entries::default(),
+            keys: key_copies.then(Keys::default),
+            table: Table::default(),
+            order: SortedSeq::default(),
+        }
+    }
+
     pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Entry>> {
         self.find(key).map(|(_, entry)| entry)
     }
@@ -73,7 +95,11 @@ impl Objects {
     /// Returns the entry with this key, and its slot.
     #[inline]
     pub(crate) fn find(&self, key: &Key) -> Option<(Slot, &Arc<Entry>)> {
-        self.table.find(key.hash32(), |slot| self.at(slot).filter(|entry| entry.key() == key))
+        self.table.find(key.hash32(), |slot| match &self.keys {
+            Some(keys) if keys.get(slot as usize)?.as_ref() != Some(key) => None,
+            Some(_) => self.at(slot),
+            None => self.at(slot).filter(|entry| entry.key() == key),
+        })
     }
 
     #[inline]
@@ -134,6 +160,9 @@ impl Objects {
         let key = entry.key();
         self.order.insert(slot, |known| compare(&self.entries, *known, key));
         self.table.add(key.hash32(), slot);
+        if let Some(keys) = &mut self.keys {
+            keys.set(slot as usize, Some(key.clone()));
+        }
         self.entries.set(slot as usize, Some(entry));
     }
 
@@ -142,6 +171,9 @@ impl Objects {
         // The entry is removed last, because `order` reads the key from it.
         self.order.remove(|known| compare(&self.entries, *known, key));
         self.table.remove(key.hash32(), slot);
+        if let Some(keys) = &mut self.keys {
+            keys.set(slot as usize, None);
+        }
         self.entries.set(slot as usize, None);
     }
 
@@ -158,8 +190,10 @@ impl Objects {
             let Some(key) = self.at(slot).map(|entry| entry.key()) else { panic!("slot {slot} is empty") };
             assert_eq!(self.find(key).map(|(found, _)| found), Some(slot), "{key}: the table finds its slot");
             assert!(!free.contains(&slot), "{key}: its slot is not in the free list");
+            let copy = self.keys.as_ref().map(|keys| keys.get(slot as usize).and_then(Option::as_ref));
+            assert!(copy.is_none_or(|copy| copy == Some(key)), "{key}: the copy of its key");
         }
-        assert_eq!(self.table.occupied, self.order.len(), "the table contains each key once");
+        assert_eq!(self.table.len(), self.order.len(), "the table contains each key once");
         let slots = self.order.len() + free.len();
         assert!(self.at(to_slot(slots)).is_none(), "every slot below the total is occupied or free");
     }
@@ -176,97 +210,4 @@ fn compare(entries: &Entries, slot: Slot, key: &Key) -> Ordering {
 /// There are never more slots than objects that existed simultaneously, far fewer than `u32::MAX`.
 fn to_slot(slot: usize) -> Slot {
     Slot::try_from(slot).unwrap_or(Slot::MAX)
-}
-
-/// A bucket of the hash table, by default an empty one.
-#[derive(Clone, Copy, Default)]
-struct Bucket {
-    hash: u32,
-    /// The slot plus one; zero if the bucket is empty.
-    slot_plus_one: u32,
-}
-
-/// A hash table from key hashes to slots with linear probing: the slot of a key is in the bucket selected by
-/// its hash, or in one of the following buckets before the first empty one.
-#[derive(Clone, Default)]
-struct Table {
-    buckets: PagedVec<Bucket, BUCKETS_PER_PAGE>,
-    /// The number of buckets, a power of two, minus one. Invariant: at least a fifth of the buckets is empty.
-    mask: usize,
-    occupied: usize,
-}
-
-impl Table {
-    /// Returns the first slot with this hash for which `check` returns a value, and that value.
-    #[inline]
-    fn find<R>(&self, hash: u32, check: impl Fn(Slot) -> Option<R>) -> Option<(Slot, R)> {
-        let mut at = hash as usize & self.mask;
-        loop {
-            // Examines all buckets on the page, because finding a page is more expensive than reading it.
-            for bucket in &self.buckets.page(at / BUCKETS_PER_PAGE)?[at % BUCKETS_PER_PAGE..] {
-                // An empty bucket ends the search.
-                let slot = bucket.slot_plus_one.checked_sub(1)?;
-                if bucket.hash == hash
-                    && let Some(found) = check(slot)
-                {
-                    return Some((slot, found));
-                }
-                at += 1;
-            }
-            at &= self.mask;
-        }
-    }
-
-    fn add(&mut self, hash: u32, slot: Slot) {
-        if self.occupied + self.occupied / 4 >= self.mask {
-            let old = std::mem::take(self);
-            self.mask = (2 * old.mask + 1).max(BUCKETS_PER_PAGE - 1);
-            for bucket in (0..=old.mask).map(|at| old.bucket(at)).filter(|bucket| bucket.slot_plus_one != 0) {
-                self.insert(bucket);
-            }
-        }
-        self.insert(Bucket { hash, slot_plus_one: slot + 1 });
-    }
-
-    fn insert(&mut self, bucket: Bucket) {
-        let mut at = bucket.hash as usize & self.mask;
-        while self.bucket(at).slot_plus_one != 0 {
-            at = (at + 1) & self.mask;
-        }
-        self.buckets.set(at, bucket);
-        self.occupied += 1;
-    }
-
-    fn remove(&mut self, hash: u32, slot: Slot) {
-        let mut hole = hash as usize & self.mask;
-        loop {
-            match self.bucket(hole).slot_plus_one {
-                0 => return,
-                slot_plus_one if slot_plus_one == slot + 1 => break,
-                _ => hole = (hole + 1) & self.mask,
-            }
-        }
-        self.occupied -= 1;
-        // Moves later buckets into the hole if their probe sequence passes it, so that no lookup stops at an
-        // empty bucket too early.
-        let mut at = hole;
-        loop {
-            at = (at + 1) & self.mask;
-            let bucket = self.bucket(at);
-            if bucket.slot_plus_one == 0 {
-                break;
-            }
-            let first = bucket.hash as usize & self.mask;
-            if (at.wrapping_sub(first) & self.mask) >= (at.wrapping_sub(hole) & self.mask) {
-                self.buckets.set(hole, bucket);
-                hole = at;
-            }
-        }
-        self.buckets.set(hole, Bucket::default());
-    }
-
-    #[inline]
-    fn bucket(&self, at: usize) -> Bucket {
-        self.buckets.get(at).copied().unwrap_or_default()
-    }
 }

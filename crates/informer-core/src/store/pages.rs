@@ -8,33 +8,32 @@
 
 use std::sync::Arc;
 
-/// Number of bits of the page number that select a child on one level.
-const BITS: u32 = 4;
-/// Number of children of a branch.
-const FANOUT: usize = 1 << BITS;
-
-/// An array of `T` in pages of `SIZE`. Elements that were never set are `T::default()`.
+/// An array of `T` in pages of `SIZE`, below branches with `FANOUT` children, a power of two. Elements that were
+/// never set are `T::default()`.
 #[derive(Clone)]
-pub(crate) struct PagedVec<T, const SIZE: usize> {
-    root: Node<T, SIZE>,
+pub(crate) struct PagedVec<T, const SIZE: usize, const FANOUT: usize> {
+    root: Node<T, SIZE, FANOUT>,
     /// Number of branch levels above the pages.
     height: u32,
 }
 
 #[derive(Clone)]
-enum Node<T, const SIZE: usize> {
+enum Node<T, const SIZE: usize, const FANOUT: usize> {
     Empty,
-    Branch(Arc<[Node<T, SIZE>; FANOUT]>),
+    Branch(Arc<[Self; FANOUT]>),
     Page(Arc<[T; SIZE]>),
 }
 
-impl<T, const SIZE: usize> Default for PagedVec<T, SIZE> {
+impl<T, const SIZE: usize, const FANOUT: usize> Default for PagedVec<T, SIZE, FANOUT> {
     fn default() -> Self {
         Self { root: Node::Empty, height: 0 }
     }
 }
 
-impl<T: Clone + Default, const SIZE: usize> PagedVec<T, SIZE> {
+impl<T: Clone + Default, const SIZE: usize, const FANOUT: usize> PagedVec<T, SIZE, FANOUT> {
+    /// Number of bits of the page number that select a child on one level.
+    const BITS: u32 = FANOUT.trailing_zeros();
+
     /// Returns the element at `index`, or `None` if its page was never allocated.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> Option<&T> {
@@ -44,7 +43,7 @@ impl<T: Clone + Default, const SIZE: usize> PagedVec<T, SIZE> {
     /// Returns the page with the elements from `number * SIZE` on, or `None` if none of them was ever set.
     #[inline]
     pub(crate) fn page(&self, number: usize) -> Option<&[T; SIZE]> {
-        if number >> (BITS * self.height) != 0 {
+        if number >> (Self::BITS * self.height) != 0 {
             return None;
         }
         let mut node = &self.root;
@@ -53,7 +52,7 @@ impl<T: Clone + Default, const SIZE: usize> PagedVec<T, SIZE> {
             match node {
                 Node::Branch(children) => {
                     level = level.saturating_sub(1);
-                    node = &children[child(number, level)];
+                    node = &children[Self::child(number, level)];
                 }
                 Node::Page(page) => return Some(page),
                 Node::Empty => return None,
@@ -64,14 +63,20 @@ impl<T: Clone + Default, const SIZE: usize> PagedVec<T, SIZE> {
     /// Sets an element, growing the array if needed.
     pub(crate) fn set(&mut self, index: usize, value: T) {
         let number = index / SIZE;
-        while number >> (BITS * self.height) != 0 {
+        while number >> (Self::BITS * self.height) != 0 {
             self.add_level();
         }
         let mut node = &mut self.root;
         for level in (0..self.height).rev() {
-            node = &mut node.branch_mut()[child(number, level)];
+            node = &mut node.branch_mut()[Self::child(number, level)];
         }
         node.page_mut()[index % SIZE] = value;
+    }
+
+    /// Returns the position of the child that leads to a page, in a branch at this level.
+    #[inline]
+    fn child(page: usize, level: u32) -> usize {
+        (page >> (Self::BITS * level)) % FANOUT
     }
 
     /// Adds a level above the root.
@@ -100,13 +105,7 @@ impl<T: Clone + Default, const SIZE: usize> PagedVec<T, SIZE> {
     }
 }
 
-/// Returns the position of the child that leads to a page, in a branch at this level.
-#[inline]
-fn child(page: usize, level: u32) -> usize {
-    (page >> (BITS * level)) % FANOUT
-}
-
-impl<T: Clone + Default, const SIZE: usize> Node<T, SIZE> {
+impl<T: Clone + Default, const SIZE: usize, const FANOUT: usize> Node<T, SIZE, FANOUT> {
     /// Returns the children for modification, copying them if they are shared. An empty node becomes a
     /// branch.
     fn branch_mut(&mut self) -> &mut [Self; FANOUT] {
@@ -143,9 +142,9 @@ impl<T: Clone + Default, const SIZE: usize> Node<T, SIZE> {
 
 /// Visits the elements below two nodes on pages that the nodes do not share. `number` is the position of both
 /// nodes on their level.
-fn visit_unshared<T: Clone + Default, const SIZE: usize>(
-    left: &Node<T, SIZE>,
-    right: &Node<T, SIZE>,
+fn visit_unshared<T: Clone + Default, const SIZE: usize, const FANOUT: usize>(
+    left: &Node<T, SIZE, FANOUT>,
+    right: &Node<T, SIZE, FANOUT>,
     number: usize,
     visit: &mut impl FnMut(usize, Option<&T>, Option<&T>),
 ) {
@@ -180,7 +179,7 @@ mod tests {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) as usize % bound
         };
-        let (mut pages, mut model) = (PagedVec::<u32, 4>::default(), vec![0; 5000]);
+        let (mut pages, mut model) = (PagedVec::<u32, 4, 16>::default(), vec![0; 5000]);
         let mut copies = Vec::new();
         for round in 0..20_000 {
             // Starts with small indexes so that the tree grows during the test.
@@ -213,7 +212,7 @@ mod tests {
 
     #[test]
     fn shared_pages_are_not_visited() {
-        let mut pages = PagedVec::<u32, 4>::default();
+        let mut pages = PagedVec::<u32, 4, 16>::default();
         (0..1000).for_each(|index| pages.set(index, 1));
         let before = pages.clone();
         pages.set(501, 2);

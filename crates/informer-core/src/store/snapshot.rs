@@ -19,7 +19,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 /// The contents of a snapshot.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct State {
     pub(crate) objects: Objects,
     pub(crate) indexes: Vec<Postings>,

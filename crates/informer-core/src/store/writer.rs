@@ -6,7 +6,7 @@
 
 use super::change::{BatchResult, Change};
 use super::index::{IndexHandle, IndexWriter};
-use super::objects::Slot;
+use super::objects::{Objects, Slot};
 use super::snapshot::{BuiltIndex, State, StoreReader, StoreSnapshot, UnreadableMark};
 use crate::delta::{Deleted, Delta};
 use crate::key::Key;
@@ -14,6 +14,7 @@ use crate::object::Entry;
 use crate::scope::Scope;
 use crate::version::ResourceVersion;
 use crate::wire::UnreadableObject;
+use imbl::OrdMap;
 use std::sync::Arc;
 
 /// The writer of a store: applies deltas and publishes snapshots.
@@ -45,10 +46,18 @@ impl StoreWriter {
     /// Creates an empty store for these scopes, and its reader.
     pub fn new(scopes: impl IntoIterator<Item = Scope>) -> (Self, StoreReader) {
         let versions = scopes.into_iter().map(|scope| (scope, None)).collect();
-        let state = State { versions, ..State::default() };
+        let (objects, indexes, unreadable) = (Objects::new(true), Vec::new(), OrdMap::new());
+        let state = State { objects, indexes, versions, unreadable };
         let reader = StoreReader::new(state.clone());
         let (indexes, free, retired) = (Vec::new(), Vec::new(), Vec::new());
         (Self { state, indexes, free, reader: reader.clone(), retired, reported_panics: 0 }, reader)
+    }
+
+    /// Saves 66 bytes per object, and makes lookups by key slower. Call this before the first delta.
+    #[must_use]
+    pub fn without_key_copies(mut self) -> Self {
+        self.state.objects = Objects::new(false);
+        self
     }
 
     /// Applies deltas of `scope`, publishes one snapshot, and returns the changes. A complete list is applied
