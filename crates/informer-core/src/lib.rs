@@ -35,8 +35,8 @@ pub use compressor::Compressor;
 pub use delta::{Batch, Deleted, Delta, DeltaFifo, FifoCapacity, QueueClosed, Replaced};
 pub use key::Key;
 pub use object::{
-    DecodeError, EncodeError, Entry, Object, Projection, ProjectionError, ProjectionMetrics, Projections,
-    Typed,
+    DecodeAhead, DecodeError, DecodedMetrics, Decoding, EncodeError, Entry, Object, Projection,
+    ProjectionError, ProjectionMetrics, Projections, Typed,
 };
 pub use retention::Retention;
 pub use scope::Scope;

@@ -13,7 +13,7 @@ use crate::resource::ResourceType;
 use crate::shared::{Engine, InformerOptions, Registration};
 use crate::source::Source;
 use crate::status::InformerStatus;
-use informer_core::{Index, Projection, ResourceVersion};
+use informer_core::{DecodeAhead, Index, Projection, ResourceVersion};
 use kube::Resource;
 use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
@@ -34,10 +34,15 @@ const DEFAULT_PROJECTION_LIMIT: usize = 1 << 30;
 /// before `start`, and for detached handlers. Then the watch ends and the memory is freed.
 pub struct SharedInformer<K> {
     engine: Arc<Engine>,
+    /// Decodes objects as a `K` when they arrive, if the retention says so.
+    decode_ahead: Option<DecodeAhead>,
     kind: PhantomData<fn() -> K>,
 }
 
-impl<K: Resource<DynamicType = ()>> SharedInformer<K> {
+impl<K> SharedInformer<K>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
+{
     /// Creates an informer for all objects of the kind, with default options.
     pub fn new(client: kube::Client) -> Self {
         Self::with_options(client, InformerOptions::default())
@@ -67,12 +72,14 @@ impl SharedInformer<DynamicObject> {
     }
 }
 
-impl<K> SharedInformer<K> {
+impl<K: DeserializeOwned + Send + Sync + 'static> SharedInformer<K> {
     /// Creates a handle of an engine.
     pub(crate) fn from_engine(engine: Arc<Engine>) -> Self {
-        Self { engine, kind: PhantomData }
+        Self { decode_ahead: engine.decode_ahead::<K>(), engine, kind: PhantomData }
     }
+}
 
+impl<K> SharedInformer<K> {
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
@@ -329,7 +336,8 @@ impl<K: 'static> SharedInformer<K> {
 
 impl<K> Clone for SharedInformer<K> {
     fn clone(&self) -> Self {
-        Self::from_engine(Arc::clone(&self.engine))
+        let (engine, decode_ahead) = (Arc::clone(&self.engine), self.decode_ahead.clone());
+        Self { engine, decode_ahead, kind: PhantomData }
     }
 }
 

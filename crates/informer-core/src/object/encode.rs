@@ -1,6 +1,7 @@
 //! [`Object::from_typed`]: objects that no server sent.
 
-use super::{Entry, Object, Typed};
+use super::typed::Decoded;
+use super::{Entry, Object};
 use crate::retention::Retention;
 use crate::wire::{Limits, ReadObjectError, TypeMeta, read_object};
 use serde::Serialize;
@@ -47,7 +48,7 @@ impl<K: Serialize + Send + Sync + 'static> Object<K> {
         let scanned = read_object(&type_meta, Limits::new(usize::MAX), json.as_bytes())
             .map_err(|error: ReadObjectError| failed(error.to_string()))?;
         let entry = Entry::new(scanned, Retention::Decoded);
-        entry.kept.get_or_add(Typed::new(value));
+        entry.kept.get_or_add(Decoded::new(value, None));
         Ok(Self::new(Arc::new(entry)))
     }
 }

@@ -211,13 +211,24 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Object<K> {
     /// or yield in between.
     ///
     /// While a caller holds the result, further calls on this handle or its clones return the same value.
-    /// With [`Retention::Decoded`](crate::Retention::Decoded), the cache holds the result as well.
+    /// With [`Retention::Decoded`](crate::Retention::Decoded), objects are decoded when they arrive, and this
+    /// only copies a pointer; see also [`typed_ref`](Self::typed_ref).
     ///
     /// Decoding a pod takes about 30 µs, so reading each of 50,000 pods takes more than a second. To read a few
     /// fields of many objects often, add a projection: [`Object::projected`] returns a reference to a value that was
     /// decoded before.
     pub fn typed(&self) -> Result<Typed<K>, DecodeError> {
         self.entry.typed()
+    }
+
+    /// Returns the decoded object by reference if the cache keeps it, without counting references.
+    ///
+    /// With [`Retention::Decoded`](crate::Retention::Decoded), this is `None` only for an object that does not
+    /// decode: [`typed`](Self::typed) returns the error. With
+    /// [`Retention::RecentlyDecoded`](crate::Retention::RecentlyDecoded), it is also `None` if the limit is
+    /// reached; with other retentions always.
+    pub fn typed_ref(&self) -> Option<&K> {
+        self.entry.typed_ref()
     }
 }
 

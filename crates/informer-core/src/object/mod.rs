@@ -10,12 +10,15 @@ mod handle;
 mod kept;
 mod measured;
 mod projection;
+mod typed;
 
 pub use encode::EncodeError;
 pub use handle::Object;
-pub use projection::{Projection, ProjectionError, ProjectionMetrics, Projections};
+pub use projection::{DecodeAhead, Projection, ProjectionError, ProjectionMetrics, Projections};
+pub use typed::{DecodedMetrics, Decoding, Typed};
 
 use kept::{Kept, KeptValues};
+use typed::{Decoded, LentValues};
 
 use crate::key::Key;
 use crate::retention::{Interner, Retention, StoredBytes};
@@ -23,69 +26,71 @@ use crate::version::ResourceVersion;
 use crate::wire::{self, BodyEncoding, EntryEncoding, FieldPath, Head, ScannedObject};
 use informer_schema::MessageId;
 use serde::de::DeserializeOwned;
-use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One object of a store, of any kind.
-// The field order keeps the key next to the reference count of the `Arc` around the entry: a lookup touches
-// both, and they should share a cache line.
+// The field order keeps the decoded values and the key next to the reference count of the `Arc` around the
+// entry: a lookup touches all three, and they should share cache lines.
 #[repr(C)]
 pub struct Entry {
+    /// Values decoded from the bytes.
+    kept: KeptValues,
     head: Head,
     stored: StoredBytes,
     encoding: EntryEncoding,
-    retention: Retention,
+    keep: Keep,
     /// Whether the server has a newer state that could not be read.
     stale: AtomicBool,
-    /// Values decoded from the bytes.
-    kept: KeptValues,
-    /// Counter of failed decodings, shared by the entries of a cache.
-    decode_errors: Option<Arc<AtomicU64>>,
+    /// Whether a decoded object was read since the last search for entries to evict.
+    recently_used: AtomicBool,
+    /// What the entries of a cache share.
+    decoding: Option<Arc<Decoding>>,
 }
 
-/// Values that live as long as a caller holds them. The type behind `dyn Any` is `Box<K>`: see [`Typed`].
-#[derive(Default)]
-struct LentValues(Mutex<Vec<Weak<dyn Any + Send + Sync>>>);
+/// Which decoded objects an entry keeps.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keep {
+    Nothing,
+    Everything,
+    /// What the limit of the cache allows.
+    UpToLimit,
+}
 
-impl Kept for LentValues {}
-
-impl<K: Send + Sync + 'static> Kept for Typed<K> {}
-
-impl LentValues {
-    fn lock(&self) -> MutexGuard<'_, Vec<Weak<dyn Any + Send + Sync>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl From<Retention> for Keep {
+    fn from(retention: Retention) -> Self {
+        match retention {
+            Retention::Bytes => Self::Nothing,
+            Retention::Decoded => Self::Everything,
+            Retention::RecentlyDecoded { .. } => Self::UpToLimit,
+            #[cfg(feature = "compression")]
+            Retention::Compressed => Self::Nothing,
+        }
     }
-}
-
-/// Returns the value that is a `K` and still alive.
-fn find_lent<K: Send + Sync + 'static>(values: &[Weak<dyn Any + Send + Sync>]) -> Option<Typed<K>> {
-    values.iter().find_map(|value| value.upgrade()?.downcast().ok().map(Typed))
 }
 
 impl Entry {
     /// Creates the entry of an object that was just read.
     pub fn new(scanned: ScannedObject, retention: Retention) -> Self {
         let ScannedObject { head, bytes, encoding } = scanned;
-        let (stale, kept) = (AtomicBool::new(false), KeptValues::default());
         Self {
+            kept: KeptValues::default(),
             head,
             stored: StoredBytes::Plain(bytes),
             encoding,
-            retention,
-            stale,
-            kept,
-            decode_errors: None,
+            keep: retention.into(),
+            stale: AtomicBool::new(false),
+            recently_used: AtomicBool::new(false),
+            decoding: None,
         }
     }
 
-    /// Counts decoding failures of this entry in `decode_errors`.
+    /// Makes the entry share figures and limits with the other entries of its cache.
     #[must_use]
-    pub fn counting(self, decode_errors: Option<Arc<AtomicU64>>) -> Self {
-        Self { decode_errors, ..self }
+    pub fn sharing_decoding(self, decoding: &Arc<Decoding>) -> Self {
+        Self { decoding: Some(Arc::clone(decoding)), ..self }
     }
 
     /// Replaces labels and owners by equal ones of earlier heads that `interner` knows.
@@ -226,13 +231,14 @@ impl Entry {
     /// Returns a copy with other stored bytes, of the same object state, and other decoded values.
     fn copy(&self, stored: StoredBytes, kept: KeptValues) -> Self {
         Self {
+            kept,
             head: self.head.clone(),
             stored,
             encoding: self.encoding,
-            retention: self.retention,
+            keep: self.keep,
             stale: AtomicBool::new(self.is_stale()),
-            kept,
-            decode_errors: self.decode_errors.clone(),
+            recently_used: AtomicBool::new(self.recently_used.load(Ordering::Relaxed)),
+            decoding: self.decoding.clone(),
         }
     }
 
@@ -240,27 +246,72 @@ impl Entry {
         self.stale.store(stale, Ordering::Relaxed);
     }
 
-    fn typed<K: DeserializeOwned + Send + Sync + 'static>(&self) -> Result<Typed<K>, DecodeError> {
-        if self.retention == Retention::Decoded {
-            if let Some(value) = self.kept.get::<Typed<K>>() {
-                return Ok(value.clone());
-            }
-            // Two threads may decode the same object, but neither waits for the other.
-            return Ok(self.kept.get_or_add(Typed::<K>::new(self.counted(self.decode())?)).clone());
+    /// Returns an equal entry without decoded objects, to make room for others; `None` if it has none, or if
+    /// one was read since the last call.
+    fn evicted(&self) -> Option<Self> {
+        if !self.kept.any(Kept::is_evictable) || self.recently_used.swap(false, Ordering::Relaxed) {
+            return None;
         }
-        let earlier = |lent: &LentValues| find_lent(&lent.lock());
-        if let Some(value) = self.kept.get().and_then(earlier) {
+        if let Some(decoding) = &self.decoding {
+            decoding.count_eviction();
+        }
+        Some(self.without_values())
+    }
+
+    fn typed<K: DeserializeOwned + Send + Sync + 'static>(&self) -> Result<Typed<K>, DecodeError> {
+        if self.keep != Keep::Nothing
+            && let Some(node) = self.kept.get_shared::<Decoded<K>>()
+        {
+            self.mark_used();
+            return Ok(Typed::kept(node));
+        }
+        if let Some(value) = self.kept.get().and_then(LentValues::find) {
             return Ok(value);
         }
-        let value = Typed::<K>::new(self.counted(self.decode())?);
-        let mut lent = self.kept.get_or_add(LentValues::default()).lock();
-        if let Some(earlier) = find_lent(&lent) {
-            return Ok(earlier);
+        let value = self.keep_or_return(self.counted(self.decode())?);
+        Ok(match value {
+            Ok(()) => return self.typed(),
+            Err(value) => self.kept.get_or_add(LentValues::default()).find_or_add(value),
+        })
+    }
+
+    /// Returns the decoded object if the entry keeps it, decoding it if necessary.
+    fn typed_ref<K: DeserializeOwned + Send + Sync + 'static>(&self) -> Option<&K> {
+        if self.keep == Keep::Nothing {
+            return None;
         }
-        lent.retain(|value| value.strong_count() > 0);
-        let any: Arc<dyn Any + Send + Sync> = value.0.clone();
-        lent.push(Arc::downgrade(&any));
-        Ok(value)
+        let kept = self.kept.get::<Decoded<K>>().or_else(|| {
+            self.keep_or_return::<K>(self.decode().ok()?).ok()?;
+            self.kept.get()
+        })?;
+        self.mark_used();
+        Some(kept.value())
+    }
+
+    #[inline]
+    fn mark_used(&self) {
+        // Only the bounded retention evicts. A store that changes nothing is avoided, because it would take
+        // the cache line away from other readers.
+        if self.keep == Keep::UpToLimit && !self.recently_used.load(Ordering::Relaxed) {
+            self.recently_used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Keeps a decoded object, or returns it if the entry does not keep it. If two threads decode the same
+    /// object, neither waits for the other, and the first value is kept.
+    #[cold]
+    fn keep_or_return<K: Send + Sync + 'static>(&self, value: K) -> Result<(), K> {
+        let reserve = || self.decoding.as_ref().map(|decoding| decoding.reserve(self.stored.len()));
+        let share = match self.keep {
+            Keep::Nothing => return Err(value),
+            Keep::Everything => reserve().flatten(),
+            Keep::UpToLimit => match reserve() {
+                Some(Some(share)) => Some(share),
+                Some(None) | None => return Err(value),
+            },
+        };
+        self.kept.get_or_add(Decoded::new(value, share));
+        Ok(())
     }
 
     fn decode<K: DeserializeOwned>(&self) -> Result<K, DecodeError> {
@@ -308,8 +359,8 @@ impl Entry {
 
     /// Counts the error of a read.
     fn counted<T>(&self, result: Result<T, DecodeError>) -> Result<T, DecodeError> {
-        if let (Err(_), Some(errors)) = (&result, &self.decode_errors) {
-            errors.fetch_add(1, Ordering::Relaxed);
+        if let (Err(_), Some(decoding)) = (&result, &self.decoding) {
+            decoding.count_error();
         }
         result
     }
@@ -338,55 +389,6 @@ impl Eq for Entry {}
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.head.key, self.head.version)
-    }
-}
-
-/// A decoded object, shared by all callers that hold it.
-///
-/// The value is an `Arc<Box<K>>` and not an `Arc<K>`, because the entry may have a weak reference to it. A
-/// weak reference keeps the memory inside the `Arc` allocated, also after the last caller dropped the
-/// value. With the `Box`, that memory is a pointer; without it, it would be a whole `K` (an empty `Pod`
-/// takes two kilobytes).
-#[expect(
-    clippy::redundant_allocation,
-    reason = "a weak reference must not keep the memory of a dropped value allocated"
-)]
-pub struct Typed<K>(Arc<Box<K>>);
-
-impl<K> Deref for Typed<K> {
-    type Target = K;
-
-    fn deref(&self) -> &K {
-        &self.0
-    }
-}
-
-impl<K> AsRef<K> for Typed<K> {
-    fn as_ref(&self) -> &K {
-        self
-    }
-}
-
-impl<K> Clone for Typed<K> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<K: fmt::Debug> fmt::Debug for Typed<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-impl<K> Typed<K> {
-    fn new(value: K) -> Self {
-        Self(Arc::new(Box::new(value)))
-    }
-
-    /// Returns whether both handles share one decoded value.
-    pub fn ptr_eq(left: &Self, right: &Self) -> bool {
-        Arc::ptr_eq(&left.0, &right.0)
     }
 }
 

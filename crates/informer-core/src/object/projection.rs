@@ -6,7 +6,8 @@
 
 use super::kept::Kept;
 use super::measured::Measured;
-use super::{DecodeError, Entry, Object};
+use super::typed::Decoded;
+use super::{DecodeError, Entry, Keep, Object};
 use crate::key::Key;
 use serde::de::DeserializeOwned;
 use std::any::TypeId;
@@ -25,7 +26,14 @@ pub struct Projection<P> {
     type_: PhantomData<fn() -> P>,
 }
 
-/// The projections of one cache.
+/// Makes a cache decode whole objects when they arrive, as one type, until its last clone is dropped. See
+/// [`Projections::decode_ahead`].
+#[derive(Clone)]
+pub struct DecodeAhead {
+    registration: Arc<Registration>,
+}
+
+/// The projections of one cache, and the types as which it decodes whole objects ahead.
 pub struct Projections {
     /// Replaced as a whole, so that no lock is held while functions of the application are called.
     slots: RwLock<Arc<[Slot]>>,
@@ -38,9 +46,12 @@ type Report = dyn Fn(&ProjectionError) + Send + Sync;
 /// A projection that is active, or of which values are left.
 #[derive(Clone)]
 struct Slot {
+    /// The type of the kept values.
     type_id: TypeId,
     usage: Weak<Usage>,
     registration: Weak<Registration>,
+    /// Whether this is a projection, not a type of whole objects.
+    is_projection: bool,
 }
 
 /// What the handles of a projection share. Dropped with the last handle.
@@ -131,29 +142,46 @@ impl Projections {
         limit: usize,
         on_release: impl Fn() + Send + Sync + 'static,
     ) -> Projection<P> {
-        let type_id = TypeId::of::<P>();
+        let registration = self.register::<P, Projected<P>>(true, limit, on_release, |usage, entry| {
+            prepare::<P>(usage, entry);
+        });
+        Projection { registration, type_: PhantomData }
+    }
+
+    /// Decodes objects as a `K` when they arrive, in entries with
+    /// [`Retention::Decoded`](crate::Retention::Decoded), so that [`Object::typed`] decodes nothing. Ends when
+    /// the last clone of the result is dropped; decoded objects stay.
+    pub fn decode_ahead<K: DeserializeOwned + Send + Sync + 'static>(&self) -> DecodeAhead {
+        let registration = self.register::<K, Decoded<K>>(false, usize::MAX, || {}, decode_ahead::<K>);
+        DecodeAhead { registration }
+    }
+
+    /// Returns the active registration of a type, or a new one.
+    fn register<T, V: Kept>(
+        &self,
+        is_projection: bool,
+        limit: usize,
+        on_release: impl Fn() + Send + Sync + 'static,
+        prepare: fn(&Arc<Usage>, &Entry),
+    ) -> Arc<Registration> {
+        let type_id = TypeId::of::<V>();
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
         let known = slots.iter().find(|slot| slot.type_id == type_id);
         let active = known.and_then(|slot| slot.registration.upgrade());
         // Values of an earlier projection of this type that are left are used again.
         let usage = known
             .and_then(|slot| slot.usage.upgrade())
-            .unwrap_or_else(|| Arc::new(Usage::new(std::any::type_name::<P>(), Arc::clone(&self.report))));
+            .unwrap_or_else(|| Arc::new(Usage::new(std::any::type_name::<T>(), Arc::clone(&self.report))));
         let registration = active.unwrap_or_else(|| {
             usage.activate(limit);
-            Arc::new(Registration {
-                usage: Arc::clone(&usage),
-                prepare: |usage, entry| {
-                    prepare::<P>(usage, entry);
-                },
-                on_release: Box::new(on_release),
-            })
+            let (usage, on_release) = (Arc::clone(&usage), Box::new(on_release));
+            Arc::new(Registration { usage, prepare, on_release })
         });
         let (weak_usage, weak_registration) = (Arc::downgrade(&usage), Arc::downgrade(&registration));
         let others = slots.iter().filter(|slot| slot.type_id != type_id && slot.usage.strong_count() > 0);
-        let slot = Slot { type_id, usage: weak_usage, registration: weak_registration };
+        let slot = Slot { type_id, usage: weak_usage, registration: weak_registration, is_projection };
         *slots = others.cloned().chain([slot]).collect();
-        Projection { registration, type_: PhantomData }
+        registration
     }
 
     /// Decodes the values of a new entry for all active projections that have not reached their limit.
@@ -166,14 +194,24 @@ impl Projections {
     /// Returns an equal entry without the values of projections that are no longer active; `None` if there
     /// are none.
     pub fn without_released(&self, entry: &Entry) -> Option<Entry> {
-        let rewritten = entry.kept.has_released().then(|| entry.without_values())?;
+        let rewritten = entry.kept.any(Kept::is_released).then(|| entry.without_values())?;
+        self.prepare(&rewritten);
+        Some(rewritten)
+    }
+
+    /// Returns an equal entry without decoded objects, to make room for others; `None` if it has none, or if
+    /// one was read since the last call.
+    pub fn evicted(&self, entry: &Entry) -> Option<Entry> {
+        let rewritten = entry.evicted()?;
         self.prepare(&rewritten);
         Some(rewritten)
     }
 
     /// Returns the figures of the projections that are active or have values left.
     pub fn metrics(&self) -> Vec<ProjectionMetrics> {
-        self.slots().iter().filter_map(|slot| Some(slot.usage.upgrade()?.metrics())).collect()
+        let slots = self.slots();
+        let projections = slots.iter().filter(|slot| slot.is_projection);
+        projections.filter_map(|slot| Some(slot.usage.upgrade()?.metrics())).collect()
     }
 
     fn slots(&self) -> Arc<[Slot]> {
@@ -294,7 +332,7 @@ fn prepare<'a, P: DeserializeOwned + Send + Sync + 'static>(
     if usage.is_at_limit() {
         return None;
     }
-    let (value, size) = match decode::<P>(usage, entry) {
+    let (value, size) = match decode::<Measured<P>>(usage, entry) {
         Ok(Measured { value, size }) => (Ok(value), size),
         Err(error) => {
             let error = DecodeError { type_name: usage.type_name, ..error };
@@ -310,8 +348,18 @@ fn prepare<'a, P: DeserializeOwned + Send + Sync + 'static>(
     Some(entry.kept.get_or_add(Projected { value, size, usage }))
 }
 
-fn decode<P: DeserializeOwned>(usage: &Usage, entry: &Entry) -> Result<Measured<P>, DecodeError> {
-    let panicked = |message: &str| Err(entry.decode_error::<P>(String::new(), message.to_owned()));
+/// Decodes and keeps a whole object. If it does not decode, [`Object::typed`] returns the error and counts it.
+fn decode_ahead<K: DeserializeOwned + Send + Sync + 'static>(usage: &Arc<Usage>, entry: &Entry) {
+    if entry.keep == Keep::Everything
+        && entry.kept.get::<Decoded<K>>().is_none()
+        && let Ok(value) = decode::<K>(usage, entry)
+    {
+        let _not_kept = entry.keep_or_return(value);
+    }
+}
+
+fn decode<T: DeserializeOwned>(usage: &Usage, entry: &Entry) -> Result<T, DecodeError> {
+    let panicked = |message: &str| Err(entry.decode_error::<T>(String::new(), message.to_owned()));
     if usage.panics.load(Ordering::Relaxed) >= MAX_PANICS {
         return panicked("not decoded, because Deserialize panicked for other objects");
     }
@@ -354,6 +402,12 @@ impl<P> Clone for Projection<P> {
 impl<P> fmt::Debug for Projection<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "projection as {}", self.registration.usage.type_name)
+    }
+}
+
+impl fmt::Debug for DecodeAhead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "decoding ahead as {}", self.registration.usage.type_name)
     }
 }
 

@@ -4,13 +4,12 @@ use super::failure::ResponseHead;
 use crate::backoff::BackoffConfig;
 #[cfg(feature = "compression")]
 use crate::compressor::Compressor;
-use crate::object::{Entry, Projections};
+use crate::object::{Decoding, Entry, Projections};
 use crate::retention::{Interner, Retention};
 use crate::scope::Scope;
 use crate::transform::{Transform, TransformFallback};
 use crate::wire::{BodyEncoding, FieldFilter, Limits, ListBody, TypeMeta, WatchBody};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// The choice between watch-lists (watches with `sendInitialEvents`) and lists for the initial list and
@@ -77,8 +76,8 @@ pub struct Config {
     pub response_header_timeout: Duration,
     /// The time without notable progress after which a list fails.
     pub list_progress_timeout: Duration,
-    /// A counter of objects that failed to decode on access.
-    pub decode_errors: Option<Arc<AtomicU64>>,
+    /// The figures of decoded objects, and their limit. All reflectors of one cache share it.
+    pub decoding: Arc<Decoding>,
     /// The projections for which the values of each object are decoded. All reflectors of one cache share
     /// them.
     pub projections: Arc<Projections>,
@@ -108,7 +107,7 @@ impl Config {
             watch_list_progress_timeout: Duration::from_secs(10),
             response_header_timeout: Duration::from_mins(2),
             list_progress_timeout: Duration::from_mins(1),
-            decode_errors: None,
+            decoding: Arc::default(),
             projections: Arc::default(),
             interner: Arc::default(),
         }

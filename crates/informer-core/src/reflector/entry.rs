@@ -24,7 +24,7 @@ impl Reflector {
 
     fn new_entry(&mut self, scanned: ScannedObject) -> Entry {
         let received = Entry::new(scanned, self.config.retention);
-        self.apply_transform(received).counting(self.config.decode_errors.clone())
+        self.apply_transform(received).sharing_decoding(&self.config.decoding)
     }
 
     /// Returns the transformed entry, or the fallback if the transform fails. Called once per object.

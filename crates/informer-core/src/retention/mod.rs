@@ -30,9 +30,17 @@ pub enum Retention {
     /// dropped with its last user.
     #[default]
     Bytes,
-    /// The bytes as in [`Retention::Bytes`], and each typed object from its first use on. For small kinds
-    /// that are read often.
+    /// The bytes as in [`Retention::Bytes`], and the typed objects, decoded when they arrive as the type of each
+    /// informer handle, and as other types on their first use. For kinds that are read more often than they
+    /// change, if memory allows.
     Decoded,
+    /// The bytes as in [`Retention::Bytes`], and the typed objects that were used recently, decoded on their
+    /// first use. For kinds of which a part is read often.
+    RecentlyDecoded {
+        /// The limit of the kept typed objects, as the total size of their bytes. Decoded, they take several
+        /// times as much memory.
+        max_encoded_bytes: usize,
+    },
     /// The bytes as in [`Retention::Bytes`], compressed with a dictionary trained on objects of the cache. A
     /// typed object is decoded on access and dropped with its last user.
     ///

@@ -3,11 +3,10 @@
 use super::dictionary::Codec;
 use super::samples::Samples;
 use super::{CorruptedBytes, Retention, StoredBytes};
-use crate::object::{Entry, Object};
+use crate::object::{Decoding, Entry, Object};
 use crate::wire::{Frame, Limits, ScannedObject, TypeMeta, WatchReader};
 use serde_json::Value;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 fn text(number: u32) -> String {
     let random = number.wrapping_mul(2_654_435_761);
@@ -120,9 +119,9 @@ fn c9_corrupted_bytes_are_an_error_and_never_panic() {
 #[test]
 fn c9_entry_with_corrupted_bytes_has_no_bytes_and_no_typed_objects() {
     let codec = trained();
-    let errors = Arc::new(AtomicU64::new(0));
+    let decoding = Arc::new(Decoding::default());
     let corrupted = || {
-        let entry = entry(7).counting(Some(Arc::clone(&errors))).with_stored(|plain| {
+        let entry = entry(7).sharing_decoding(&decoding).with_stored(|plain| {
             let mut compressed = codec.compress(plain);
             compressed.corrupt(|bytes| *bytes = bytes[..10].into());
             StoredBytes::Compressed(compressed)
@@ -135,7 +134,7 @@ fn c9_entry_with_corrupted_bytes_has_no_bytes_and_no_typed_objects() {
     assert_eq!(object.typed().unwrap_err().to_string(), expected);
     assert_eq!(object.metadata::<Value>().unwrap_err().to_string(), expected);
     assert_eq!(object.to_json().unwrap_err().to_string(), expected);
-    assert_eq!(errors.load(Ordering::Relaxed), 3, "each error is counted");
+    assert_eq!(decoding.errors(), 3, "each error is counted");
     assert!(!object.entry().is_same_state(&entry(7)) && !entry(7).is_same_state(object.entry()));
     assert!(
         object.entry().recompressed(StoredBytes::Plain).is_none(),

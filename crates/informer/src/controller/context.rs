@@ -3,9 +3,9 @@
 use super::pending_writes::Write;
 use super::shared::ReconcileRequest;
 use crate::discovery::DynamicResource;
-use crate::informer::SharedInformer;
 use crate::lister::Lister;
 use crate::reference::{ObjectReference, ToObjectReference, group};
+use crate::shared::Engine;
 use informer_core::election::FencingToken;
 use informer_core::{Key, ResourceVersion};
 use kube::Resource;
@@ -43,18 +43,18 @@ impl<S> Context<S> {
     /// For any other kind the first call starts an informer and logs a warning. Until that informer has
     /// synced, existing objects are missing from the lister.
     pub fn lister<K: Resource<DynamicType = ()> + 'static>(&self) -> Lister<K> {
-        self.lister_of(&self.request.shared.factory.informer())
+        self.lister_of(self.request.shared.factory.engine_of::<K>())
     }
 
     /// Returns a lister for a kind that is known only at run time. Like for [`lister`](Self::lister), the
     /// kind must be one of the controller's sources.
     pub fn dynamic_lister(&self, resource: &impl DynamicResource) -> Lister<DynamicObject> {
-        self.lister_of(&self.request.shared.factory.dynamic_informer(resource))
+        self.lister_of(Arc::clone(self.request.shared.factory.dynamic_informer(resource).engine()))
     }
 
-    fn lister_of<K>(&self, informer: &SharedInformer<K>) -> Lister<K> {
-        self.request.shared.keep_if_undeclared(informer.engine());
-        informer.lister()
+    fn lister_of<K>(&self, engine: Arc<Engine>) -> Lister<K> {
+        self.request.shared.keep_if_undeclared(&engine);
+        Lister::new(engine)
     }
 
     /// Returns the number of retries of this key since its last reconcile that returned an

@@ -38,6 +38,7 @@ use informer_core::workqueue::{RateLimiter, RetryLimit};
 use informer_core::{Key, Object};
 use kube::Resource;
 use kube::core::DynamicObject;
+use serde::de::DeserializeOwned;
 use shared::ReconcileRequest;
 use source::{KeyMapper, OwnerKind, TypedSource};
 use spec::{BoxError, ControllerSpec, Settings};
@@ -103,7 +104,7 @@ impl Controller {
     /// kind only, [configure](SharedInformerFactory::configure) it.
     pub fn new<K>(factory: &SharedInformerFactory) -> Controller<K>
     where
-        K: Resource<DynamicType = ()> + 'static,
+        K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
     {
         Controller::from_informer(factory, factory.informer::<K>(), is_cluster_scoped::<K>())
     }
@@ -156,7 +157,10 @@ impl<L: 'static, S> Controller<L, S> {
     ///
     /// If only the metadata of the owned objects is needed, use [`PartialObjectMeta<O>`](kube::core::PartialObjectMeta),
     /// here and in [`Context::lister`]: only metadata is requested and cached.
-    pub fn owns<O: Resource<DynamicType = ()> + 'static>(self) -> Controller<O, S> {
+    pub fn owns<O>(self) -> Controller<O, S>
+    where
+        O: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
+    {
         let informer = self.spec.factory.informer::<O>();
         self.owns_informer(informer)
     }
@@ -235,10 +239,10 @@ impl<L: 'static, S> Controller<L, S> {
     /// The closure lives as long as the controller, which keeps the informers of its sources running in any
     /// case. A lister of another kind keeps the informer of that kind running as long, and its index may not
     /// be complete when `map` is called: declare the kind with [`reads`](Self::reads) too.
-    pub fn watches<W: Resource<DynamicType = ()> + 'static>(
-        self,
-        map: impl Fn(&Object<W>) -> Vec<Key> + Send + Sync + 'static,
-    ) -> Controller<W, S> {
+    pub fn watches<W>(self, map: impl Fn(&Object<W>) -> Vec<Key> + Send + Sync + 'static) -> Controller<W, S>
+    where
+        W: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
+    {
         let informer = self.spec.factory.informer::<W>();
         self.watches_informer(informer, map)
     }
@@ -257,7 +261,10 @@ impl<L: 'static, S> Controller<L, S> {
     ///
     /// [`Controller::with_predicate`] has no effect on it. If only the metadata of the objects is needed, use
     /// [`PartialObjectMeta<R>`](kube::core::PartialObjectMeta), here and in [`Context::lister`].
-    pub fn reads<R: Resource<DynamicType = ()> + 'static>(self) -> Controller<R, S> {
+    pub fn reads<R>(self) -> Controller<R, S>
+    where
+        R: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
+    {
         let informer = self.spec.factory.informer::<R>();
         self.add_source(informer, KeyMapper::never())
     }

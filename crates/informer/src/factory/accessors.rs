@@ -28,6 +28,7 @@ pub use generated::*;
 use super::SharedInformerFactory;
 use crate::informer::SharedInformer;
 use crate::lister::Lister;
+use serde::de::DeserializeOwned;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -43,7 +44,10 @@ impl<'a, K> Accessor<'a, K> {
     }
 }
 
-impl<K: kube::Resource<DynamicType = ()> + 'static> Accessor<'_, K> {
+impl<K> Accessor<'_, K>
+where
+    K: kube::Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
+{
     /// Returns the factory's informer for the kind.
     pub fn informer(&self) -> SharedInformer<K> {
         self.factory.informer()

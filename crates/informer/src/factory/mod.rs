@@ -20,6 +20,7 @@ use crate::shared::{Engine, InformerOptions, Selection, is_synced};
 use kube::Resource;
 use kube::core::{DynamicObject, PartialObjectMeta};
 use registry::{FactoryView, Registry};
+use serde::de::DeserializeOwned;
 use std::fmt;
 use std::sync::Arc;
 
@@ -145,13 +146,20 @@ impl SharedInformerFactory {
     /// Returns the informer for a kind, and starts it if the factory is started.
     ///
     /// The namespaces of the factory's options do not apply to cluster-scoped kinds.
-    pub fn informer<K: Resource<DynamicType = ()> + 'static>(&self) -> SharedInformer<K> {
-        SharedInformer::from_engine(self.engine(&ResourceType::of::<K>(&()), is_cluster_scoped::<K>()))
+    pub fn informer<K>(&self) -> SharedInformer<K>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
+    {
+        SharedInformer::from_engine(self.engine_of::<K>())
+    }
+
+    pub(crate) fn engine_of<K: Resource<DynamicType = ()> + 'static>(&self) -> Arc<Engine> {
+        self.engine(&ResourceType::of::<K>(&()), is_cluster_scoped::<K>())
     }
 
     /// Returns a lister of the informer for a kind.
     pub fn lister<K: Resource<DynamicType = ()> + 'static>(&self) -> Lister<K> {
-        self.informer().lister()
+        Lister::new(self.engine_of::<K>())
     }
 
     /// Returns the informer for a kind that is known only at run time.
@@ -177,7 +185,7 @@ impl SharedInformerFactory {
     /// Returns an informer for the metadata of a kind; the server sends only metadata.
     pub fn metadata_informer<K>(&self) -> SharedInformer<PartialObjectMeta<K>>
     where
-        K: Resource<DynamicType = ()> + 'static,
+        K: Resource<DynamicType = ()> + Send + Sync + 'static,
     {
         self.informer()
     }

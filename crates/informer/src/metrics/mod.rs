@@ -7,9 +7,9 @@
 mod encoder;
 
 pub use encoder::{Collect, CollectNamed, Encoder, Named, encode, named};
-pub use informer_core::ProjectionMetrics;
 pub use informer_core::recorder::RecorderMetrics;
 pub use informer_core::workqueue::{Histogram, QueueMetrics};
+pub use informer_core::{DecodedMetrics, ProjectionMetrics};
 
 use crate::status::InformerStatus;
 use informer_core::StoreSnapshot;
@@ -34,8 +34,8 @@ pub struct InformerMetrics {
     pub synced: bool,
     /// Number of objects in the cache.
     pub objects: usize,
-    /// Approximate memory of the objects in the cache, without the decoded values that
-    /// [`Retention::Decoded`](crate::cache::Retention::Decoded) keeps besides.
+    /// Approximate memory of the objects in the cache, without decoded values; see
+    /// [`decoded`](Self::decoded) and [`projections`](Self::projections).
     pub memory_bytes: usize,
     /// Number of objects added to the cache.
     pub added: u64,
@@ -59,6 +59,9 @@ pub struct InformerMetrics {
     pub contact_age: Option<Duration>,
     /// The handlers and event streams of the informer.
     pub handlers: Vec<HandlerMetrics>,
+    /// The decoded objects that [`Retention::Decoded`](crate::cache::Retention::Decoded) or
+    /// [`Retention::RecentlyDecoded`](crate::cache::Retention::RecentlyDecoded) keeps.
+    pub decoded: DecodedMetrics,
     /// The projections of the informer, and released ones whose values are not freed yet.
     pub projections: Vec<ProjectionMetrics>,
 }
@@ -127,7 +130,7 @@ impl InformerMetrics {
         labels: &Arc<[(&'static str, Box<str>)]>,
         status: &InformerStatus,
         snapshot: &StoreSnapshot,
-        decode_errors: u64,
+        (decode_errors, decoded): (u64, DecodedMetrics),
         handlers: Vec<HandlerMetrics>,
         projections: Vec<ProjectionMetrics>,
     ) -> Self {
@@ -149,6 +152,7 @@ impl InformerMetrics {
             staleness: status.staleness(),
             contact_age: status.contact_age(),
             handlers,
+            decoded,
             projections,
         }
     }
@@ -222,6 +226,10 @@ type Counter<T> = (&'static str, &'static str, fn(&T) -> u64);
 const GAUGES: &[Gauge] = &[
     ("informer_objects", "Objects in the cache.", |m| m.objects as f64),
     ("informer_memory_bytes", "Approximate memory of the objects in the cache.", |m| m.memory_bytes as f64),
+    ("informer_decoded_values", "Decoded objects that the cache keeps.", |m| m.decoded.values as f64),
+    ("informer_decoded_encoded_bytes", "Encoded size of the decoded objects.", |m| {
+        m.decoded.encoded_bytes as f64
+    }),
     ("informer_synced", "Whether the initial list is in the cache.", |m| f64::from(u8::from(m.synced))),
 ];
 
@@ -233,6 +241,9 @@ const COUNTERS: &[Counter<InformerMetrics>] = &[
     ("informer_failures_total", "Requests that failed and streams that broke.", |m| m.reflector.failures),
     ("informer_unreadable_objects_total", "Objects that could not be read.", |m| m.reflector.unreadable),
     ("informer_decode_errors_total", "Objects that failed to decode on access.", |m| m.decode_errors),
+    ("informer_decoded_evictions_total", "Decoded objects dropped because of the limit.", |m| {
+        m.decoded.evictions
+    }),
     ("informer_transform_errors_total", "Objects whose transform failed.", |m| m.reflector.transform_errors),
     ("informer_index_panics_total", "Calls of index functions that panicked.", |m| m.index_panics),
     ("informer_compression_panics_total", "Panics of compression.", |m| m.compression_panics),

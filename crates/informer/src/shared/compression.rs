@@ -71,12 +71,13 @@ impl CompressionTask {
         compression: CacheCompression,
         rewriter: Rewriter,
         stop: watch::Sender<bool>,
-        status: Arc<StatusCell>,
-        diagnostics: DiagnosticSink,
+        status: &Arc<StatusCell>,
+        diagnostics: &DiagnosticSink,
     ) -> Self {
         let train = |compressor: &Compressor, cached: &StoreSnapshot| {
             compressor.needs_training(cached) && compressor.train(cached)
         };
+        let (status, diagnostics) = (Arc::clone(status), diagnostics.clone());
         Self { compression, rewriter, stop, status, diagnostics, train }
     }
 
@@ -163,8 +164,8 @@ mod tests {
             compression.clone(),
             Rewriter { reader, commands },
             stop,
-            Arc::clone(&status),
-            diagnostics,
+            &status,
+            &diagnostics,
         );
         task.train = |_, _| panic!("injected panic");
         compression.wake.notify_one();

@@ -35,8 +35,8 @@ impl CompressionTask {
         compression: CacheCompression,
         _: Rewriter,
         _: watch::Sender<bool>,
-        _: Arc<StatusCell>,
-        _: DiagnosticSink,
+        _: &Arc<StatusCell>,
+        _: &DiagnosticSink,
     ) -> Self {
         match compression {}
     }

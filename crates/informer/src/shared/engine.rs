@@ -5,6 +5,7 @@
 
 use super::command::Command;
 use super::compression::{CacheCompression, CompressionTask};
+use super::eviction::{DecodedObjects, EvictionTask};
 use super::listener::{Listener, ListenerOptions, Mode};
 use super::options::InformerOptions;
 use super::projections::{CacheProjections, ReleaseTask};
@@ -18,8 +19,9 @@ use crate::reflector::ReflectorDriver;
 use crate::resource::ResourceType;
 use crate::status::{Diagnostic, DiagnosticSink, InformerStatus, StatusCell};
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use informer_core::reflector::Reflector;
-use informer_core::{IndexHandle, Projection, StoreReader, StoreWriter};
+use informer_core::{DecodeAhead, IndexHandle, Projection, Scope, StoreReader, StoreWriter};
 use serde::de::DeserializeOwned;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +56,7 @@ pub(crate) struct Engine {
     /// The resync period of handlers that do not set their own.
     pub(super) resync_period: Duration,
     diagnostics: DiagnosticSink,
-    decode_errors: Arc<AtomicU64>,
+    decoded: DecodedObjects,
     projections: CacheProjections,
     commands: mpsc::UnboundedSender<Command>,
     stop: watch::Sender<bool>,
@@ -78,6 +80,7 @@ struct UnstartedTasks {
     pump: Pump,
     compression_task: Option<CompressionTask>,
     release_task: ReleaseTask,
+    eviction_task: Option<EvictionTask>,
 }
 
 impl Engine {
@@ -88,20 +91,20 @@ impl Engine {
         resource: &ResourceType,
         options: InformerOptions,
     ) -> Arc<Self> {
-        let (client, options) = (client.as_ref(), &options);
-        let scopes = options.scopes();
+        let (client, options, scopes) = (client.as_ref(), &options, options.scopes());
         let description: Arc<str> = format!("{} {}", resource.name(), options.describe_selection()).into();
         let diagnostics = options.diagnostic_sink(&description);
-        let (writer, reader) = StoreWriter::new(scopes.iter().cloned());
         let (queue, status) = (Arc::new(DeltaQueue::new(scopes.len())), Arc::new(StatusCell::new(&scopes)));
         let (commands, receiver) = mpsc::unbounded_channel();
-        let (clock, stop, decode_errors) = (Clock::new(), watch::Sender::new(false), Arc::default());
+        let (clock, stop) = (Clock::new(), watch::Sender::new(false));
         let (parameters, throughput) = (options.build_parameters(), options.throughput());
         let compression = CacheCompression::from_options(resource, options);
+        let (writer, reader) = new_store(&scopes, compression.is_some());
+        let decoded = DecodedObjects::new(options.retention_or_default());
         let projections = CacheProjections::new(diagnostics.clone());
-        let driver = |(scope_index, scope): (usize, &informer_core::Scope)| {
+        let driver = |(scope_index, scope): (usize, &Scope)| {
             let mut config = options.config(resource, scope.clone());
-            config.decode_errors = Some(Arc::clone(&decode_errors));
+            decoded.configure(&mut config);
             projections.configure(&mut config);
             if let Some(compression) = &compression {
                 compression.configure(&mut config);
@@ -121,13 +124,13 @@ impl Engine {
                 stop: stop.clone(),
             })
         };
-        let drivers = scopes.iter().enumerate().filter_map(driver).collect();
         let rewriter = Rewriter { reader: reader.clone(), commands: commands.clone() };
         let compression_task = compression.clone().map(|compression| {
-            let (status, diagnostics) = (Arc::clone(&status), diagnostics.clone());
-            CompressionTask::new(compression, rewriter.clone(), stop.clone(), status, diagnostics)
+            CompressionTask::new(compression, rewriter.clone(), stop.clone(), &status, &diagnostics)
         });
+        let eviction_task = decoded.eviction_task(&projections, &rewriter, &stop);
         let release_task = ReleaseTask { projections: projections.clone(), rewriter, stop: stop.clone() };
+        let drivers = scopes.iter().enumerate().filter_map(driver).collect();
         let pump = Pump {
             writer,
             reader: reader.clone(),
@@ -140,7 +143,7 @@ impl Engine {
             diagnostics: diagnostics.clone(),
             compression,
         };
-        let tasks = UnstartedTasks { drivers, pump, compression_task, release_task };
+        let tasks = UnstartedTasks { drivers, pump, compression_task, release_task, eviction_task };
         Arc::new(Self {
             description,
             metric_labels: options.metric_labels(resource),
@@ -151,7 +154,7 @@ impl Engine {
             detach_target: OnceLock::new(),
             resync_period: options.effective_resync_period(),
             diagnostics,
-            decode_errors,
+            decoded,
             projections,
             commands,
             stop,
@@ -166,22 +169,25 @@ impl Engine {
         let mut run_state = self.lock_run_state();
         *run_state = match std::mem::replace(&mut *run_state, RunState::Discarded) {
             RunState::Idle(tasks) => {
-                let UnstartedTasks { drivers, pump, compression_task, release_task } = *tasks;
+                let UnstartedTasks { drivers, pump, compression_task, release_task, eviction_task } = *tasks;
                 let (running, ended) = watch::channel(());
                 let running = Arc::new(running);
                 let span = tracing::info_span!("informer", resource = &*self.description);
-                for driver in drivers {
-                    let task = report_panic(driver.run(), self.diagnostics.clone());
+                let spawn_task = |task: BoxFuture<'static, ()>| {
+                    let task = report_panic(task, self.diagnostics.clone());
                     runtime.spawn(with_running_guard(Arc::clone(&running), task).instrument(span.clone()));
+                };
+                for driver in drivers {
+                    spawn_task(driver.run().boxed());
                 }
                 if let Some(compression_task) = compression_task {
-                    let task = report_panic(compression_task.run(), self.diagnostics.clone());
-                    runtime.spawn(with_running_guard(Arc::clone(&running), task).instrument(span.clone()));
+                    spawn_task(compression_task.run().boxed());
                 }
-                let task = report_panic(release_task.run(), self.diagnostics.clone());
-                runtime.spawn(with_running_guard(Arc::clone(&running), task).instrument(span.clone()));
-                let task = report_panic(pump.run(), self.diagnostics.clone());
-                runtime.spawn(with_running_guard(running, task).instrument(span));
+                if let Some(eviction_task) = eviction_task {
+                    spawn_task(eviction_task.run().boxed());
+                }
+                spawn_task(release_task.run().boxed());
+                spawn_task(pump.run().boxed());
                 RunState::Running(ended)
             }
             unchanged => unchanged,
@@ -248,6 +254,11 @@ impl Engine {
         self.projections.add(memory_limit)
     }
 
+    /// Decodes objects as a `K` when they arrive, if the retention says so, while the result is held.
+    pub(crate) fn decode_ahead<K: DeserializeOwned + Send + Sync + 'static>(&self) -> Option<DecodeAhead> {
+        self.projections.decode_ahead::<K>(self.decoded.retention())
+    }
+
     pub(crate) fn subscribe_status(&self) -> watch::Receiver<InformerStatus> {
         self.status.subscribe()
     }
@@ -266,10 +277,10 @@ impl Engine {
     pub(crate) fn metrics(&self) -> InformerMetrics {
         let (status, snapshot) = (self.status(), self.reader.snapshot());
         let handlers = self.live_listeners().iter().map(|listener| handler_metrics(listener)).collect();
-        let decode_errors = self.decode_errors.load(Ordering::Relaxed);
         let (informer, labels) = (&self.description, &self.metric_labels);
+        let decoded = (self.decoded.errors(), self.decoded.metrics());
         let projections = self.projections.metrics();
-        InformerMetrics::new(informer, labels, &status, &snapshot, decode_errors, handlers, projections)
+        InformerMetrics::new(informer, labels, &status, &snapshot, decoded, handlers, projections)
     }
 
     /// Stops the engine, waits until pending events are delivered, and drops the rest after `timeout`.
@@ -346,6 +357,12 @@ impl Engine {
     fn lock_run_state(&self) -> MutexGuard<'_, RunState> {
         self.run_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Creates an empty store; a compressed one saves memory at the cost of lookups by key.
+fn new_store(scopes: &[Scope], is_compressed: bool) -> (StoreWriter, StoreReader) {
+    let (writer, reader) = StoreWriter::new(scopes.iter().cloned());
+    (if is_compressed { writer.without_key_copies() } else { writer }, reader)
 }
 
 /// Returns the names of the handlers that fulfil a condition.

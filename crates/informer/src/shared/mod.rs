@@ -1,15 +1,15 @@
 //! The shared part of an informer: one watch and one cache for many readers and handlers.
 //!
 //! Behind every handle is an [`Engine`] with one reflector driver per scope (all namespaces, or one selected
-//! namespace), one [`pump`], one task per handler, one that frees the values of released projections and,
-//! for a compressed cache, a compression task. The
-//! drivers fill the delta queue; the pump applies the deltas to the store and fills the outboxes of the
+//! namespace), one [`pump`], one task per handler, and one that frees the values of released projections. Some
+//! retentions have one more: a task for compression, or for the eviction of decoded objects. The drivers fill the delta queue; the pump applies the deltas to the store and fills the outboxes of the
 //! listeners. Nothing here knows the Rust type of objects.
 
 mod command;
 #[cfg_attr(not(feature = "compression"), path = "compression_disabled.rs")]
 mod compression;
 mod engine;
+mod eviction;
 mod listener;
 mod options;
 mod outbox;

@@ -214,8 +214,14 @@ impl InformerOptions {
     ///
     /// - [`Retention::Bytes`], the default: the bytes that the server sent. Each `typed` decodes them,
     ///   unless a caller still holds the previous result.
-    /// - [`Retention::Decoded`]: also every decoded value, from its first use on. Takes several times the
-    ///   memory; for small kinds that are read more often than they change.
+    /// - [`Retention::Decoded`]: also the typed objects. They are decoded when they arrive, as the type of each
+    ///   [`SharedInformer`](crate::SharedInformer) handle, so that `typed` copies a pointer and
+    ///   [`typed_ref`](crate::Object::typed_ref) borrows. Objects that arrive while only listers, snapshots or
+    ///   handles of [`DynamicObject`](kube::core::DynamicObject) exist are decoded on their first use, and kept.
+    ///   Takes several times the memory, and some 30 µs more per change of a pod; for kinds that are read more
+    ///   often than they change.
+    /// - [`Retention::RecentlyDecoded`]: also the typed objects that were used recently, up to a limit.
+    ///   For kinds of which a part is read often. An object beyond the limit is decoded by each `typed`.
     /// - `Retention::Compressed`, with the feature `compression`: the bytes, compressed. 50,000 pods take
     ///   85 MB instead of 202 MB; receiving an object takes about 10 µs longer, decoding it a few
     ///   microseconds. For kinds with many objects of which few are read:

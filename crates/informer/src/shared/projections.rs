@@ -4,8 +4,12 @@ use super::rewrite::{Exit, Rewriter};
 use crate::reflector::stopped;
 use crate::status::{Diagnostic, DiagnosticSink};
 use informer_core::reflector::Config;
-use informer_core::{Entry, Projection, ProjectionError, ProjectionMetrics, Projections};
+use informer_core::{
+    DecodeAhead, Entry, Projection, ProjectionError, ProjectionMetrics, Projections, Retention,
+};
+use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
+use std::any::TypeId;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -27,6 +31,21 @@ impl CacheProjections {
             diagnostics.report(&Diagnostic::ProjectionFailed(error.clone()));
         };
         Self { projections: Arc::new(Projections::new(report)), released: Arc::new(Notify::new()) }
+    }
+
+    /// Returns the projections, which rewritten entries need.
+    pub(super) fn projections(&self) -> &Arc<Projections> {
+        &self.projections
+    }
+
+    /// Decodes objects as a `K` when they arrive, if the retention says so.
+    pub(super) fn decode_ahead<K: DeserializeOwned + Send + Sync + 'static>(
+        &self,
+        retention: Retention,
+    ) -> Option<DecodeAhead> {
+        // Handles of `DynamicObject` are for code that does not know the kind, and often reads no fields.
+        let is_typed = TypeId::of::<K>() != TypeId::of::<DynamicObject>();
+        (retention == Retention::Decoded && is_typed).then(|| self.projections.decode_ahead::<K>())
     }
 
     /// Makes a reflector decode the values of the objects it reads.

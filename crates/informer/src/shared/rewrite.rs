@@ -35,20 +35,39 @@ impl Rewriter {
     ) -> Result<bool, Exit> {
         let (mut next_slot, mut found) = (Some(0), false);
         while let Some(start) = next_slot {
-            let (reader, rewrite) = (self.reader.clone(), rewrite.clone());
-            // One snapshot per slice: a snapshot keeps the replaced entries in memory.
-            let slice = blocking(move || reader.snapshot().rewrite(start, SLOTS_PER_SLICE, rewrite)).await?;
-            next_slot = slice.next_slot();
-            if !slice.is_empty() {
-                found = true;
-                let (done, installed) = oneshot::channel();
-                let command = Command::InstallRewritten(slice, done);
-                self.commands.send(command).map_err(|_| Exit::ShutDown)?;
-                installed.await.map_err(|_| Exit::ShutDown)?;
-            }
+            let slice = self.rewrite_slice(start, rewrite.clone()).await?;
+            next_slot = slice.next_slot;
+            found |= slice.found;
         }
         Ok(found)
     }
+
+    /// Replaces the entries of one slice, from slot `start` on.
+    pub(super) async fn rewrite_slice(
+        &self,
+        start: u32,
+        rewrite: impl Fn(&Arc<Entry>) -> Option<Arc<Entry>> + Send + 'static,
+    ) -> Result<RewrittenSlice, Exit> {
+        let reader = self.reader.clone();
+        // One snapshot per slice: a snapshot keeps the replaced entries in memory.
+        let slice = blocking(move || reader.snapshot().rewrite(start, SLOTS_PER_SLICE, rewrite)).await?;
+        let result = RewrittenSlice { next_slot: slice.next_slot(), found: !slice.is_empty() };
+        if result.found {
+            let (done, installed) = oneshot::channel();
+            let command = Command::InstallRewritten(slice, done);
+            self.commands.send(command).map_err(|_| Exit::ShutDown)?;
+            installed.await.map_err(|_| Exit::ShutDown)?;
+        }
+        Ok(result)
+    }
+}
+
+/// The result of rewriting one slice.
+pub(super) struct RewrittenSlice {
+    /// The slot at which to continue; `None` at the end of the cache.
+    pub(super) next_slot: Option<u32>,
+    /// Whether an entry was replaced.
+    pub(super) found: bool,
 }
 
 /// Runs a function on a blocking thread.

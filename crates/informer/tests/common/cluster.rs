@@ -8,6 +8,7 @@ use informer::{Event, InformerOptions, Object, Registration, SharedInformer};
 use informer_apiserver::faults::{FaultGuard, FaultRule};
 use informer_apiserver::{ApiServer, RecordedRequest, Verb, faults};
 use kube::Resource;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -126,7 +127,7 @@ pub(crate) async fn advance_time(time: Duration) {
 /// Creates an informer, starts it and waits until it has synced.
 pub(crate) async fn synced_informer<K>(server: &ApiServer, options: InformerOptions) -> SharedInformer<K>
 where
-    K: Resource<DynamicType = ()>,
+    K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
 {
     let informer = SharedInformer::with_options(server.client(), options);
     informer.start();

@@ -275,7 +275,7 @@ async fn kinds_without_generation_pass_the_generation_predicate() {
 async fn beginning_deletion_passes_the_generation_predicate() {
     async fn check<K>(server: &ApiServer, stored: &Value, plural: &str, is_raised: bool)
     where
-        K: kube::Resource<DynamicType = ()> + 'static,
+        K: kube::Resource<DynamicType = ()> + serde::de::DeserializeOwned + Send + Sync + 'static,
     {
         let text = |pointer: &str| stored.pointer(pointer).and_then(Value::as_str);
         let (api_version, name) = (text("/apiVersion").unwrap(), text("/metadata/name").unwrap());

@@ -1,0 +1,234 @@
+//! Decoded objects: values that are lent to callers, and values that the entry keeps.
+
+use super::kept::{Kept, Node};
+use std::any::Any;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// A decoded object, shared by all callers that hold it.
+pub struct Typed<K>(Value<K>);
+
+enum Value<K> {
+    /// A value that lives as long as a caller holds it.
+    ///
+    /// It is an `Arc<Box<K>>` and not an `Arc<K>`, because the entry has a weak reference to it. A weak
+    /// reference keeps the memory inside the `Arc` allocated, also after the last caller dropped the value.
+    /// With the `Box`, that memory is a pointer; without it, it would be a whole `K` (an empty `Pod` takes two
+    /// kilobytes).
+    #[expect(
+        clippy::redundant_allocation,
+        reason = "a weak reference must not keep the memory of a dropped value allocated"
+    )]
+    Lent(Arc<Box<K>>),
+    /// A value that the entry keeps.
+    Kept(Arc<Node<Decoded<K>>>),
+}
+
+impl<K> Deref for Typed<K> {
+    type Target = K;
+
+    fn deref(&self) -> &K {
+        match &self.0 {
+            Value::Lent(value) => value,
+            Value::Kept(node) => &node.value().value,
+        }
+    }
+}
+
+impl<K> AsRef<K> for Typed<K> {
+    fn as_ref(&self) -> &K {
+        self
+    }
+}
+
+impl<K> Clone for Typed<K> {
+    fn clone(&self) -> Self {
+        Self(match &self.0 {
+            Value::Lent(value) => Value::Lent(Arc::clone(value)),
+            Value::Kept(node) => Value::Kept(Arc::clone(node)),
+        })
+    }
+}
+
+impl<K: fmt::Debug> fmt::Debug for Typed<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<K> Typed<K> {
+    pub(super) fn kept(node: Arc<Node<Decoded<K>>>) -> Self {
+        Self(Value::Kept(node))
+    }
+
+    /// Returns whether both handles share one decoded value.
+    pub fn ptr_eq(left: &Self, right: &Self) -> bool {
+        std::ptr::eq(&raw const **left, &raw const **right)
+    }
+}
+
+/// Values that live as long as a caller holds them. The type behind `dyn Any` is `Box<K>`: see [`Value::Lent`].
+#[derive(Default)]
+pub(super) struct LentValues(Mutex<Vec<Weak<dyn Any + Send + Sync>>>);
+
+impl Kept for LentValues {}
+
+impl LentValues {
+    /// Returns the value that is a `K` and still alive.
+    pub(super) fn find<K: Send + Sync + 'static>(&self) -> Option<Typed<K>> {
+        find(&self.lock())
+    }
+
+    /// Adds a value, unless there is already one of its type that is alive, and returns the one that is there.
+    pub(super) fn find_or_add<K: Send + Sync + 'static>(&self, value: K) -> Typed<K> {
+        let mut values = self.lock();
+        if let Some(earlier) = find(&values) {
+            return earlier;
+        }
+        values.retain(|value| value.strong_count() > 0);
+        let value = Arc::new(Box::new(value));
+        let any: Arc<dyn Any + Send + Sync> = value.clone();
+        values.push(Arc::downgrade(&any));
+        Typed(Value::Lent(value))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<dyn Any + Send + Sync>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn find<K: Send + Sync + 'static>(values: &[Weak<dyn Any + Send + Sync>]) -> Option<Typed<K>> {
+    values.iter().find_map(|value| Some(Typed(Value::Lent(value.upgrade()?.downcast().ok()?))))
+}
+
+/// A decoded object that an entry keeps.
+pub(super) struct Decoded<K> {
+    value: K,
+    /// Its share of the figures of the cache; `None` if the entry belongs to none.
+    _share: Option<Share>,
+}
+
+impl<K> Decoded<K> {
+    pub(super) fn new(value: K, share: Option<Share>) -> Self {
+        Self { value, _share: share }
+    }
+
+    pub(super) fn value(&self) -> &K {
+        &self.value
+    }
+}
+
+impl<K: Send + Sync + 'static> Kept for Decoded<K> {
+    fn is_evictable(&self) -> bool {
+        true
+    }
+}
+
+/// What the entries of one cache share about decoding: figures, and the limit of the decoded objects that
+/// they keep.
+pub struct Decoding {
+    errors: AtomicU64,
+    values: AtomicUsize,
+    /// The encoded size of the objects of which a decoded value is kept, and its limit.
+    bytes: AtomicUsize,
+    limit: usize,
+    evictions: AtomicU64,
+    /// Called when a decoded object is not kept because of the limit.
+    on_full: Box<dyn Fn() + Send + Sync>,
+}
+
+/// The figures of the decoded objects that a cache keeps, because of
+/// [`Retention::Decoded`](crate::Retention::Decoded) or
+/// [`Retention::RecentlyDecoded`](crate::Retention::RecentlyDecoded).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DecodedMetrics {
+    /// The number of decoded objects, including those of old states that are still in use.
+    pub values: usize,
+    /// The encoded size of these objects in bytes. Decoded, they take several times as much memory.
+    pub encoded_bytes: usize,
+    /// The number of decoded objects that were dropped from the cache to stay within the limit.
+    pub evictions: u64,
+}
+
+impl Decoding {
+    /// Creates the shared state of a cache that keeps decoded objects of at most `limit` encoded bytes.
+    ///
+    /// `on_full` is called when a decoded object is not kept because of the limit.
+    pub fn new(limit: usize, on_full: impl Fn() + Send + Sync + 'static) -> Self {
+        Self {
+            errors: AtomicU64::new(0),
+            values: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            limit,
+            evictions: AtomicU64::new(0),
+            on_full: Box::new(on_full),
+        }
+    }
+
+    /// Returns the number of reads that failed because the object did not decode.
+    pub fn errors(&self) -> u64 {
+        self.errors.load(Ordering::Relaxed)
+    }
+
+    /// Returns the figures of the decoded objects.
+    pub fn metrics(&self) -> DecodedMetrics {
+        DecodedMetrics {
+            values: self.values.load(Ordering::Relaxed),
+            encoded_bytes: self.bytes.load(Ordering::Relaxed),
+            evictions: self.evictions.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Returns whether so much is kept that entries should be evicted: more than seven eighths of the limit, so
+    /// that an eviction makes room for more than one object.
+    pub fn needs_eviction(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) > self.limit - self.limit / 8
+    }
+
+    pub(super) fn count_error(&self) {
+        self.errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_eviction(&self) {
+        self.evictions.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts an object of which a decoded value will be kept; `None` if it exceeds the limit.
+    pub(super) fn reserve(self: &Arc<Self>, bytes: usize) -> Option<Share> {
+        let fits = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.limit);
+        if self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err() {
+            (self.on_full)();
+            return None;
+        }
+        self.values.fetch_add(1, Ordering::Relaxed);
+        Some(Share { decoding: Arc::clone(self), bytes })
+    }
+}
+
+impl Default for Decoding {
+    fn default() -> Self {
+        Self::new(usize::MAX, || {})
+    }
+}
+
+impl fmt::Debug for Decoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.metrics().fmt(f)
+    }
+}
+
+/// The share of one decoded object in the figures of its cache.
+pub(super) struct Share {
+    decoding: Arc<Decoding>,
+    bytes: usize,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.decoding.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.decoding.values.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,162 @@
+//! Decoded objects that entries keep: decoded ahead, borrowed, and evicted.
+#![allow(clippy::unwrap_used)]
+
+use informer_core::wire::{Limits, ListItem, ListReader};
+use informer_core::{Decoding, Entry, Object, Projections, Retention, TypeMeta, Typed};
+use serde::Deserialize;
+use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+fn entry(name: &str, retention: Retention, decoding: &Arc<Decoding>) -> Entry {
+    let body = format!(
+        r#"{{"metadata":{{"resourceVersion":"9"}},"items":[{{"metadata":{{"name":"{name}","namespace":"a",
+            "uid":"u-{name}","resourceVersion":"5"}},"spec":{{"size":3}}}}]}}"#
+    );
+    let mut reader = ListReader::new(TypeMeta::new("example.com/v1", "Widget"), Limits::default());
+    let mut found = None;
+    reader.read(body.as_bytes(), |item| found = Some(item)).unwrap();
+    let Some(ListItem::Object(scanned)) = found else { panic!("{body}") };
+    Entry::new(scanned, retention).sharing_decoding(decoding)
+}
+
+fn object<K>(entry: Entry) -> Object<K> {
+    Object::new(Arc::new(entry))
+}
+
+/// Values of the field `size`.
+#[derive(Debug, Deserialize)]
+struct Widget {
+    spec: Size,
+}
+
+#[derive(Debug, Deserialize)]
+struct Size {
+    size: u32,
+}
+
+const BOUNDED: fn(usize) -> Retention = |max_encoded_bytes| Retention::RecentlyDecoded { max_encoded_bytes };
+
+#[test]
+fn objects_are_decoded_ahead_while_a_handle_exists() {
+    static DECODED: AtomicUsize = AtomicUsize::new(0);
+    struct Counted;
+    impl<'de> Deserialize<'de> for Counted {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            DECODED.fetch_add(1, Ordering::Relaxed);
+            serde::de::IgnoredAny::deserialize(deserializer).map(|_| Self)
+        }
+    }
+    let (projections, decoding) = (Projections::default(), Arc::new(Decoding::default()));
+    let arrives = |name: &str, retention| {
+        let entry = entry(name, retention, &decoding);
+        projections.prepare(&entry);
+        object::<Counted>(entry)
+    };
+    let (first, second) = (projections.decode_ahead::<Counted>(), projections.decode_ahead::<Counted>());
+    let ahead = arrives("a", Retention::Decoded);
+    assert_eq!((DECODED.load(Ordering::Relaxed), decoding.metrics().values), (1, 1));
+    let (typed, again) = (ahead.typed().unwrap(), ahead.clone().typed().unwrap());
+    assert!(Typed::ptr_eq(&typed, &again) && std::ptr::eq(&raw const *typed, ahead.typed_ref().unwrap()));
+    assert_eq!(DECODED.load(Ordering::Relaxed), 1, "neither read decodes");
+
+    // Other retentions keep nothing, and nothing is decoded ahead for them.
+    let _others = [arrives("b", Retention::Bytes), arrives("c", BOUNDED(1 << 20))];
+    assert_eq!(DECODED.load(Ordering::Relaxed), 1);
+
+    drop(first);
+    let _ahead = arrives("d", Retention::Decoded);
+    assert_eq!(DECODED.load(Ordering::Relaxed), 2, "another handle exists");
+    drop(second);
+    let late = arrives("e", Retention::Decoded);
+    assert_eq!(DECODED.load(Ordering::Relaxed), 2, "no handle exists");
+    late.typed_ref().unwrap();
+    late.typed().unwrap();
+    assert_eq!(DECODED.load(Ordering::Relaxed), 3, "decoded on its first read, and kept");
+    assert_eq!(projections.metrics(), [], "whole objects are no projection");
+
+    // A typed value outlives its entry.
+    drop(ahead);
+    drop(again);
+    assert_eq!(decoding.metrics().values, 3);
+    drop(typed);
+    assert_eq!(decoding.metrics().values, 2);
+}
+
+#[test]
+fn c9_object_that_does_not_decode_ahead_fails_in_typed_only() {
+    #[derive(Debug, Deserialize)]
+    struct Unfit {
+        #[expect(dead_code, reason = "never decodes")]
+        spec: String,
+    }
+    let (projections, decoding) = (Projections::default(), Arc::new(Decoding::default()));
+    let _ahead = projections.decode_ahead::<Unfit>();
+    let entry = entry("a", Retention::Decoded, &decoding);
+    projections.prepare(&entry);
+    assert_eq!((decoding.errors(), decoding.metrics().values), (0, 0), "no read has failed");
+    let unfit = object::<Unfit>(entry);
+    assert!(unfit.typed_ref().is_none());
+    assert!(unfit.typed().unwrap_err().to_string().contains("does not decode as"));
+    assert_eq!(decoding.errors(), 1);
+    assert_eq!(unfit.cast::<Widget>().typed_ref().unwrap().spec.size, 3);
+}
+
+#[test]
+fn bounded_retention_keeps_objects_up_to_its_limit() {
+    let full = Arc::new(AtomicUsize::new(0));
+    let size = entry("0", Retention::Bytes, &Arc::default()).bytes().len();
+    let (limit, notify) = (2 * size, Arc::clone(&full));
+    let decoding = Arc::new(Decoding::new(limit, move || {
+        notify.fetch_add(1, Ordering::Relaxed);
+    }));
+    let widgets = ["0", "1", "2"].map(|name| object::<Widget>(entry(name, BOUNDED(limit), &decoding)));
+    let [first, second, third] = &widgets;
+    let typed = first.typed().unwrap();
+    assert!(std::ptr::eq(&raw const *typed, first.typed_ref().unwrap()));
+    second.typed().unwrap();
+    assert_eq!((decoding.metrics().values, decoding.metrics().encoded_bytes), (2, limit));
+    assert_eq!(full.load(Ordering::Relaxed), 0);
+
+    // Beyond the limit, values live as long as a caller holds them.
+    let lent = third.typed().unwrap();
+    assert!(Typed::ptr_eq(&lent, &third.typed().unwrap()));
+    assert!(third.typed_ref().is_none() && lent.spec.size == 3);
+    assert_eq!(decoding.metrics().values, 2);
+    assert!(full.load(Ordering::Relaxed) > 0 && decoding.needs_eviction());
+}
+
+#[test]
+fn eviction_spares_recently_used_objects_and_projections() {
+    let projections = Projections::default();
+    let value = projections.add::<Value>(usize::MAX, || {});
+    let decoding = Arc::new(Decoding::new(1 << 20, || {}));
+    let new = |name: &str| {
+        let entry = entry(name, BOUNDED(1 << 20), &decoding);
+        projections.prepare(&entry);
+        object::<Widget>(entry)
+    };
+    let (used, idle, unread) = (new("a"), new("b"), new("c"));
+    used.typed().unwrap();
+    idle.typed().unwrap();
+    let evicted = |object: &Object<Widget>| projections.evicted(object.entry()).map(object_of);
+    // The first call starts the time in which the object must be used again.
+    used.typed().unwrap();
+    idle.typed().unwrap();
+    assert!(evicted(&used).is_none() && evicted(&idle).is_none() && evicted(&unread).is_none());
+    used.typed_ref().unwrap();
+    assert!(evicted(&used).is_none());
+    let rest = evicted(&idle).expect("not used between two calls");
+    assert!(evicted(&unread).is_none(), "there is nothing to evict");
+    assert_eq!((rest.key(), rest.entry() == idle.entry()), (idle.key(), true));
+    assert_eq!(rest.projected(&value).unwrap()["spec"]["size"], 3);
+    assert_eq!(value.metrics().values, 4, "the projection of the new entry is decoded");
+    assert_eq!((decoding.metrics().values, decoding.metrics().evictions), (2, 1));
+    drop(idle);
+    assert_eq!(decoding.metrics().values, 1);
+    assert_eq!(rest.typed().unwrap().spec.size, 3);
+}
+
+fn object_of(entry: Entry) -> Object<Widget> {
+    object(entry)
+}
