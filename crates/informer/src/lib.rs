@@ -52,8 +52,8 @@
 //!   own. [`status::InformerStatus`] and [`metrics::encode`] report the state of each informer. [`Error`] covers
 //!   the errors of all operations.
 //! - **Test without a cluster.** The crate `informer-apiserver` is an API server in the same process, with
-//!   fault injection. [`testing`] has objects, listers, events and a client for unit tests. A [`source::Source`]
-//!   replaces the API server altogether.
+//!   fault injection. [`testing`] has objects, listers, events, a client and contexts for unit tests of
+//!   handlers and reconcile functions. A [`source::Source`] replaces the API server altogether.
 //!
 //! # Guarantees
 //!

@@ -19,11 +19,13 @@ mod runnable;
 mod shared;
 mod source;
 mod spec;
+mod test_context;
 
 pub use context::Context;
 pub use outcome::Outcome;
 pub(crate) use reconcile::panic_message;
 pub use runnable::{ControllerState, RunnableController};
+pub(crate) use test_context::TestSettings;
 
 use crate::discovery::DynamicResource;
 use crate::error::ControllerError;

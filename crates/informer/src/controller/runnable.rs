@@ -76,7 +76,6 @@ impl RunnableController {
         Self { shared: Arc::new(shared) }
     }
 
-    #[cfg(test)]
     pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }

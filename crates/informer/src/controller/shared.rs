@@ -8,7 +8,7 @@ use super::metrics::MetricsRecorder;
 use super::outcome::Outcome;
 use super::pending_writes::PendingWrites;
 use super::source::{ErasedSource, KeyStream};
-use super::spec::{BoxError, Settings};
+use super::spec::{BoxError, Settings, UndeclaredReads};
 use crate::election::Term;
 use crate::error::ControllerError;
 use crate::factory::SharedInformerFactory;
@@ -70,10 +70,16 @@ impl Shared {
         self.sources.iter().filter(move |source| Arc::ptr_eq(&source.engine, engine))
     }
 
-    /// Keeps an informer that is not a source alive, and logs a warning the first time.
+    /// Keeps an informer that is not a source alive, and logs a warning the first time; panics in a unit test.
     pub(super) fn keep_if_undeclared(&self, engine: &Arc<Engine>) {
         if self.sources_of(engine).next().is_some() {
             return;
+        }
+        if self.settings.undeclared_reads == UndeclaredReads::Panic {
+            let (name, kind) = (engine.kind.name(), &engine.kind.kind);
+            panic!(
+                "the reconcile reads {name}, which the test context does not contain (add `.objects::<{kind}>([])`)"
+            );
         }
         let mut undeclared = self.undeclared.lock().unwrap_or_else(PoisonError::into_inner);
         if undeclared.iter().any(|known| Arc::ptr_eq(known, engine)) {

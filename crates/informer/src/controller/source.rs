@@ -167,6 +167,11 @@ pub(super) struct ErasedSource {
 }
 
 impl ErasedSource {
+    /// Creates a source whose events queue no key.
+    pub(super) fn only_read(engine: Arc<Engine>) -> Self {
+        Self { engine, optional: false, listen: None }
+    }
+
     /// Registers a handler that adds keys to `queue` until the registration is dropped. `own_engine`
     /// belongs to the informer of the controller's own kind.
     pub(super) fn listen(

@@ -33,8 +33,18 @@ pub(super) struct Settings {
     pub(super) field_manager: Option<Arc<str>>,
     /// The limit on retries of all keys together.
     pub(super) retry_limit: Option<RetryLimit>,
+    pub(super) undeclared_reads: UndeclaredReads,
     /// Creates the work queue of a run, with its rate limiter and this limit on retries.
     pub(super) new_queue: Box<dyn Fn(Option<RetryLimit>) -> WorkQueue<Key> + Send + Sync>,
+}
+
+/// The reaction to a reconcile that reads a kind which is not a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UndeclaredReads {
+    /// Keeps the informer of the kind, and logs a warning.
+    Warn,
+    /// Panics, in a unit test: the cache of the kind would always appear empty.
+    Panic,
 }
 
 impl Default for Settings {
@@ -46,6 +56,7 @@ impl Default for Settings {
             write_visibility_timeout: Duration::from_secs(30),
             field_manager: None,
             retry_limit: Some(RetryLimit::default()),
+            undeclared_reads: UndeclaredReads::Warn,
             new_queue: Box::new(|limit| {
                 WorkQueue::with_limits(ExponentialBackoff::default().jitter(seed()), limit)
             }),

@@ -21,7 +21,7 @@ use crate::status::{Diagnostic, DiagnosticSink, InformerStatus, StatusCell};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use informer_core::reflector::Reflector;
-use informer_core::{DecodeAhead, IndexHandle, Projection, Scope, StoreReader, StoreWriter};
+use informer_core::{DecodeAhead, Delta, IndexHandle, Projection, Replaced, Scope, StoreReader, StoreWriter};
 use serde::de::DeserializeOwned;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -192,6 +192,13 @@ impl Engine {
             }
             unchanged => unchanged,
         };
+    }
+
+    /// Replaces the cached objects of an engine that was not started, for unit tests.
+    pub(crate) fn fill(&self, list: Replaced) {
+        if let RunState::Idle(tasks) = &mut *self.lock_run_state() {
+            tasks.pump.writer.apply(&list.scope.clone(), [Delta::Replaced(list)]);
+        }
     }
 
     /// Returns the default options of a listener.
