@@ -100,8 +100,7 @@ pub(crate) fn default_probe_address(is_in_pod: bool) -> SocketAddr {
 /// Creates the operator with its controller, event sources and endpoints.
 pub(crate) fn manager(client: kube::Client) -> Manager {
     let recorder = EventRecorder::new(client.clone(), "website-operator");
-    let finalizer = Finalizer::new(client.clone(), "informer.example/website");
-    let state = State { finalizer, recorder: recorder.clone() };
+    let state = State::new(client.clone(), recorder.clone());
     let controller = Controller::new::<Website>(&SharedInformerFactory::new(client))
         .with_predicate(predicates::generation_changed) // ignores its own status updates
         .owns::<Deployment>()
@@ -113,13 +112,19 @@ pub(crate) fn manager(client: kube::Client) -> Manager {
     Manager::new().controller(controller).recorder(recorder)
 }
 
-struct State {
+pub(crate) struct State {
     finalizer: Finalizer<Website>,
     recorder: EventRecorder,
 }
 
+impl State {
+    pub(crate) fn new(client: kube::Client, recorder: EventRecorder) -> Self {
+        Self { finalizer: Finalizer::new(client, "informer.example/website"), recorder }
+    }
+}
+
 /// Reconciles one website. Errors, including conflicts, are retried with backoff.
-async fn reconcile(key: Key, ctx: Context<State>) -> Result<Outcome, Error> {
+pub(crate) async fn reconcile(key: Key, ctx: Context<State>) -> Result<Outcome, Error> {
     let Some(website) = ctx.lister::<Website>().get_by_key(&key) else { return Ok(Outcome::Done) };
     let recorder = &ctx.state().recorder;
     let website = match ctx.state().finalizer.ensure(&website).await? {
