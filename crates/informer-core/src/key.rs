@@ -52,9 +52,14 @@ impl Key {
         Self::new("", name)
     }
 
-    /// Returns a key that sorts before all keys of `namespace`, to start iterating over that namespace.
-    pub(crate) fn first_in(namespace: &str) -> Self {
-        Self::new(namespace, "")
+    /// Returns whether the key sorts before all keys of `namespace`, to find the first of them.
+    pub(crate) fn precedes_namespace(&self, namespace: &str) -> bool {
+        // Compares the text with the namespace and a NUL.
+        let (text, namespace) = (self.text.bytes(), namespace.as_bytes());
+        match text.split_at_checked(namespace.len()) {
+            Some((start, rest)) => start < namespace || (start == namespace && rest.is_empty()),
+            None => text < namespace,
+        }
     }
 
     /// Returns the namespace, `None` for cluster-scoped objects.
@@ -162,6 +167,18 @@ mod tests {
         }
         for bad in ["", "/", "/x", "x/", "a/b/c", "a\0b"] {
             assert!(bad.parse::<Key>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn keys_precede_the_namespaces_that_sort_after_theirs() {
+        let names = ["", "a", "a-b", "ab", "b"];
+        for (at, own) in names.iter().enumerate() {
+            for (other_at, other) in names.iter().enumerate() {
+                let key = Key::new(own, "x");
+                assert_eq!(key.precedes_namespace(other), at < other_at, "{key} and {other:?}");
+                assert_eq!(key.precedes_namespace(other), key < Key::new(other, ""), "{key} and {other:?}");
+            }
         }
     }
 }

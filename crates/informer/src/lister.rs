@@ -56,6 +56,9 @@ impl<K> Lister<K> {
     }
 
     /// Returns the object with this namespace and name; cluster-scoped objects have an empty namespace.
+    ///
+    /// Allocates nothing, unless namespace and name together have more than 53 bytes. Create a [`Key`] once to
+    /// look up the same object often ([`get_by_key`](Self::get_by_key)).
     pub fn get(&self, namespace: &str, name: &str) -> Option<Object<K>> {
         self.get_by_key(&Key::new(namespace, name))
     }
@@ -137,8 +140,9 @@ impl<K> fmt::Debug for Lister<K> {
 /// One published state of a cache, which never changes and lends its objects.
 ///
 /// All reads of one snapshot agree with each other and with its [resource version](Self::resource_version)
-/// (C5). Reads return references and clone nothing; clone an [`Object`] to keep it. A snapshot is cheap to
-/// clone and keeps its objects in memory, but not its informer running.
+/// (C5). Reads return references and iterators: they clone nothing, allocate nothing and count no references.
+/// Clone an [`Object`] to keep it. A snapshot is cheap to clone and keeps its objects in memory, but not its
+/// informer running.
 ///
 /// Before the initial list is complete, a snapshot contains the objects received so far; see
 /// [`has_synced`](Self::has_synced). A later relist never shows a part of its list.
@@ -192,7 +196,8 @@ impl<K> Snapshot<K> {
 
     /// Returns an iterator over the objects that have this value in an index, in no particular order.
     ///
-    /// A snapshot that was taken before the informer installed the index examines all of its objects.
+    /// A snapshot that was taken before the informer installed the index examines all of its objects, and
+    /// computes their values. [`Lister::by_index`] returns the objects in order.
     pub fn by_index<'a>(
         &'a self,
         index: &'a IndexHandle<K>,

@@ -13,7 +13,6 @@ use crate::key::Key;
 use crate::object::Entry;
 use std::cmp::Ordering;
 use std::fmt;
-use std::ops::Bound;
 use std::sync::Arc;
 
 /// The number under which an object is stored for as long as its key is in the store.
@@ -126,17 +125,10 @@ impl Objects {
         EntryIter { slots: self.order.iter(), entries: &self.entries }
     }
 
-    /// Returns the entries from this bound on, in key order.
-    pub(crate) fn iter_from<'a>(
-        &'a self,
-        start: Bound<&Key>,
-    ) -> impl Iterator<Item = &'a Arc<Entry>> + use<'a> {
-        let slots = self.order.iter_from(|slot| match start {
-            Bound::Unbounded => false,
-            Bound::Included(key) => compare(&self.entries, *slot, key).is_lt(),
-            Bound::Excluded(key) => compare(&self.entries, *slot, key).is_le(),
-        });
-        slots.filter_map(|slot| self.at(*slot))
+    /// Returns the entries in key order, starting with the first one for whose key `before` returns `false`.
+    pub(crate) fn iter_from(&self, before: impl Fn(&Key) -> bool) -> EntryIter<'_> {
+        let slots = self.order.iter_from(|slot| self.at(*slot).is_none_or(|entry| before(entry.key())));
+        EntryIter { slots, entries: &self.entries }
     }
 
     /// Calls `visit` with each slot whose entry differs in `newer`, and with the entry in `newer`; `None` if

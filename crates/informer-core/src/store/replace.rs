@@ -11,7 +11,6 @@ use crate::key::Key;
 use crate::object::Entry;
 use crate::scope::Scope;
 use std::collections::BTreeSet;
-use std::ops::Bound;
 use std::sync::Arc;
 
 impl StoreWriter {
@@ -105,7 +104,7 @@ impl StoreWriter {
         match scope {
             Scope::All => Box::new(self.state.objects.values()),
             Scope::Namespace(namespace) => {
-                let entries = self.state.objects.iter_from(Bound::Included(&Key::first_in(namespace)));
+                let entries = self.state.objects.iter_from(|key| key.precedes_namespace(namespace));
                 let scope = scope.clone();
                 Box::new(entries.take_while(move |entry| scope.contains(entry.key())))
             }

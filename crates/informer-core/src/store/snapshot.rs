@@ -15,7 +15,6 @@ use imbl::OrdMap;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::ops::Bound;
 use std::sync::Arc;
 
 /// The contents of a snapshot.
@@ -64,7 +63,7 @@ impl StoreSnapshot {
 
     /// Returns the objects whose keys are greater than this one, in key order; all objects if it is `None`.
     pub fn after(&self, key: Option<&Key>) -> impl Iterator<Item = &Arc<Entry>> {
-        self.0.objects.iter_from(key.map_or(Bound::Unbounded, Bound::Excluded))
+        self.0.objects.iter_from(|own| key.is_some_and(|key| own <= key))
     }
 
     /// Returns the approximate memory size of the objects in bytes.
@@ -78,7 +77,7 @@ impl StoreSnapshot {
     /// Returns the objects of one namespace, ordered by name.
     pub fn namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Arc<Entry>> {
         let expected = Some(namespace).filter(|namespace| !namespace.is_empty());
-        let entries = self.0.objects.iter_from(Bound::Included(&Key::first_in(namespace)));
+        let entries = self.0.objects.iter_from(|key| key.precedes_namespace(namespace));
         entries.take_while(move |entry| entry.key().namespace() == expected)
     }
 

@@ -67,15 +67,16 @@ impl<T: Clone, const SIZE: usize> SortedSeq<T, SIZE> {
 
     /// Returns the elements in order, starting with the first one for which `before` returns `false`.
     pub(crate) fn iter_from(&self, before: impl Fn(&T) -> bool) -> Iter<'_, T, SIZE> {
-        let (mut node, mut remaining) = (&self.root, Vec::new());
+        let (mut node, mut path) = (&self.root, Path::default());
         loop {
             match node {
                 Node::Leaf(leaf) => {
-                    return Iter { leaf: leaf[leaf.partition_point(before)..].iter(), remaining };
+                    let leaf = leaf[leaf.partition_point(before)..].iter();
+                    return Iter { leaf, root: &self.root, path };
                 }
                 Node::Branch(children) => {
                     let at = children.partition_point(|child| before(&child.first)).saturating_sub(1);
-                    remaining.push(children[at + 1..].iter());
+                    path.push(at);
                     node = &children[at].node;
                 }
             }
@@ -334,144 +335,83 @@ fn balanced<X: Clone>(left: &[X], right: &[X], max_len: usize) -> (Arc<[X]>, Arc
     (all[..middle].into(), all[middle..].into())
 }
 
-/// An iterator over the elements in order.
+/// An iterator over the elements in order. It allocates nothing.
 pub(crate) struct Iter<'a, T, const SIZE: usize> {
+    /// The rest of the current leaf.
     leaf: slice::Iter<'a, T>,
-    /// The children after the current path, from the root down.
-    remaining: Vec<slice::Iter<'a, Child<T, SIZE>>>,
+    root: &'a Node<T, SIZE>,
+    /// The path to the current leaf.
+    path: Path,
 }
 
 impl<'a, T, const SIZE: usize> Iterator for Iter<'a, T, SIZE> {
     type Item = &'a T;
 
+    #[inline]
     fn next(&mut self) -> Option<&'a T> {
-        loop {
-            if let Some(next) = self.leaf.next() {
-                return Some(next);
+        if let Some(next) = self.leaf.next() {
+            return Some(next);
+        }
+        self.leaf = self.next_leaf()?.iter();
+        self.leaf.next()
+    }
+}
+
+impl<'a, T, const SIZE: usize> Iter<'a, T, SIZE> {
+    /// Moves to the next leaf and returns it. Starts at the root, which is cheap once per leaf.
+    fn next_leaf(&mut self) -> Option<&'a [T]> {
+        // The lowest branch on the path that has a child after the path.
+        let (mut node, mut level, mut turn) = (self.root, 0, None);
+        while let Node::Branch(children) = node {
+            let at = self.path.at(level);
+            if let Some(next) = children.get(at + 1) {
+                turn = Some((level, at + 1, &next.node));
             }
-            match self.remaining.last_mut()?.next().map(|child| &child.node) {
-                Some(Node::Leaf(leaf)) => self.leaf = leaf.iter(),
-                Some(Node::Branch(children)) => self.remaining.push(children.iter()),
-                None => drop(self.remaining.pop()),
+            node = &children.get(at)?.node;
+            level += 1;
+        }
+        let (level, at, mut node) = turn?;
+        self.path.truncate(level);
+        self.path.push(at);
+        loop {
+            match node {
+                Node::Leaf(leaf) => return Some(leaf),
+                Node::Branch(children) => {
+                    self.path.push(0);
+                    node = &children.first()?.node;
+                }
             }
         }
+    }
+}
+
+/// Upper bound on the levels of branches: a tree with more has over `4^15` leaves, because each branch except
+/// those at the right edge has at least four children.
+const MAX_LEVELS: usize = 16;
+
+/// The path from the root to a leaf: the position of a child in each branch, from the root down.
+#[derive(Debug, Clone, Copy, Default)]
+struct Path {
+    positions: [u8; MAX_LEVELS],
+    len: usize,
+}
+
+impl Path {
+    fn at(&self, level: usize) -> usize {
+        usize::from(self.positions[level])
+    }
+
+    fn push(&mut self, position: usize) {
+        // Positions are less than `FANOUT`.
+        self.positions[self.len] = u8::try_from(position).unwrap_or(u8::MAX);
+        self.len += 1;
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.len = len;
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-
-    fn insert<const SIZE: usize>(sorted: &mut SortedSeq<u32, SIZE>, new: u32) -> bool {
-        sorted.insert(new, |known| known.cmp(&new))
-    }
-
-    fn leaves<T, const SIZE: usize>(node: &Node<T, SIZE>) -> Vec<usize> {
-        match node {
-            Node::Leaf(leaf) => vec![leaf.len()],
-            Node::Branch(children) => children.iter().flat_map(|child| leaves(&child.node)).collect(),
-        }
-    }
-
-    /// Compares random operations with a `BTreeSet`: mostly insertions, then mostly removals, then both
-    /// again. Insertions are at random positions or at the end.
-    fn check_against_btree_set<const SIZE: usize>(mut seed: u64) {
-        let case = format!("leaves of {SIZE}, seed {seed}");
-        let mut random = |bound: u32| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            u32::try_from(seed >> 33).unwrap() % bound
-        };
-        let (mut sorted, mut model) = (SortedSeq::<u32, SIZE>::default(), BTreeSet::new());
-        let mut copies = Vec::new();
-        for round in 0..6_000 {
-            let value = random(3_000);
-            // The last phase removes all remaining elements.
-            let removal_percent = [20, 90, 30, 100][round / 1_500];
-            if random(100) < removal_percent {
-                let from = |value| model.range(value..).next().copied();
-                // Usually removes an element that exists.
-                let value =
-                    if random(8) == 0 { value } else { from(value).or_else(|| from(0)).unwrap_or(value) };
-                assert_eq!(sorted.remove(|known| known.cmp(&value)), model.remove(&value), "{case}");
-            } else {
-                let end = model.last().map_or(0, |last| last + 1);
-                let value = if random(4) == 0 { end } else { value };
-                assert_eq!(insert(&mut sorted, value), model.insert(value), "{case}");
-            }
-            let bound = random(3_500);
-            let from = sorted.iter_from(|known| *known < bound).take(9);
-            assert!(from.eq(model.range(bound..).take(9)), "{case}");
-            let next = sorted.first_from(|known| *known <= bound);
-            assert_eq!(next, model.range(bound + 1..).next(), "{case}");
-            if round % 97 == 0 {
-                copies.push((sorted.clone(), model.clone()));
-            }
-        }
-        assert_eq!((sorted.len(), model.len()), (0, 0), "{case}: every element was removed");
-        copies.push((sorted, model));
-        for (sorted, model) in &copies {
-            assert!(sorted.iter().eq(model), "{case}");
-            sorted.check_invariants(u32::cmp);
-        }
-    }
-
-    #[test]
-    fn random_operations_match_a_btree_set_and_leave_copies_unchanged() {
-        for seed in 0..10 {
-            check_against_btree_set::<4>(seed);
-            check_against_btree_set::<7>(seed);
-            check_against_btree_set::<64>(seed);
-        }
-    }
-
-    #[test]
-    fn elements_inserted_in_order_fill_the_leaves() {
-        let mut sorted = SortedSeq::<u32, 8>::default();
-        (0..1001).for_each(|value| assert!(insert(&mut sorted, value)));
-        sorted.check_invariants(u32::cmp);
-        let leaves = leaves(&sorted.root);
-        assert_eq!((leaves.len(), leaves.last()), (126, Some(&1)));
-        assert!(leaves[..125].iter().all(|len| *len == 8));
-    }
-
-    #[test]
-    fn sparse_leaves_are_merged() {
-        let mut sorted = SortedSeq::<u32, 8>::default();
-        (0..1000).for_each(|value| assert!(insert(&mut sorted, value)));
-        for value in (0..1000).filter(|value| value % 10 != 0) {
-            assert!(sorted.remove(|known| known.cmp(&value)));
-        }
-        sorted.check_invariants(u32::cmp);
-        assert!(leaves(&sorted.root).len() <= 50, "100 elements, at least two per leaf");
-    }
-
-    #[test]
-    fn change_copies_one_leaf() {
-        let mut sorted = SortedSeq::<u32, 8>::default();
-        (0..1000).for_each(|value| assert!(insert(&mut sorted, 2 * value)));
-        let before = sorted.clone();
-        assert!(sorted.remove(|known| known.cmp(&1000)));
-        assert!(insert(&mut sorted, 1001));
-        let shared: Vec<_> = sorted.iter().map(std::ptr::from_ref).collect();
-        let copied = before.iter().filter(|old| !shared.contains(&std::ptr::from_ref(*old)));
-        assert!(copied.count() <= 8);
-    }
-
-    /// A reused slot compares like its new key. A branch that still contained the removed slot would
-    /// misdirect searches.
-    #[test]
-    fn branches_drop_removed_elements() {
-        let mut keys: Vec<u32> = (0..200).collect();
-        let mut sorted = SortedSeq::<usize, 4>::default();
-        for slot in 0..200 {
-            assert!(sorted.insert(slot, |known| keys[*known].cmp(&keys[slot])));
-        }
-        for slot in 0..200 {
-            assert!(sorted.remove(|known| keys[*known].cmp(&keys[slot])));
-            keys[slot] = 1000 - keys[slot];
-            assert!(sorted.insert(slot, |known| keys[*known].cmp(&keys[slot])));
-            sorted.check_invariants(|left, right| keys[*left].cmp(&keys[*right]));
-        }
-    }
-}
+#[path = "sorted_tests.rs"]
+mod tests;
