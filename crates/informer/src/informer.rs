@@ -4,7 +4,7 @@
 //! generic.
 
 use crate::discovery::DynamicResource;
-use crate::error::{ParseError, ShutdownError, SyncError, VersionWaitError};
+use crate::error::{ConditionWaitError, ParseError, ShutdownError, SyncError, VersionWaitError};
 use crate::event::Event;
 use crate::handler::{EventStream, Handler, HandlerBuilder};
 use crate::lister::{IndexHandle, Lister, Snapshot};
@@ -202,7 +202,8 @@ impl<K> SharedInformer<K> {
         self.engine.status()
     }
 
-    /// Returns a receiver of status changes: every new state and every new resource version of the cache.
+    /// Returns a receiver of status changes: every new state, and every change and new resource version of the
+    /// cache.
     ///
     /// `now` in a received status is the time of the last change; call [`status`](Self::status) to compute
     /// how long a state has lasted. Do not keep a `borrow` of the receiver: the informer waits until the
@@ -240,6 +241,57 @@ impl<K> SharedInformer<K> {
     /// This function is cancel safe.
     pub async fn wait_for_sync(&self, timeout: Duration) -> Result<(), SyncError> {
         self.engine.sync_waiter().wait_for_sync(timeout).await
+    }
+
+    /// Waits until `condition` returns a value for the cache, and returns that value.
+    ///
+    /// The condition is checked once the informer has synced, and then whenever the cache has changed; several
+    /// changes in quick succession may be checked together. It runs on the task of the caller and should be
+    /// quick. `description` completes the sentence "wait for …" in the error.
+    ///
+    /// ```
+    /// use informer::Key;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = informer_apiserver::ApiServer::new();
+    /// # let create = |name: &str| server.create(&serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap",
+    /// #     "metadata": {"name": name, "namespace": "default"}, "data": {"color": "blue"}}));
+    /// # create("settings")?;
+    /// # let factory = informer::SharedInformerFactory::new(server.client());
+    /// let maps = factory.informer::<ConfigMap>();
+    /// factory.start();
+    ///
+    /// let key = Key::new("default", "settings");
+    /// let find = |maps: &informer::Snapshot<ConfigMap>| maps.get(&key)?.field("data.color");
+    /// let color = maps.wait_for("a color in the settings", find, Duration::from_secs(10)).await?;
+    /// assert_eq!(color, "blue");
+    ///
+    /// // A condition without a value.
+    /// maps.wait_for("a config map", |maps| (!maps.is_empty()).then_some(()), Duration::from_secs(10)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error immediately if the informer has stopped, or is forbidden or not served and has never
+    /// synced, and after `timeout` if the condition did not hold. The error contains the state of the informer
+    /// (C7).
+    ///
+    /// # Cancel safety
+    ///
+    /// This function is cancel safe.
+    pub async fn wait_for<R>(
+        &self,
+        description: &str,
+        mut condition: impl FnMut(&Snapshot<K>) -> Option<R>,
+        timeout: Duration,
+    ) -> Result<R, ConditionWaitError> {
+        let check = |state| condition(&Snapshot::new(state));
+        self.engine.wait_for(description, check, timeout).await
     }
 
     /// Waits until the cache has reached a resource version, for example that of one's own write.

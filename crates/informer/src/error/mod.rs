@@ -16,7 +16,9 @@ pub use informer_core::{DecodeError, EncodeError, ProjectionError};
 pub use object::{ApplyError, FinalizerError, OwnerError, PatchStatusError};
 pub use resolve::ResolveError;
 pub use shutdown::{ShutdownError, Unfinished};
-pub use wait::{InformerSync, ReadinessError, SyncError, VersionWaitError, VersionWaitReason};
+pub use wait::{
+    ConditionWaitError, InformerSync, ReadinessError, SyncError, VersionWaitError, VersionWaitReason,
+};
 
 use crate::source::classify;
 use informer_core::reflector::FailureKind;
@@ -58,6 +60,9 @@ pub enum Error {
     /// A cache did not reach a resource version.
     #[error(transparent)]
     VersionWait(#[from] VersionWaitError),
+    /// A condition did not hold for a cache.
+    #[error(transparent)]
+    ConditionWait(#[from] ConditionWaitError),
     /// A shutdown or drain did not finish within its timeout.
     #[error(transparent)]
     Shutdown(#[from] ShutdownError),
@@ -105,6 +110,7 @@ impl Error {
             Self::Sync(error) => error.kind(),
             Self::Readiness(error) => error.kind(),
             Self::VersionWait(error) => error.kind(),
+            Self::ConditionWait(error) => error.kind(),
             Self::Shutdown(_) => ErrorKind::Timeout,
             Self::Decode(_) => ErrorKind::Decode,
             Self::Source(error) => ErrorKind::of_failure(error.failure_kind()),

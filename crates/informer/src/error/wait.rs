@@ -1,4 +1,4 @@
-//! Errors of waiting for a sync, for a resource version, or until a manager is ready.
+//! Errors of waiting for a sync, for a resource version or a condition, or until a manager is ready.
 
 use super::ErrorKind;
 use informer_core::reflector::InformerState;
@@ -105,6 +105,46 @@ impl fmt::Display for ReadinessError {
 }
 
 impl std::error::Error for ReadinessError {}
+
+/// The error of waiting until a condition holds for a cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConditionWaitError {
+    /// The description of the informer.
+    pub informer: Arc<str>,
+    /// The description of the condition.
+    pub condition: Box<str>,
+    /// The state of the informer.
+    pub state: InformerState,
+    /// When the state was read, on the clock of the moments in `state`.
+    pub now: Moment,
+    /// The timeout, if it ended the wait; `None` if the condition cannot hold in this state of the informer.
+    pub timeout: Option<Duration>,
+}
+
+impl ConditionWaitError {
+    /// Classifies the error: a timeout, or the state of the informer that ended the wait.
+    pub fn kind(&self) -> ErrorKind {
+        match (self.timeout, &self.state) {
+            (Some(_), _) => ErrorKind::Timeout,
+            (None, InformerState::Forbidden { .. }) => ErrorKind::Forbidden,
+            (None, InformerState::NotServed { .. }) => ErrorKind::NotServed,
+            (None, _) => ErrorKind::Stopped,
+        }
+    }
+}
+
+impl fmt::Display for ConditionWaitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "wait for {}: {}: ", self.condition, self.informer)?;
+        if let Some(timeout) = self.timeout {
+            write!(f, "timed out after {timeout:?}: ")?;
+        }
+        write!(f, "{}", self.state.display_at(self.now))
+    }
+}
+
+impl std::error::Error for ConditionWaitError {}
 
 /// The error of waiting until a cache has reached a resource version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -228,3 +228,15 @@ async fn c1_resync_and_change_do_not_overtake_each_other() {
     harness.apply(Delta::Updated(entry("a", 4))).await;
     assert_eq!(take_events(&listener), "~a@3>a@4 =b@2");
 }
+
+/// A wait for a condition must notice every change, also one that an audit or a source without versions makes.
+#[tokio::test(start_paused = true)]
+async fn c7_change_without_a_new_version_wakes_subscribers_of_the_status() {
+    let mut harness = SteppedPump::synced().await;
+    let mut status = harness.pump.status.subscribe();
+    let version = status.borrow_and_update().resource_version.clone();
+    harness.apply(Delta::Added(entry("c", 2))).await;
+    assert_eq!(harness.pump.reader.snapshot().len(), 3);
+    assert!(status.has_changed().unwrap());
+    assert_eq!(status.borrow_and_update().resource_version, version);
+}

@@ -1,11 +1,12 @@
-//! Waiting until an informer has synced or has reached a resource version, and why a wait fails (C7).
+//! Waiting until an informer has synced, has reached a resource version or fulfils a condition, and why a wait
+//! fails (C7).
 
 use super::engine::Engine;
 use crate::clock::Clock;
-use crate::error::{InformerSync, SyncError, VersionWaitError, VersionWaitReason};
+use crate::error::{ConditionWaitError, InformerSync, SyncError, VersionWaitError, VersionWaitReason};
 use crate::status::{InformerStatus, StatusCell};
 use informer_core::reflector::InformerState;
-use informer_core::{ResourceVersion, Scope};
+use informer_core::{ResourceVersion, Scope, StoreSnapshot};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -89,6 +90,50 @@ impl Engine {
         };
         result.map_err(error)
     }
+
+    /// Waits until `check` returns a value for a published snapshot of the complete cache.
+    pub(crate) async fn wait_for<R>(
+        &self,
+        condition: &str,
+        mut check: impl FnMut(StoreSnapshot) -> Option<R>,
+        timeout: Duration,
+    ) -> Result<R, ConditionWaitError> {
+        let mut status = self.status.subscribe();
+        let checked = async {
+            loop {
+                // Before the snapshot is read, so that a change published after that wakes this loop again.
+                let can_change = can_change(&status.borrow_and_update());
+                let snapshot = self.reader.snapshot();
+                if snapshot.has_synced()
+                    && let Some(value) = check(snapshot)
+                {
+                    return Some(value);
+                }
+                if !can_change || status.changed().await.is_err() {
+                    return None;
+                }
+            }
+        };
+        let elapsed_timeout = match tokio::time::timeout(timeout, checked).await {
+            Ok(Some(value)) => return Ok(value),
+            Ok(None) => None,
+            Err(_) => Some(timeout),
+        };
+        let InformerStatus { state, now, .. } = self.status();
+        let informer = Arc::clone(&self.description);
+        Err(ConditionWaitError {
+            informer,
+            condition: condition.into(),
+            state,
+            now,
+            timeout: elapsed_timeout,
+        })
+    }
+}
+
+/// Returns whether the cache can still change: its informer has not stopped, and has synced or can sync.
+fn can_change(status: &InformerStatus) -> bool {
+    status.state != InformerState::Stopped && (status.synced || !is_unavailable(&status.state))
 }
 
 /// Returns whether the cache is complete and still updated. A stopped informer does not count as synced,

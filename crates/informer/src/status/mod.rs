@@ -251,7 +251,8 @@ impl StatusCell {
         self.0.send_modify(|status| status.cache.compression_panics += 1);
     }
 
-    /// Records the result of a batch and the snapshot after it; a new version or a rewind wakes subscribers.
+    /// Records the result of a batch and the snapshot after it; a new version, a rewind, and after the sync every
+    /// change wakes subscribers.
     pub(crate) fn record_batch(&self, batch: &BatchResult, after: &StoreSnapshot, now: Moment) {
         let version = after.resource_version();
         self.0.send_if_modified(|status| {
@@ -272,7 +273,8 @@ impl StatusCell {
             if !status.unreadable_objects.is_empty() || batch.unreadable > 0 {
                 status.unreadable_objects = unreadable(after);
             }
-            let mut is_changed = batch.server_rewound;
+            // An audit, or a source with few versions, changes objects without a new version.
+            let mut is_changed = batch.server_rewound || (status.synced && !batch.changes.is_empty());
             for scope in &mut status.scopes {
                 let version = after.scope_version(&scope.scope);
                 if scope.resource_version.as_ref() != version {
