@@ -19,7 +19,7 @@ use kube::{CustomResource, CustomResourceExt as _, Resource};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: operator [--kubeconfig PATH] [--lease-namespace NAME] [--probe-address IP:PORT] | --crd
@@ -28,8 +28,8 @@ Manages a deployment and a service for each website until Ctrl-C. With --crd, pr
 for kubectl and exits.
 
 The lease is in the namespace of --lease-namespace or LEASE_NAMESPACE, or in that of the kubeconfig or pod. /healthz,
-/readyz and /metrics are served on --probe-address or PROBE_ADDRESS (default 127.0.0.1:8080; in a pod 0.0.0.0:8080, so
-that the kubelet reaches it).";
+/readyz and /metrics are served on --probe-address or PROBE_ADDRESS (default 127.0.0.1:8080; in a pod [::]:8080, all
+addresses, so that the kubelet reaches it).";
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(group = "informer.example", version = "v1", kind = "Website", namespaced, status = "WebsiteStatus")]
@@ -93,8 +93,7 @@ async fn main() -> ExitCode {
 
 /// In a pod, the kubelet connects to the address of the pod. Elsewhere, other hosts have no access.
 pub(crate) fn default_probe_address(is_in_pod: bool) -> SocketAddr {
-    let host = if is_in_pod { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
-    (host, 8080).into()
+    if is_in_pod { (Ipv6Addr::UNSPECIFIED, 8080).into() } else { (Ipv4Addr::LOCALHOST, 8080).into() }
 }
 
 /// Creates the operator with its controller, event sources and endpoints.

@@ -342,10 +342,10 @@ async fn changed_service_and_image_are_repaired() {
     task.await.unwrap();
 }
 
-/// Regression: in a pod, the endpoints could not be reached by the kubelet. The usage promised 0.0.0.0 there,
+/// Regression: in a pod, the endpoints could not be reached by the kubelet. The usage promised all addresses there,
 /// but the default was always localhost, and no test read it.
 #[test]
 fn endpoints_in_a_pod_are_reachable_from_outside() {
-    assert_eq!(operator::default_probe_address(true).to_string(), "0.0.0.0:8080");
+    assert_eq!(operator::default_probe_address(true).to_string(), "[::]:8080");
     assert_eq!(operator::default_probe_address(false).to_string(), "127.0.0.1:8080");
 }

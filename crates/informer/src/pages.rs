@@ -9,5 +9,8 @@ mod from_client_go {}
 #[doc = include_str!("../../../docs/from-kube-rs.md")]
 mod from_kube_rs {}
 
+#[doc = include_str!("../../../docs/probes.md")]
+mod probes {}
+
 #[doc = include_str!("../../../docs/apiserver.md")]
 mod apiserver {}

@@ -25,7 +25,7 @@ use health::Check;
 use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tasks::Task;
@@ -61,8 +61,8 @@ pub enum CacheStart {
 /// Manager::new()
 ///     .controller(controller)
 ///     .leader_election(LeaderElector::new(client, "kube-system", "my-operator"))
-///     .serve(8080) // on loopback; the probes of a kubelet need serve_on(([0, 0, 0, 0], 8080))
-///     .run()       // until SIGINT or SIGTERM; a second signal exits the process immediately
+///     .serve_on_all_addresses(8080) // for the probes of a kubelet; serve(8080) is for loopback only
+///     .run() // until SIGINT or SIGTERM; a second signal exits the process immediately
 ///     .await?;
 /// # Ok(())
 /// # }
@@ -83,6 +83,9 @@ pub enum CacheStart {
 /// manager is stopped, the lease is released after the last reconcile.
 ///
 /// # Health and readiness
+///
+/// The endpoints are served by [`serve_on_all_addresses`](Self::serve_on_all_addresses) for a kubelet,
+/// [`serve`](Self::serve) for the same host, or [`serve_on`](Self::serve_on).
 ///
 /// `/healthz` fails if a [check](Self::add_healthz_check) fails, or if this process did not notice the end of its
 /// leadership for 20 s.
@@ -262,10 +265,28 @@ impl Manager {
 
     /// Serves `/healthz`, `/readyz` and `/metrics` on this port of the loopback address.
     ///
-    /// `docs/metrics.md` in the repository lists the names, labels and meanings of all metrics.
-    /// Port 0 selects a free port; see [`ManagerHandle::address`].
+    /// In a pod, neither the kubelet nor Prometheus can reach this address: use
+    /// [`serve_on_all_addresses`](Self::serve_on_all_addresses). `docs/metrics.md` in the repository lists the
+    /// names, labels and meanings of all metrics. Port 0 selects a free port; see [`ManagerHandle::address`].
     pub fn serve(self, port: u16) -> Self {
         self.serve_on((Ipv4Addr::LOCALHOST, port))
+    }
+
+    /// Serves `/healthz`, `/readyz` and `/metrics` on this port of all addresses, IPv4 and IPv6, so that a
+    /// kubelet reaches them in a pod.
+    ///
+    /// On a host without IPv6, all IPv4 addresses are served. Like those of [`serve_on`](Self::serve_on), the
+    /// endpoints have no authentication. The probes of the container:
+    ///
+    /// ```yaml
+    /// ports: [{name: health, containerPort: 8080}]
+    /// livenessProbe: {httpGet: {path: /healthz, port: health}}
+    /// readinessProbe: {httpGet: {path: /readyz, port: health}}
+    /// ```
+    ///
+    /// `docs/probes.md` in the repository shows the whole pod and explains what the probes check.
+    pub fn serve_on_all_addresses(self, port: u16) -> Self {
+        self.serve_on((Ipv6Addr::UNSPECIFIED, port))
     }
 
     /// Serves `/healthz`, `/readyz` and `/metrics` on this address.

@@ -13,7 +13,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(super) struct Endpoints {
 
 impl Endpoints {
     pub(super) async fn serve(address: SocketAddr, health: Arc<Health>) -> io::Result<Self> {
-        let listener = TcpListener::bind(address).await?;
+        let listener = bind(address).await?;
         let address = listener.local_addr()?;
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(accept(listener, health, stopped));
@@ -54,6 +54,17 @@ impl Endpoints {
         drop(self.stop);
         // If the task panicked, it has ended too.
         let _ended = self.task.await;
+    }
+}
+
+/// Binds an address. A host without IPv6 serves all IPv4 addresses instead of all addresses.
+async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let bound = TcpListener::bind(address).await;
+    match &bound {
+        Err(error) if address.ip() == Ipv6Addr::UNSPECIFIED && error.kind() != io::ErrorKind::AddrInUse => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await.or(bound)
+        }
+        _ => bound,
     }
 }
 

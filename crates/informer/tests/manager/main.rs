@@ -165,6 +165,23 @@ async fn failing_and_panicking_checks_are_reported() {
     assert!(began.elapsed() < Duration::from_secs(8), "shutdown waited for a silent client");
 }
 
+/// A kubelet connects to the address of the pod, which is an IPv4 or an IPv6 address.
+#[tokio::test]
+async fn all_addresses_are_served() {
+    let (handle, task) = start(Manager::new().serve_on_all_addresses(0));
+    let port = handle.address().await.unwrap().port();
+    let addresses: [std::net::IpAddr; 2] =
+        [std::net::Ipv4Addr::LOCALHOST.into(), std::net::Ipv6Addr::LOCALHOST.into()];
+    // A host without IPv6 serves IPv4.
+    let exists = |address: &&std::net::IpAddr| std::net::TcpListener::bind((**address, 0)).is_ok();
+    for address in addresses.iter().filter(exists) {
+        assert_eq!(get_endpoint((*address, port).into(), "GET /healthz").await, (200, "ok\n".to_owned()));
+        assert_eq!(get_endpoint((*address, port).into(), "GET /readyz").await, (200, "ok\n".to_owned()));
+    }
+    handle.stop();
+    end(task).await.unwrap();
+}
+
 #[tokio::test]
 async fn invalid_setup_is_an_error_before_anything_starts() {
     let server = ApiServer::new();
