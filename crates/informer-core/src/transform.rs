@@ -6,7 +6,7 @@
 //! changes a typed object decodes and encodes the object itself.
 
 use crate::object::Entry;
-use crate::wire::{Head, Limits, ReadObjectError, ScannedObject, TypeMeta, read_object};
+use crate::wire::{Head, Limits, ManagedFields, ReadObjectError, ScannedObject, TypeMeta, read_object};
 use serde::Deserialize;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,7 +21,7 @@ type TransformFn = dyn Fn(&Entry) -> Result<Vec<u8>, Box<str>> + Send + Sync;
 /// [`FieldFilter`](crate::FieldFilter) leaves out are already removed.
 ///
 /// The result is the object as JSON. `apiVersion` and `kind` may be missing, and `managedFields` are
-/// dropped. Labels and the rest of the head are read from the result, but key, uid, version, deletion,
+/// dropped unless the field filter keeps them. Labels and the rest of the head are read from the result, but key, uid, version, deletion,
 /// owners and finalizers must equal those of the received object, because controllers depend on them. Any
 /// difference is an error, as are a panic and a result over the size limit. Errors are counted and reported
 /// (C9), and [`TransformFallback`] selects what is cached instead.
@@ -39,7 +39,7 @@ pub enum TransformFallback {
     /// The object as it was received, after the field filter.
     #[default]
     KeepOriginal,
-    /// `apiVersion`, `kind` and `metadata` without annotations.
+    /// `apiVersion`, `kind` and `metadata` without annotations and `managedFields`.
     ///
     /// `kubectl apply` stores a copy of the whole object in an annotation. For kinds whose contents must not
     /// be cached unchanged.
@@ -65,13 +65,14 @@ impl Transform {
         received: &Entry,
         type_meta: &TypeMeta,
         limits: Limits,
+        managed_fields: ManagedFields,
     ) -> Result<ScannedObject, Box<str>> {
         let changed = catch_unwind(AssertUnwindSafe(|| self.0(received)));
         // The panic message is not reported: it may quote the object.
         let changed = changed.unwrap_or_else(|_| Err("the transform panicked".into()))?;
         let unreadable =
             |error: ReadObjectError| format!("the transform returned an unreadable object: {error}");
-        let scanned = read_object(type_meta, limits, &changed).map_err(unreadable)?;
+        let scanned = read_object(type_meta, limits, managed_fields, &changed).map_err(unreadable)?;
         let (new, old) = (&scanned.head, received.head());
         let immutable = [(&*scanned.bytes, new), (&received.bytes(), old)].map(ImmutableMetadata::of);
         let same = [

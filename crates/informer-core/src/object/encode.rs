@@ -3,7 +3,7 @@
 use super::typed::Decoded;
 use super::{Entry, Object};
 use crate::retention::Retention;
-use crate::wire::{Limits, ReadObjectError, TypeMeta, read_object};
+use crate::wire::{Limits, ManagedFields, ReadObjectError, TypeMeta, read_object};
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl<K: Serialize + Send + Sync + 'static> Object<K> {
             }
         }
         let json = json.to_string();
-        let scanned = read_object(&type_meta, Limits::new(usize::MAX), json.as_bytes())
+        let scanned = read_object(&type_meta, Limits::new(usize::MAX), ManagedFields::Drop, json.as_bytes())
             .map_err(|error: ReadObjectError| failed(error.to_string()))?;
         let entry = Entry::new(scanned, Retention::Decoded);
         entry.kept.get_or_add(Decoded::new(value, None));

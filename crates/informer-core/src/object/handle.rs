@@ -154,8 +154,8 @@ impl<K> Object<K> {
 
     /// Returns the object's bytes, in the encoding that the server sent.
     ///
-    /// They are what the cache stores: without `metadata.managedFields`, and after the field filter and the
-    /// transform, if there are any. They are equal whether the object was received in a list or by a watch.
+    /// They are what the cache stores: by default without `metadata.managedFields`, and after the field filter and
+    /// the transform, if there are any. They are equal whether the object was received in a list or by a watch.
     ///
     /// Borrowed unless the cache stores the object compressed. Empty if the compressed bytes were corrupted
     /// in memory.
@@ -163,7 +163,7 @@ impl<K> Object<K> {
         self.entry.bytes()
     }
 
-    /// Returns the object as JSON, without `metadata.managedFields`.
+    /// Returns the object as JSON, by default without `metadata.managedFields`.
     ///
     /// If the server sent JSON, these are the [`raw_bytes`](Self::raw_bytes). Protobuf is decoded and
     /// written as JSON, with the members of each object sorted by name.

@@ -4,7 +4,7 @@ use super::diagnostic::ReflectorDiagnostic;
 use super::machine::Reflector;
 use crate::object::Entry;
 use crate::transform::TransformFallback;
-use crate::wire::{ScannedObject, metadata_only};
+use crate::wire::{FieldFilter, ScannedObject, metadata_only};
 use std::sync::Arc;
 
 impl Reflector {
@@ -31,7 +31,8 @@ impl Reflector {
     fn apply_transform(&mut self, received: Entry) -> Entry {
         let config = &self.config;
         let Some(transform) = &config.transform else { return received };
-        let message = match transform.apply(&received, &config.type_meta, config.limits) {
+        let managed_fields = FieldFilter::managed_fields(config.field_filter.as_ref());
+        let message = match transform.apply(&received, &config.type_meta, config.limits, managed_fields) {
             Ok(changed) => return Entry::new(changed, config.retention),
             Err(message) => message,
         };

@@ -75,7 +75,7 @@ impl<T: ?Sized + Hash + Eq> Table<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Limits, TypeMeta, read_object};
+    use crate::wire::{Limits, ManagedFields, TypeMeta, read_object};
 
     fn shared(table: &mut Table<str>, text: &str) -> Arc<str> {
         let mut value = text.into();
@@ -87,7 +87,8 @@ mod tests {
         let object = format!(
             r#"{{"metadata":{{"name":"{name}","resourceVersion":"7","labels":{{"app":"{app}"}},"ownerReferences":[{{"apiVersion":"v1","kind":"Rack","name":"{owner}","uid":"u"}}]}}}}"#
         );
-        read_object(&TypeMeta::new("v1", "Widget"), Limits::default(), object.as_bytes()).unwrap().head
+        let type_meta = TypeMeta::new("v1", "Widget");
+        read_object(&type_meta, Limits::default(), ManagedFields::Drop, object.as_bytes()).unwrap().head
     }
 
     #[test]

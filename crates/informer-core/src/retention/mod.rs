@@ -26,7 +26,7 @@ use std::borrow::Cow;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Retention {
-    /// The bytes as received or transformed, without `managedFields`. A typed object is decoded on access and
+    /// The bytes as received or transformed, by default without `managedFields`. A typed object is decoded on access and
     /// dropped with its last user.
     #[default]
     Bytes,

@@ -21,7 +21,7 @@ use std::sync::Arc;
 ///
 /// - **Identifying fields are always kept**: `apiVersion`, `kind`, and in `metadata` the fields `name`,
 ///   `namespace`, `uid`, `resourceVersion`, `generation`, `creationTimestamp` and `deletionTimestamp`.
-///   `managedFields` are always dropped.
+///   `managedFields` are dropped, unless [`keep_managed_fields`](FieldFilter::keep_managed_fields) keeps them.
 /// - **Fields that controllers depend on are always kept**: `ownerReferences`, `finalizers` and
 ///   `deletionGracePeriodSeconds`. A controller that did not see its finalizer would never remove it, and
 ///   the deleted object would stay forever.
@@ -45,7 +45,18 @@ use std::sync::Arc;
 /// # Ok::<(), informer_core::error::ConfigError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct FieldFilter(Arc<Rules>);
+pub struct FieldFilter {
+    rules: Arc<Rules>,
+    managed_fields: ManagedFields,
+}
+
+/// Whether `metadata.managedFields` are left out of objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) enum ManagedFields {
+    #[default]
+    Drop,
+    Keep,
+}
 
 #[derive(PartialEq, Eq, Hash)]
 struct Rules {
@@ -137,12 +148,25 @@ impl FieldFilter {
             }
         }
         let all_metadata = paths.contains(&vec![PathStep::Name("metadata".into())]);
-        Ok(Self(Arc::new(Rules { mode, paths, all_metadata, members })))
+        let rules = Arc::new(Rules { mode, paths, all_metadata, members });
+        Ok(Self { rules, managed_fields: ManagedFields::Drop })
+    }
+
+    /// Returns this filter with `metadata.managedFields` kept, as a whole if this filter keeps fields. Paths of a
+    /// filter that drops fields apply to them as to other fields.
+    #[must_use]
+    pub fn keep_managed_fields(self) -> Self {
+        Self { managed_fields: ManagedFields::Keep, ..self }
+    }
+
+    /// Returns whether `metadata.managedFields` are left out. Without a filter, they are.
+    pub(crate) fn managed_fields(filter: Option<&Self>) -> ManagedFields {
+        filter.map_or(ManagedFields::Drop, |filter| filter.managed_fields)
     }
 
     /// Returns how to treat the member that was sent with this name.
     pub(super) fn action(&self, level: Level, sent: &[u8]) -> MemberAction {
-        let Rules { mode, members, .. } = &*self.0;
+        let Rules { mode, members, .. } = &*self.rules;
         let is_sent = |member: &Member| member.level == level && is_named(sent, &member.name);
         let index = members.iter().position(is_sent);
         match (index, mode) {
@@ -161,14 +185,17 @@ impl FieldFilter {
 
     /// Returns how to prune a member: the mode, and the paths relative to it.
     pub(super) fn rule(&self, member: usize) -> (Mode, Vec<&[PathStep]>) {
-        (self.0.mode, self.0.members[member].paths.iter().map(|path| &**path).collect())
+        (self.rules.mode, self.rules.members[member].paths.iter().map(|path| &**path).collect())
     }
 
     /// Whether this filter, in [`Mode::Keep`], keeps the whole member of `metadata` with this name, because
-    /// every filter does or because `metadata` is one of its paths.
+    /// every filter does, because `metadata` is one of its paths, or because it is `managedFields` and they are
+    /// kept.
     fn keeps_metadata_member(&self, sent: &[u8]) -> bool {
         let field = member_name(sent).and_then(|name| Field::from_name(name.as_bytes()));
-        self.0.all_metadata || field.is_some_and(|field| field != Field::Annotations)
+        self.rules.all_metadata
+            || field.is_some_and(|field| field != Field::Annotations)
+            || (self.managed_fields == ManagedFields::Keep && is_named(sent, "managedFields"))
     }
 }
 
@@ -202,6 +229,6 @@ fn split_member(path: &[PathStep]) -> Option<(Level, &str, &[PathStep])> {
 
 impl fmt::Debug for FieldFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}{:?}", self.0.mode, self.0.paths)
+        write!(f, "{:?}{:?}", self.rules.mode, self.rules.paths)
     }
 }

@@ -35,6 +35,7 @@ pub use error::{
     BodyErrorKind, BodyLocation, JsonSyntaxError, ObjectError, ProtobufError, UnreadableObject, WireError,
 };
 pub use field_filter::FieldFilter;
+pub(crate) use field_filter::ManagedFields;
 pub use frame::{Frame, FrameKind, ListItem, ListMeta};
 pub use head::{Head, HeadError, Uid};
 pub use json::{ListReader, WatchReader};

@@ -3,7 +3,8 @@
 use super::EntryEncoding;
 use super::head::Head;
 
-/// One object: its head, and its bytes without `managedFields` and the fields that a field filter leaves out.
+/// One object: its head, and its bytes without the fields that a field filter leaves out; `managedFields` are left
+/// out unless it keeps them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScannedObject {
     /// The metadata that is known without decoding the object.

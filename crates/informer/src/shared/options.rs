@@ -74,6 +74,7 @@ pub struct InformerOptions {
     backoff: Option<BackoffConfig>,
     on_diagnostic: Option<DiagnosticHook>,
     field_filter: Option<(FieldFilter, FieldFilterMode)>,
+    keep_managed_fields: Option<bool>,
     transform: Option<Arc<KindTransform>>,
     transform_fallback: Option<TransformFallback>,
     jitter_seed: Option<u64>,
@@ -309,9 +310,9 @@ impl InformerOptions {
 
     /// Sets the size of the largest object that is cached, in bytes.
     ///
-    /// Larger objects are skipped and reported as unreadable. The size excludes `managedFields`, which are
-    /// never cached, and top-level or metadata fields that a field filter drops. Defaults to 8 MiB; the
-    /// maximum is 1 GiB.
+    /// Larger objects are skipped and reported as unreadable. The size excludes `managedFields`, unless they are
+    /// [kept](Self::keep_managed_fields), and top-level or metadata fields that a field filter drops. Defaults
+    /// to 8 MiB; the maximum is 1 GiB.
     pub fn max_object_bytes(mut self, bytes: usize) -> Self {
         self.max_object_bytes = Some(bytes);
         self

@@ -14,7 +14,7 @@ use super::spans::Spans;
 use crate::key::Key;
 use crate::version::ResourceVersion;
 use crate::wire::error::{JsonSyntaxError, ObjectError};
-use crate::wire::field_filter::{FieldFilter, Level, MemberAction};
+use crate::wire::field_filter::{FieldFilter, Level, ManagedFields, MemberAction};
 use crate::wire::head::{Field, string};
 use crate::wire::scanned::ScannedObject;
 use crate::wire::{EntryEncoding, MAX_KIND_BYTES, TypeMeta, append_up_to};
@@ -279,7 +279,7 @@ impl ObjectReader {
 
     fn enter_metadata_member(&mut self) {
         let action = match self.metadata.name() {
-            b"managedFields" => ValueAction::Drop,
+            b"managedFields" if self.drops_managed_fields() => ValueAction::Drop,
             name => {
                 let action = Field::from_name(name).map_or(ValueAction::Copy, ValueAction::CopyHeadField);
                 self.start_member(Level::Metadata, action)
@@ -287,6 +287,11 @@ impl ObjectReader {
         };
         self.value_start = self.output.len();
         self.state = State::MetadataValue(action);
+    }
+
+    /// Whether managed fields are left out, also of objects to which the filter does not apply yet.
+    fn drops_managed_fields(&self) -> bool {
+        FieldFilter::managed_fields(self.field_filter.as_ref()) == ManagedFields::Drop
     }
 
     /// Writes the name of the current member and returns how to treat its value: by `action`, unless the

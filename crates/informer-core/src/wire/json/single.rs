@@ -6,6 +6,7 @@
 use super::object::{ObjectReader, prefix};
 use super::prune::prune;
 use crate::wire::error::ObjectError;
+use crate::wire::field_filter::{FieldFilter, ManagedFields};
 use crate::wire::head::{Head, HeadError};
 use crate::wire::path::PathStep;
 use crate::wire::paths::Mode;
@@ -44,33 +45,38 @@ impl From<ObjectError> for ReadObjectError {
     }
 }
 
-/// Parses one complete object: its canonical form and its head.
+/// Parses one complete object: its canonical form, with or without its managed fields, and its head.
 ///
 /// Unlike the readers of bodies, this function checks that the whole object is valid JSON.
 pub(crate) fn read_object(
     type_meta: &TypeMeta,
     limits: Limits,
+    managed_fields: ManagedFields,
     bytes: &[u8],
 ) -> Result<ScannedObject, ReadObjectError> {
     let text = std::str::from_utf8(bytes).map_err(|error| ReadObjectError::Utf8(error.valid_up_to()))?;
     serde_json::from_str::<IgnoredAny>(text)
         .map_err(|error| ReadObjectError::Json(error.line(), error.column()))?;
     let mut reader = ObjectReader::new(type_meta, limits.max_object_bytes);
+    if managed_fields == ManagedFields::Keep {
+        let everything = FieldFilter::drop::<&str>([]).map(FieldFilter::keep_managed_fields);
+        reader.set_field_filter(everything.ok());
+    }
     match reader.feed(bytes, &mut 0) {
         Ok(true) => Ok(reader.to_object(type_meta)?),
         Ok(false) | Err(_) => Err(ReadObjectError::NotAnObject),
     }
 }
 
-/// Returns an object reduced to its type and metadata. Annotations are left out, because they may quote the
-/// rest of the object, as `kubectl apply` does.
+/// Returns an object reduced to its type and metadata. Annotations and managed fields are left out, because they
+/// may quote the rest of the object, as `kubectl apply` does.
 pub(crate) fn metadata_only(type_meta: &TypeMeta, head: &Head, bytes: &[u8]) -> ScannedObject {
-    let annotations = [PathStep::Name("annotations".into())];
+    let [annotations, managed] = ["annotations", "managedFields"].map(|name| [PathStep::Name(name.into())]);
     let metadata = bytes.get(head.metadata.start as usize..head.metadata.end as usize).unwrap_or_default();
     let mut output = prefix(type_meta);
     output.extend_from_slice(b",\"metadata\":");
     let start = output.len();
-    prune(Mode::Drop, &[&annotations], metadata, &mut output);
+    prune(Mode::Drop, &[&annotations, &managed], metadata, &mut output);
     let range = Head::compact_range(start..output.len());
     output.push(b'}');
     let head = Head { metadata: range, ..head.clone() };

@@ -18,7 +18,7 @@ use super::walk::{Shape, Step, Walk, take};
 use crate::key::Key;
 use crate::version::ResourceVersion;
 use crate::wire::error::{ObjectError, ProtobufError};
-use crate::wire::field_filter::{FieldFilter, Level, MemberAction};
+use crate::wire::field_filter::{FieldFilter, Level, ManagedFields, MemberAction};
 use crate::wire::head::Head;
 use crate::wire::scanned::ScannedObject;
 use crate::wire::{EntryEncoding, TypeMeta};
@@ -181,7 +181,8 @@ impl ObjectReader {
     /// Reads an object that arrived in one chunk and is in canonical form. Returns `false`, and reads
     /// nothing, if `part` has to be parsed field by field.
     fn try_read_single_chunk(&mut self, part: &[u8]) -> bool {
-        if part.len() as u64 != self.length || (self.filter_applies && self.field_filter.is_some()) {
+        let is_filtered = self.filter_applies && self.field_filter.is_some();
+        if part.len() as u64 != self.length || is_filtered || !self.drops_managed_fields() {
             return false;
         }
         // Field-by-field parsing reserves bytes for the length of the metadata and may not use all of them.
@@ -322,7 +323,7 @@ impl ObjectReader {
 
     /// Writes the tag of a field, and its length or number; `false` if the field is left out.
     fn start_field(&mut self, level: Level, number: u32, shape: Shape) -> bool {
-        if level == Level::Metadata && number == numbers::MANAGED {
+        if level == Level::Metadata && number == numbers::MANAGED && self.drops_managed_fields() {
             return false;
         }
         let part = self.part(level, number);
@@ -353,6 +354,11 @@ impl ObjectReader {
             _ => None,
         };
         true
+    }
+
+    /// Whether managed fields are left out, also of objects to which the filter does not apply yet.
+    fn drops_managed_fields(&self) -> bool {
+        FieldFilter::managed_fields(self.field_filter.as_ref()) == ManagedFields::Drop
     }
 
     /// Returns the part of a field; `None` if the table does not know it, or if no field filter needs it.

@@ -48,6 +48,7 @@ impl InformerOptions {
             backoff: self.backoff.or(defaults.backoff),
             on_diagnostic: self.on_diagnostic.or(defaults.on_diagnostic),
             field_filter: self.field_filter.or(defaults.field_filter),
+            keep_managed_fields: self.keep_managed_fields.or(defaults.keep_managed_fields),
             transform: self.transform.or(defaults.transform),
             transform_fallback: self.transform_fallback.or(defaults.transform_fallback),
             jitter_seed: self.jitter_seed.or(defaults.jitter_seed),
@@ -112,6 +113,7 @@ impl InformerOptions {
             ("backoff", self.backoff != other.backoff),
             ("on_diagnostic", !is_same_arc(self.on_diagnostic.as_ref(), other.on_diagnostic.as_ref())),
             ("drop_fields or keep_fields", self.field_filter != other.field_filter),
+            ("keep_managed_fields", self.keeps_managed_fields() != other.keeps_managed_fields()),
             ("transform", !is_same_arc(self.transform.as_ref(), other.transform.as_ref())),
             ("transform_fallback", self.transform_fallback != other.transform_fallback),
             ("jitter_seed", self.jitter_seed != other.jitter_seed),
@@ -195,6 +197,10 @@ impl InformerOptions {
         self.retention.unwrap_or_default()
     }
 
+    fn keeps_managed_fields(&self) -> bool {
+        self.keep_managed_fields.unwrap_or(false)
+    }
+
     pub(crate) fn diagnostic_sink(&self, description: &Arc<str>) -> DiagnosticSink {
         DiagnosticSink { resource: Arc::clone(description), hook: self.on_diagnostic.clone() }
     }
@@ -276,6 +282,11 @@ impl InformerOptions {
         config.field_filter = self.field_filter.as_ref().map(|(filter, _)| filter.clone());
         if resource.metadata_only {
             config.field_filter = self.metadata_filter();
+        }
+        if self.keeps_managed_fields() {
+            // A filter that drops no path keeps everything.
+            let filter = config.field_filter.or_else(|| FieldFilter::drop::<&str>([]).ok());
+            config.field_filter = filter.map(FieldFilter::keep_managed_fields);
         }
         config.transform = self.transform_of(resource).cloned();
         let default_fallback =

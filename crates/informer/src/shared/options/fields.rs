@@ -14,8 +14,8 @@ impl InformerOptions {
     ///   of a list stay, even if nothing is left in them.
     /// - `apiVersion`, `kind` and these fields of `metadata` always stay: `name`, `namespace`, `uid`,
     ///   `resourceVersion`, `generation`, `creationTimestamp`, `deletionTimestamp`,
-    ///   `deletionGracePeriodSeconds`, `ownerReferences` and `finalizers`. `metadata.managedFields` is always
-    ///   dropped.
+    ///   `deletionGracePeriodSeconds`, `ownerReferences` and `finalizers`. `metadata.managedFields` is
+    ///   dropped, unless [`keep_managed_fields`](Self::keep_managed_fields) is set.
     /// - [`typed`](crate::Object::typed) decodes what is left. In the types of `k8s-openapi` a dropped field is
     ///   `None` or has its default (an empty string, 0, `false`), even if Kubernetes requires it. In your own
     ///   types it must be an `Option` or have `#[serde(default)]`, or `typed` fails.
@@ -93,5 +93,29 @@ impl InformerOptions {
         let mode = FieldFilterMode::Keep(paths.into_iter().map(|path| path.as_ref().to_owned()).collect());
         self.field_filter = Some((mode.build()?, mode));
         Ok(self)
+    }
+
+    /// Sets whether `metadata.managedFields` are cached. Defaults to `false`: they are dropped while objects are
+    /// read.
+    ///
+    /// They record which field manager set which field, for server-side apply, and few programs read them. They
+    /// take over a third of a typical pod, so a cache with them takes about half as much memory again, and
+    /// objects are read more slowly. To keep the names of the managers alone, drop the rest:
+    ///
+    /// ```
+    /// use informer::InformerOptions;
+    ///
+    /// let options =
+    ///     InformerOptions::default().keep_managed_fields(true).drop_fields(["metadata.managedFields.fieldsV1"])?;
+    /// # Ok::<(), informer::error::ConfigError>(())
+    /// ```
+    ///
+    /// Paths of [`drop_fields`](Self::drop_fields) apply to them as to other fields;
+    /// [`keep_fields`](Self::keep_fields) keeps them as a whole, besides its paths. They are part of
+    /// [`raw_bytes`](crate::Object::raw_bytes) and [`typed`](crate::Object::typed), with both encodings and in
+    /// informers of metadata. A [`transform`](Self::transform) receives them.
+    pub fn keep_managed_fields(mut self, keep: bool) -> Self {
+        self.keep_managed_fields = Some(keep);
+        self
     }
 }
