@@ -5,6 +5,7 @@
 //! [`Change`]s after it has published the snapshot that contains them (C4). This module is not generic over
 //! the kind and does not communicate with a server.
 
+mod by_hand;
 mod change;
 mod index;
 mod objects;

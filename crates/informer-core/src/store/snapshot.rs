@@ -141,6 +141,11 @@ impl StoreSnapshot {
         self.0.versions.values().all(Option::is_some)
     }
 
+    /// Returns the scopes of the store, in order.
+    pub fn scopes(&self) -> impl Iterator<Item = &Scope> {
+        self.0.versions.keys()
+    }
+
     /// Returns the version of one scope.
     pub fn scope_version(&self, scope: &Scope) -> Option<&ResourceVersion> {
         self.0.versions.get(scope)?.as_ref()

@@ -75,6 +75,11 @@ impl StoreWriter {
                 Delta::Unreadable(unreadable) => self.apply_unreadable(scope, unreadable, &mut result),
             }
         }
+        self.finish_batch(result)
+    }
+
+    /// Publishes the state after a batch and completes its result.
+    pub(super) fn finish_batch(&mut self, mut result: BatchResult) -> BatchResult {
         self.publish();
         let panics = self.indexes.iter().map(|index| index.postings.handle.panics()).sum();
         // Panics that occurred while an index was built are reported with the next batch.
@@ -240,6 +245,11 @@ impl StoreWriter {
         if entry.is_stale() {
             entry.set_stale(false);
         }
+        self.place(slot, entry);
+    }
+
+    /// Stores an entry without changing it; see [`StoreWriter::insert_or_replace`].
+    pub(super) fn place(&mut self, slot: Option<Slot>, entry: Arc<Entry>) {
         // Without free slots, the occupied ones are exactly the numbers below `len`.
         let next_slot = || Slot::try_from(self.state.objects.len()).unwrap_or(Slot::MAX);
         let target = slot.or_else(|| self.free.pop()).unwrap_or_else(next_slot);
