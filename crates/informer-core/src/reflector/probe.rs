@@ -62,6 +62,7 @@ impl Reflector {
     fn send_probe(&mut self, now: Moment, kind: ListKind) {
         let Some(position) = self.position.version().cloned() else { return };
         let request = ListRequest::new(Consistency::NotOlderThan(position), Some(1));
+        let request = ListRequest { version_only: true, ..request };
         let id = self.send_list(now, request.clone());
         self.phase = Phase::Listing(Listing::new(id, kind, request));
     }

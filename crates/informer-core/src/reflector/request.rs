@@ -39,6 +39,8 @@ pub struct ListRequest {
     /// Whether only JSON is accepted, because protobuf bodies arrive malformed. If not, the source decides
     /// whether it accepts protobuf too.
     pub json_only: bool,
+    /// Whether only the version of the list is used: the request checks that the server has reached a version.
+    pub version_only: bool,
 }
 
 /// A request for a watch or a watch-list.
@@ -67,7 +69,7 @@ pub enum WatchStart {
 impl ListRequest {
     /// Creates a request for the first page.
     pub fn new(consistency: Consistency, limit: Option<u32>) -> Self {
-        Self { consistency, limit, continue_token: None, json_only: false }
+        Self { consistency, limit, continue_token: None, json_only: false, version_only: false }
     }
 
     /// Returns the query parameters in the order in which they are sent.

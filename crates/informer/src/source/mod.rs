@@ -8,9 +8,11 @@
 
 mod gzip;
 mod kube;
+mod list_watch;
 mod throughput;
 
 pub use self::kube::{KubeSource, QueryParameters, classify};
+pub use list_watch::{ListWatch, ListWatchError, WatchEvent};
 pub(crate) use throughput::{Throughput, TransferSample};
 
 pub use bytes::Bytes;
@@ -40,11 +42,12 @@ pub type ResponseFuture = BoxFuture<'static, Result<Response, SourceError>>;
 /// - A watch brings every change after the requested version, in the order of their versions. If the source
 ///   does not have them any more, it responds with status 410, and the reflector lists again.
 /// - A list does not consume changes: it may be requested while a watch is open, and several times.
-/// - A source without watch-lists responds to them with status 422, or its informer uses
-///   [`WatchListPolicy::Never`].
+/// - A source without watch-lists says so in [`supports_watch_lists`](Self::supports_watch_lists), responds to
+///   them with status 422, or its informer uses [`WatchListPolicy::Never`].
 /// - A watch without changes should send a bookmark once a minute. Otherwise it is replaced from time to time.
 ///
-/// The example `custom_source` of the repository watches the files of a directory.
+/// For typed objects, use a [`ListWatch`], which is a source made of two async functions. The example
+/// `custom_source` of the repository watches the files of a directory.
 ///
 /// ```
 /// use informer::source::{ResponseFuture, Response, Source, SourceError};
@@ -75,6 +78,13 @@ pub trait Source: Send + Sync + 'static {
 
     /// Opens a watch or a watch-list.
     fn watch(&self, request: WatchRequest) -> ResponseFuture;
+
+    /// Returns whether watch-lists may be requested, unless the options of the informer say otherwise.
+    ///
+    /// Defaults to `true`: a source without watch-lists may also respond to them with status 422.
+    fn supports_watch_lists(&self) -> bool {
+        true
+    }
 }
 
 /// A response whose headers have arrived, with its body as a stream.

@@ -268,7 +268,9 @@ impl InformerOptions {
     pub(crate) fn config(&self, resource: &ResourceType, scope: Scope) -> Config {
         let mut config = Config::new(resource.types(), scope);
         config.retention = self.retention_or_default();
-        config.watch_list = self.watch_list.unwrap_or_default();
+        let has_watch_lists = self.source.as_ref().is_none_or(|source| source.supports_watch_lists());
+        let default_policy = if has_watch_lists { WatchListPolicy::Auto } else { WatchListPolicy::Never };
+        config.watch_list = self.watch_list.unwrap_or(default_policy);
         // Over a slow connection, lists arrive sooner than watch-lists only with gzip.
         let can_gzip = self.source.is_none() && self.gzip_lists != Some(false);
         if config.watch_list == WatchListPolicy::Auto && !can_gzip {
