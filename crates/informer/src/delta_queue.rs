@@ -6,7 +6,7 @@
 //! does not know the meaning of deltas.
 
 use crate::coop::reschedule;
-use informer_core::{Batch, Delta, DeltaFifo, QueueClosed};
+use informer_core::{Batch, Delta, DeltaFifo, FifoCapacity, QueueClosed};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -39,7 +39,11 @@ struct ScopeQueues {
 
 impl DeltaQueue {
     pub(crate) fn new(scopes: usize) -> Self {
-        let fifos = (0..scopes).map(|_| DeltaFifo::default()).collect();
+        Self::with_capacity(scopes, FifoCapacity::default())
+    }
+
+    pub(crate) fn with_capacity(scopes: usize, capacity: FifoCapacity) -> Self {
+        let fifos = (0..scopes).map(|_| DeltaFifo::new(capacity)).collect();
         let scopes = Mutex::new(ScopeQueues { fifos, next_scope: 0 });
         Self { scopes, not_empty: Notify::new(), not_full: Notify::new() }
     }
@@ -109,7 +113,7 @@ impl DeltaQueue {
     async fn linger(&self, max_deltas: usize) {
         let (mut previously_queued, started) = (0, Instant::now());
         for _ in 0..MAX_LINGER_YIELDS {
-            let queued: usize = self.lock().fifos.iter().map(DeltaFifo::len).sum();
+            let queued = self.len();
             if queued == previously_queued || queued >= max_deltas || started.elapsed() >= MAX_LINGER {
                 return;
             }
@@ -126,6 +130,16 @@ impl DeltaQueue {
             fifo.record_applied(end);
         }
         scopes.fifos.iter().all(DeltaFifo::has_synced)
+    }
+
+    /// Returns whether the initial list of every scope was applied.
+    pub(crate) fn has_synced(&self) -> bool {
+        self.lock().fifos.iter().all(DeltaFifo::has_synced)
+    }
+
+    /// Returns the number of queued deltas.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().fifos.iter().map(DeltaFifo::len).sum()
     }
 
     /// Returns whether the queue rejects further deltas.
@@ -163,7 +177,7 @@ impl ScopeQueues {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use informer_core::{FifoCapacity, ResourceVersion};
+    use informer_core::ResourceVersion;
 
     fn bookmarks(count: usize) -> VecDeque<Delta> {
         (1..=count).map(|number| Delta::Bookmark(ResourceVersion::new(&number.to_string()))).collect()

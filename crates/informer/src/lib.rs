@@ -51,6 +51,9 @@
 //!   serves `/readyz`, `/healthz` and `/metrics`; [`add_task`](manager::Manager::add_task) adds parts of your
 //!   own. [`status::InformerStatus`] and [`metrics::encode`] report the state of each informer. [`Error`] covers
 //!   the errors of all operations.
+//! - **Use a part on its own.** The module [`cache`] has the parts of an informer: a [store](cache::Store) that you
+//!   fill yourself, a delta FIFO, and a [reflector](cache::Reflector) that feeds your own sink. A
+//!   [`source::ListWatch`] makes a source of two async functions.
 //! - **Test without a cluster.** The crate `informer-apiserver` is an API server in the same process, with
 //!   fault injection. [`testing`] has objects, listers, events, a client and contexts for unit tests of
 //!   handlers and reconcile functions. A [`source::Source`] replaces the API server altogether.

@@ -21,6 +21,11 @@ pub(crate) struct SyncWaiter {
 }
 
 impl SyncWaiter {
+    /// Creates a handle of a status that no engine updates.
+    pub(crate) fn without_engine(description: Arc<str>, status: Arc<StatusCell>, clock: Clock) -> Self {
+        Self { description, status, clock, engine: Weak::new() }
+    }
+
     /// Returns whether all handles of the informer were dropped.
     pub(crate) fn is_dropped(&self) -> bool {
         self.engine.strong_count() == 0

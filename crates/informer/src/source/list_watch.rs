@@ -29,7 +29,8 @@ type Events<K> = BoxStream<'static, Result<WatchEvent<K>, ListWatchError>>;
 /// `list` returns all objects and the version of this state. `watch` is called with a version and returns a
 /// stream of the changes after it, in the order of their versions. The objects are typed, or a
 /// [`DynamicObject`](kube::core::DynamicObject) or JSON value with `metadata.name`. They are encoded as JSON, and
-/// an informer reads them with the same guarantees as the responses of an API server.
+/// an informer or a [reflector](crate::cache::Reflector) reads them with the same guarantees as the responses of
+/// an API server.
 ///
 /// ```
 /// use futures::stream;

@@ -229,6 +229,25 @@ impl StatusCell {
         });
     }
 
+    /// Records the version up to which the changes of one scope were processed, without a cache.
+    pub(crate) fn record_version(&self, scope_index: usize, version: ResourceVersion, now: Moment) {
+        self.0.send_if_modified(|status| {
+            let Some(scope) = status.scopes.get_mut(scope_index) else { return false };
+            if scope.resource_version.as_ref() == Some(&version) {
+                return false;
+            }
+            scope.resource_version = Some(version);
+            let mut versions = status.scopes.iter().map(|scope| scope.resource_version.clone());
+            let first = versions.next().flatten();
+            status.resource_version = versions.fold(first, |lowest, version| {
+                let (lowest, version) = (lowest?, version?);
+                Some(if version.compare(&lowest)?.is_lt() { version } else { lowest })
+            });
+            status.aggregate(now);
+            true
+        });
+    }
+
     pub(crate) fn set_synced(&self, now: Moment) {
         self.0.send_modify(|status| {
             status.synced = true;

@@ -1,8 +1,12 @@
-//! Parts of an informer, each on its own.
+//! The building blocks of `informer::cache`, each on its own.
 #![allow(clippy::unwrap_used)]
 
 mod database;
+mod fifo;
 mod list_watch;
+mod reflector;
+mod store;
+mod ttl;
 
 use informer::{Event, Key, Object};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -14,6 +18,10 @@ async fn advance_time(time: Duration) {
 }
 
 /// Returns the object `namespace/name` with a uid (`-` for none), a version and a value: `a/x u1 7 red`.
+fn object(text: &str) -> Object<ConfigMap> {
+    Object::from_typed(typed(text)).unwrap()
+}
+
 fn typed(text: &str) -> ConfigMap {
     let words: Vec<&str> = text.split(' ').collect();
     let [name, uid, version, value] = words[..] else { panic!("{text}: expected four words") };
