@@ -122,7 +122,7 @@ impl Pod {
 
     /// Returns the name, which is 26 bytes long.
     pub fn name(&self) -> String {
-        format!("web-front-{:05}-{:010x}", self.number, self.number * 7919)
+        format!("web-front-{:05}-{}", self.number, self.name_suffix())
     }
 
     /// Returns the pod as an item of a list: without `apiVersion` and `kind`.
@@ -160,14 +160,61 @@ impl Pod {
         )
     }
 
+    /// Returns a pod of 1 KB with equal key, node and owner, and with its [`group`](Self::group) as a label.
+    pub fn kilobyte(&self, random: &mut Random) -> String {
+        let (group, template) = (self.group(), self.template());
+        let metadata = self.short_metadata(random).replacen(
+            r#""labels":{"#,
+            &format!(r#""labels":{{"group":"{group}","#),
+            1,
+        );
+        let (owner, time, image) = (self.owner(), time(random), image("app", template));
+        let (a, b) = (random.below(250), random.below(250));
+        format!(
+            r#"{{"metadata":{{{metadata},"annotations":{{"prometheus.io/scrape":"true"}},{owner}}},"spec":{{"containers":[{{"name":"app","image":"{image}:v1.{b}.0","resources":{{"requests":{{"cpu":"100m","memory":"{}Mi"}}}}}}],"nodeName":"node-{:04}"}},"status":{{"phase":"Running","podIP":"10.244.{a}.{b}","startTime":"{time}","containerStatuses":[{{"name":"app","ready":true,"restartCount":{},"image":"{image}:v1.{b}.0","imageID":""}}]}}}}"#,
+            128 + random.below(128),
+            self.node,
+            random.below(9),
+        )
+    }
+
+    /// Returns the group of the pod: its size and its number. Each 122 pods are a group of 2, one of 20 and one
+    /// of 100, so that the number of pods of a group is independent of the number of all pods.
+    pub fn group(&self) -> String {
+        let size = match self.number % 122 {
+            0..2 => 2,
+            2..22 => 20,
+            _ => 100,
+        };
+        format!("{size:03}-{:07}", self.number / 122)
+    }
+
+    /// Returns the texts that only this pod contains, each once and with a fixed length: a part of its name, its
+    /// uid, its template hash and the uid of its owner.
+    pub fn identity(&self) -> [String; 4] {
+        [self.name_suffix(), uid(self.number), self.template_hash(), self.owner_uid()]
+    }
+
+    fn name_suffix(&self) -> String {
+        format!("{:010x}", self.number * 7919)
+    }
+
+    fn template_hash(&self) -> String {
+        format!("{:010x}", Random::new(!(self.number as u64)).next() >> 24)
+    }
+
+    fn owner_uid(&self) -> String {
+        uid(self.number + 1_000_000)
+    }
+
     fn short_metadata(&self, random: &mut Random) -> String {
         let (name, namespace, app) = (self.name(), self.namespace(), self.app);
         format!(
-            r#""name":"{name}","namespace":"{namespace}","uid":"{}","resourceVersion":"{}","creationTimestamp":"{}","labels":{{"app":"app-{app:03}","pod-template-hash":"{:010x}","app.kubernetes.io/name":"app-{app:03}","app.kubernetes.io/version":"v1.{}.0","team":"{}"}}"#,
+            r#""name":"{name}","namespace":"{namespace}","uid":"{}","resourceVersion":"{}","creationTimestamp":"{}","labels":{{"app":"app-{app:03}","pod-template-hash":"{}","app.kubernetes.io/name":"app-{app:03}","app.kubernetes.io/version":"v1.{}.0","team":"{}"}}"#,
             uid(self.number),
             self.version,
             time(random),
-            random.next() >> 24,
+            self.template_hash(),
             random.below(90),
             self.template().team(),
         )
@@ -175,11 +222,18 @@ impl Pod {
 
     fn metadata(&self, random: &mut Random) -> String {
         format!(
-            r#"{},"annotations":{{{}}},"ownerReferences":[{{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web-front-{:05}","uid":"{}","controller":true,"blockOwnerDeletion":true}}]"#,
+            r#"{},"annotations":{{{}}},{}"#,
             self.short_metadata(random),
             self.template().annotations(random),
+            self.owner(),
+        )
+    }
+
+    fn owner(&self) -> String {
+        format!(
+            r#""ownerReferences":[{{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web-front-{:05}","uid":"{}","controller":true,"blockOwnerDeletion":true}}]"#,
             self.number,
-            uid(self.number + 1_000_000),
+            self.owner_uid(),
         )
     }
 

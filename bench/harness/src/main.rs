@@ -7,6 +7,7 @@
 
 mod data;
 mod failure;
+mod plan;
 mod program;
 mod replay;
 mod repo;
@@ -22,11 +23,11 @@ use std::thread;
 
 use data::Data;
 use failure::Failure;
+use plan::Plan;
 use program::{Client, Programs};
 use repo::Repo;
 use report::Rows;
 use scenario::{RunContext, Scenario, short};
-use wire::Encoding;
 
 const USAGE: &str = "usage: cargo xtask bench [--quick] [--times N] [--control-plane KUBECONFIG] [--name NAME] [FILTER]\n       \
      cargo xtask bench --tables";
@@ -47,9 +48,6 @@ struct Options {
     /// Text that the names of the scenarios must contain.
     filter: Option<String>,
 }
-
-/// Scenarios and their numbers of rounds.
-struct Plan(Vec<(Scenario, usize)>);
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -74,7 +72,7 @@ fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     let plan = Plan::new(&options)?;
     let programs = Programs::build(repo)?;
     let folder = Folder::new()?;
-    let pods = plan.0.iter().map(|(scenario, _)| pods_of(scenario)).max().unwrap_or(1);
+    let pods = plan.prepared_pods();
     eprintln!("generating {pods} pods");
     let data = Arc::new(Data::generate(pods, programs.client_go.as_deref(), &folder.0)?);
     let mut rows = Rows::default();
@@ -239,92 +237,6 @@ impl Options {
     }
 }
 
-impl Plan {
-    fn new(options: &Options) -> Result<Self, Failure> {
-        let mut all = if options.quick { Self::quick() } else { Self::full() };
-        if options.control_plane.is_none() {
-            all.retain(|(scenario, _)| !matches!(scenario, Scenario::ControlPlane { .. }));
-        }
-        let filter = options.filter.as_deref().unwrap_or_default();
-        let names: Vec<String> = all.iter().map(|(scenario, _)| scenario.name()).collect();
-        all.retain(|(scenario, _)| scenario.name().contains(filter));
-        if let Some(count) = options.times {
-            for (_, times) in &mut all {
-                *times = count;
-            }
-        }
-        if all.is_empty() {
-            let hint = format!("no scenario matches `{filter}` (known: {})", names.join(", "));
-            return Err(Failure::Usage(hint));
-        }
-        Ok(Self(all))
-    }
-
-    fn full() -> Vec<(Scenario, usize)> {
-        let sizes = [(1000, 5), (10_000, 5), (50_000, 3)];
-        let sync = |encoding| sizes.map(|(pods, times)| (Scenario::Sync { encoding, pods }, times));
-        let mut all = sync(Encoding::Json).to_vec();
-        all.extend(["list", "watch-list"].map(|strategy| (Scenario::By { pods: 10_000, strategy }, 5)));
-        all.extend(sync(Encoding::Protobuf));
-        all.push((Scenario::Stripped { pods: 50_000 }, 3));
-        all.push((Scenario::Compressed { pods: 50_000 }, 3));
-        all.extend(sizes.map(|(pods, times)| (Scenario::ControlPlane { pods }, times)));
-        all.extend(Self::with_changes(10_000, 50_000, 10, 3.0, 3));
-        all.extend(sizes.map(|(pods, _)| (Scenario::Growth { pods, frames: 50_000 }, 3)));
-        all.push((Scenario::Queue { keys: 1_000_000 }, 5));
-        all
-    }
-
-    fn quick() -> Vec<(Scenario, usize)> {
-        let sizes = [(1000, 3), (10_000, 3)];
-        let sync = |encoding| sizes.map(|(pods, times)| (Scenario::Sync { encoding, pods }, times));
-        let mut all = sync(Encoding::Json).to_vec();
-        all.extend(["list", "watch-list"].map(|strategy| (Scenario::By { pods: 1000, strategy }, 3)));
-        all.extend(sync(Encoding::Protobuf));
-        all.push((Scenario::Stripped { pods: 10_000 }, 3));
-        all.push((Scenario::Compressed { pods: 10_000 }, 3));
-        all.push((Scenario::ControlPlane { pods: 1000 }, 3));
-        all.extend(Self::with_changes(1000, 5000, 2, 1.0, 1));
-        all.extend(sizes.map(|(pods, _)| (Scenario::Growth { pods, frames: 5000 }, 1)));
-        all.push((Scenario::Queue { keys: 100_000 }, 1));
-        all
-    }
-
-    /// Returns the scenarios in which pods change.
-    fn with_changes(
-        pods: usize,
-        frames: usize,
-        seconds: u32,
-        read: f64,
-        times: usize,
-    ) -> Vec<(Scenario, usize)> {
-        let watch = |encoding| Scenario::Watch { encoding, pods, frames };
-        let mut all = vec![watch(Encoding::Json), watch(Encoding::Protobuf)];
-        for encoding in [Encoding::Json, Encoding::Protobuf] {
-            all.extend([1000, 5000].map(|rate| Scenario::Latency { encoding, rate, pods, seconds }));
-        }
-        all.push(Scenario::Read { pods, seconds: read });
-        all.extend([1, 10, 100].map(|handlers| Scenario::Fan { handlers, pods: 1000, frames: frames / 5 }));
-        all.into_iter().map(|scenario| (scenario, times)).collect()
-    }
-}
-
-/// Returns the number of prepared pods that a scenario needs.
-fn pods_of(scenario: &Scenario) -> usize {
-    match *scenario {
-        Scenario::Sync { pods, .. }
-        | Scenario::By { pods, .. }
-        | Scenario::Stripped { pods }
-        | Scenario::Compressed { pods }
-        | Scenario::Watch { pods, .. }
-        | Scenario::Growth { pods, .. }
-        | Scenario::Latency { pods, .. }
-        | Scenario::Read { pods, .. }
-        | Scenario::Fan { pods, .. } => pods,
-        Scenario::ControlPlane { .. } | Scenario::Queue { .. } => 1,
-    }
-}
-
 /// Prefix of the name of a temporary folder; the process id follows.
 const FOLDER_PREFIX: &str = "informer-bench-";
 
@@ -379,34 +291,6 @@ mod tests {
         assert_eq!(parse(&["a", "b"]).unwrap_err(), "`bench` does not accept `b`");
         assert_eq!(parse(&["--times", "0"]).unwrap_err(), "`--times` needs a number above 0");
         assert_eq!(parse(&["--control-plane"]).unwrap_err(), "`--control-plane` needs a value");
-    }
-
-    #[test]
-    fn filter_without_match_lists_the_scenarios() {
-        let Err(Failure::Usage(reason)) = Plan::new(&parse(&["unknown"]).unwrap()) else {
-            panic!("it matches")
-        };
-        assert!(reason.contains("sync 50k") && reason.contains("latency 5000"), "{reason}");
-        assert!(!reason.contains("control-plane"), "no control plane is given: {reason}");
-    }
-
-    #[test]
-    fn scenario_names_are_unique() {
-        for all in [Plan::full(), Plan::quick()] {
-            let mut names: Vec<String> = all.iter().map(|(scenario, _)| scenario.name()).collect();
-            names.sort_unstable();
-            names.dedup();
-            assert_eq!(names.len(), all.len());
-        }
-    }
-
-    #[test]
-    fn informer_runs_in_all_scenarios_but_one() {
-        for (scenario, _) in Plan::full() {
-            // Informer never stores `managedFields`, so its values come from other rows.
-            let is_stripped = scenario.name().contains("stripped");
-            assert_eq!(scenario.clients().contains(&Client::Informer), !is_stripped, "{}", scenario.name());
-        }
     }
 
     #[test]

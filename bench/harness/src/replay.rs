@@ -14,9 +14,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bench_data::http::{Chunked, Request};
 
-use super::data::{self, Data};
-use super::wire::{self, Encoding, Item};
+use super::data::{self, Data, Pods, Size};
+use super::wire::{self, Encoding};
 use crate::failure::Failure;
+
+/// Distance between small pods that change one after the other: changes far apart in a large cache find nothing
+/// in the caches of the CPU. It has no common divisor with a power of ten, so that all pods change.
+const FAR: usize = 618_033;
 
 /// Size of a chunk at full speed.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -41,8 +45,8 @@ enum Job {
     /// Changes this many pods one after the other, at this rate per second or at full speed, and sends a
     /// bookmark.
     Write { frames: usize, rate: Option<u32> },
-    /// Changes pods at full speed until the flag is set.
-    Flood(Arc<AtomicBool>),
+    /// Changes pods at this rate per second or at full speed, until the flag is set.
+    WriteUntil { stop: Arc<AtomicBool>, rate: Option<u32> },
     /// Ends the watch with an expired version.
     Expire,
 }
@@ -55,6 +59,7 @@ pub(super) struct Replay {
 
 struct Shared {
     data: Arc<Data>,
+    size: Size,
     count: usize,
     state: Mutex<State>,
     changed: Condvar,
@@ -67,21 +72,28 @@ struct State {
     version: u64,
     /// Index of the pod that changes next.
     next: usize,
+    /// Distance between two pods that change one after the other.
+    stride: usize,
     jobs: VecDeque<Job>,
     closed: bool,
 }
 
 impl Replay {
-    /// Starts a server with the first `count` pods.
-    pub(super) fn start(data: &Arc<Data>, count: usize) -> Result<Self, Failure> {
+    /// Starts a server with the first `count` pods of this size.
+    pub(super) fn start(data: &Arc<Data>, size: Size, count: usize) -> Result<Self, Failure> {
         let failed = |error: io::Error| Failure::Failed(format!("cannot listen on loopback: {error}"));
         let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
         let versions: Vec<u64> = (0..count).map(data::version).collect();
         let version = versions.last().copied().unwrap_or(wire::FIRST_VERSION);
-        let state = State { versions, version, next: 0, jobs: VecDeque::new(), closed: false };
+        let stride = match size {
+            Size::Usual => 1,
+            Size::Small => FAR,
+        };
+        let state = State { versions, version, next: 0, stride, jobs: VecDeque::new(), closed: false };
         let shared = Arc::new(Shared {
             data: Arc::clone(data),
+            size,
             count,
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -121,10 +133,10 @@ impl Replay {
         self.push(Job::Write { frames, rate });
     }
 
-    /// Starts to change pods at full speed; returns the flag that stops it.
-    pub(super) fn flood(&self) -> Arc<AtomicBool> {
+    /// Starts to change pods, at this rate per second or at full speed; returns the flag that stops it.
+    pub(super) fn write_until(&self, rate: Option<u32>) -> Arc<AtomicBool> {
         let stop = Arc::new(AtomicBool::new(false));
-        self.push(Job::Flood(Arc::clone(&stop)));
+        self.push(Job::WriteUntil { stop: Arc::clone(&stop), rate });
         stop
     }
 
@@ -159,9 +171,10 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn items(&self, encoding: Encoding) -> &[Item] {
-        let items = self.data.items(encoding);
-        &items[..self.count.min(items.len())]
+    /// Returns the pods and their number, which is zero if they cannot be encoded.
+    fn pods(&self, encoding: Encoding) -> (Pods<'_>, usize) {
+        let pods = self.data.pods(self.size, encoding);
+        (pods, if pods.is_empty() { 0 } else { self.count })
     }
 
     /// Responds to the requests of a connection one after the other.
@@ -183,17 +196,16 @@ impl Shared {
 
     fn list(&self, request: &Request, mut out: Chunked) -> io::Result<()> {
         let encoding = Encoding::of(request);
-        let items = self.items(encoding);
+        let (pods, count) = self.pods(encoding);
         // Like a server with a watch cache, it ignores the limit at version 0.
         let limit = request.number("limit").filter(|_| request.number("resourceVersion") != Some(0));
-        let page = request.page(limit, items.len());
-        let remaining = items.len() - page.end;
+        let page = request.page(limit, count);
+        let remaining = count - page.end;
         let (version, versions) = {
             let state = self.lock();
             (state.version, state.versions.clone())
         };
-        let size: usize =
-            items[page.clone()].iter().map(|item| item.len() + wire::item_overhead(encoding, item)).sum();
+        let size: usize = page.clone().map(|number| pods.item_len(number)).sum();
         out.begin(encoding.content_type(false))?;
         let rest = (remaining > 0).then_some((page.end, remaining));
         out.buffer.extend(wire::list_head(encoding, version, rest, size));
@@ -201,7 +213,7 @@ impl Shared {
             if encoding == Encoding::Json && index > page.start {
                 out.buffer.push(b',');
             }
-            items[index].put_item(encoding, &mut out.buffer, versions[index]);
+            pods.put_item(&mut out.buffer, index, versions[index]);
             out.send_from(CHUNK_BYTES)?;
         }
         if encoding == Encoding::Json {
@@ -218,8 +230,9 @@ impl Shared {
                 let state = self.lock();
                 (state.version, state.versions.clone())
             };
-            for (item, version) in self.items(encoding).iter().zip(versions) {
-                item.put_frame(encoding, &mut out.buffer, "ADDED", version, None);
+            let (pods, count) = self.pods(encoding);
+            for (number, version) in versions.into_iter().take(count).enumerate() {
+                pods.put_frame(&mut out.buffer, "ADDED", number, version, None);
                 out.send_from(CHUNK_BYTES)?;
             }
             out.buffer.extend(wire::bookmark(encoding, version, true));
@@ -228,13 +241,14 @@ impl Shared {
         while let Some(job) = self.next_job() {
             match job {
                 Job::Write { frames, rate } => {
-                    self.write(&mut out, encoding, frames, rate)?;
+                    self.write(&mut out, encoding, frames, &mut rate.map(Pacer::new))?;
                     out.buffer.extend(wire::bookmark(encoding, self.lock().version, false));
                     out.send_from(0)?;
                 }
-                Job::Flood(stop) => {
+                Job::WriteUntil { stop, rate } => {
+                    let mut pacer = rate.map(Pacer::new);
                     while !stop.load(Ordering::Relaxed) && !self.lock().closed {
-                        self.write(&mut out, encoding, 100, None)?;
+                        self.write(&mut out, encoding, 100, &mut pacer)?;
                     }
                     out.send_from(0)?;
                 }
@@ -265,15 +279,15 @@ impl Shared {
         out: &mut Chunked,
         encoding: Encoding,
         frames: usize,
-        rate: Option<u32>,
+        pacer: &mut Option<Pacer>,
     ) -> io::Result<()> {
-        let mut pacer = rate.map(Pacer::new);
+        let (pods, _) = self.pods(encoding);
         for _ in 0..frames {
             let sent = pacer.as_mut().map(Pacer::wait);
             let (pod, version) = self.lock().change();
-            self.items(encoding)[pod].put_frame(encoding, &mut out.buffer, "MODIFIED", version, sent);
+            pods.put_frame(&mut out.buffer, "MODIFIED", pod, version, sent);
             out.send_from(if pacer.is_some() { 0 } else { CHUNK_BYTES })?;
-            if let Some(pacer) = &mut pacer {
+            if let Some(pacer) = pacer {
                 pacer.idle_since = Instant::now();
             }
         }
@@ -285,7 +299,7 @@ impl State {
     /// Changes the next pod; returns its index and its new version.
     fn change(&mut self) -> (usize, u64) {
         let index = self.next;
-        self.next = (index + 1) % self.versions.len();
+        self.next = (index + self.stride) % self.versions.len();
         self.version += 1;
         self.versions[index] = self.version;
         (index, self.version)
@@ -332,7 +346,8 @@ mod tests {
 
     fn replay() -> Replay {
         let Ok(data) = Data::generate(PODS, None, Path::new("")) else { panic!("cannot generate pods") };
-        Replay::start(&Arc::new(data), PODS).unwrap_or_else(|_| panic!("cannot start the server"))
+        Replay::start(&Arc::new(data), Size::Usual, PODS)
+            .unwrap_or_else(|_| panic!("cannot start the server"))
     }
 
     fn get(replay: &Replay, query: &str) -> TcpStream {

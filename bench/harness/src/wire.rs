@@ -1,11 +1,9 @@
-//! Prepared pods as list items and watch frames, in JSON and protobuf, with placeholders for a version and a
-//! send time.
+//! Prepared pods as list items and watch frames, in JSON and protobuf, with placeholders for a version, a
+//! send time and the identity of a pod.
 //!
-//! All versions and all send times have the same number of digits, so that they can be overwritten in place
-//! in both encodings. This file writes the envelopes; the generator writes the pods, and the Go program
+//! All versions, all send times and all identities have the same length, so that they can be overwritten in
+//! place in both encodings. This file writes the envelopes; the generator writes the pods, and the Go program
 //! encodes them as protobuf.
-
-use std::ops::Range;
 
 /// Annotation with the time at which a frame was sent.
 const SENT: &str = "bench.example.com/sent";
@@ -36,9 +34,21 @@ impl Encoding {
 pub(super) struct Item {
     bytes: Vec<u8>,
     /// Position of the version.
-    version: Range<usize>,
+    version: usize,
     /// Position of the send time.
-    sent: Range<usize>,
+    sent: usize,
+    /// Positions of the texts that identify the pod.
+    identity: Vec<usize>,
+}
+
+/// What is written into a copy of an item.
+#[derive(Default)]
+pub(super) struct Values {
+    pub(super) version: u64,
+    /// The send time, in nanoseconds since 1970.
+    pub(super) sent: Option<u64>,
+    /// The texts that identify the pod; empty if the item is the pod itself.
+    pub(super) identity: Vec<String>,
 }
 
 /// Adds an annotation for the send time to the JSON of a pod.
@@ -48,58 +58,58 @@ pub(super) fn with_send_time(pod: &str) -> String {
 }
 
 impl Item {
-    /// Creates an item from bytes that contain `version` and the placeholder of the send time. `None` if one
-    /// is missing.
-    pub(super) fn new(bytes: Vec<u8>, version: u64) -> Option<Self> {
+    /// Creates an item from bytes that contain `version`, the placeholder of the send time and the texts of
+    /// `identity`. `None` if one is missing.
+    pub(super) fn new(bytes: Vec<u8>, version: u64, identity: &[String]) -> Option<Self> {
         let version = find(&bytes, version.to_string().as_bytes())?;
         let sent = find(&bytes, NOT_SENT.as_bytes())?;
-        Some(Self { bytes, version, sent })
+        let position = |text: &String| find(&bytes, text.as_bytes());
+        let identity = identity.iter().map(position).collect::<Option<_>>()?;
+        Some(Self { bytes, version, sent, identity })
     }
 
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Appends the object without its first `skip` bytes, with this version and send time.
-    fn put(&self, out: &mut Vec<u8>, skip: usize, version: u64, sent: Option<u64>) {
+    /// Appends the object without its first `skip` bytes, with these values.
+    fn put(&self, out: &mut Vec<u8>, skip: usize, values: &Values) {
         let start = out.len();
         out.extend_from_slice(&self.bytes[skip..]);
-        let at = |range: &Range<usize>| start + range.start - skip..start + range.end - skip;
-        out[at(&self.version)].copy_from_slice(version.to_string().as_bytes());
-        if let Some(sent) = sent {
-            out[at(&self.sent)].copy_from_slice(sent.to_string().as_bytes());
+        let object = &mut out[start..];
+        let mut put =
+            |at: usize, text: &str| object[at - skip..][..text.len()].copy_from_slice(text.as_bytes());
+        put(self.version, &values.version.to_string());
+        if let Some(sent) = values.sent {
+            put(self.sent, &sent.to_string());
+        }
+        for (at, text) in self.identity.iter().zip(&values.identity) {
+            put(*at, text);
         }
     }
 
     /// Appends the object as an item of a list; in JSON, the caller adds the commas.
-    pub(super) fn put_item(&self, encoding: Encoding, out: &mut Vec<u8>, version: u64) {
+    pub(super) fn put_item(&self, encoding: Encoding, out: &mut Vec<u8>, values: &Values) {
         if encoding == Encoding::Protobuf {
             out.push(field(2));
             varint(out, self.bytes.len());
         }
-        self.put(out, 0, version, None);
+        self.put(out, 0, values);
     }
 
     /// Appends the object as a frame of a watch.
-    pub(super) fn put_frame(
-        &self,
-        encoding: Encoding,
-        out: &mut Vec<u8>,
-        kind: &str,
-        version: u64,
-        sent: Option<u64>,
-    ) {
+    pub(super) fn put_frame(&self, encoding: Encoding, out: &mut Vec<u8>, kind: &str, values: &Values) {
         match encoding {
             Encoding::Json => {
                 out.extend_from_slice(br#"{"type":""#);
                 out.extend_from_slice(kind.as_bytes());
                 out.extend_from_slice(br#"","object":{"kind":"Pod","apiVersion":"v1","#);
-                self.put(out, 1, version, sent);
+                self.put(out, 1, values);
                 out.extend_from_slice(b"}\n");
             }
             Encoding::Protobuf => {
                 frame_head(out, kind, "Pod", self.bytes.len());
-                self.put(out, 0, version, sent);
+                self.put(out, 0, values);
             }
         }
     }
@@ -255,9 +265,8 @@ fn varint(out: &mut Vec<u8>, mut value: usize) {
     out.push(value as u8);
 }
 
-fn find(bytes: &[u8], part: &[u8]) -> Option<Range<usize>> {
-    let start = bytes.windows(part.len()).position(|window| window == part)?;
-    Some(start..start + part.len())
+fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
+    bytes.windows(part.len()).position(|window| window == part)
 }
 
 #[cfg(test)]
@@ -266,19 +275,18 @@ mod tests {
 
     fn item() -> Item {
         let pod = r#"{"metadata":{"resourceVersion":"1000000007","annotations":{"a":"b"}}}"#;
-        Item::new(with_send_time(pod).into_bytes(), 1_000_000_007).unwrap()
+        Item::new(with_send_time(pod).into_bytes(), 1_000_000_007, &[]).unwrap()
+    }
+
+    fn values(version: u64, sent: Option<u64>) -> Values {
+        Values { version, sent, identity: Vec::new() }
     }
 
     #[test]
     fn versions_and_send_times_are_overwritten() {
         let mut out = Vec::new();
-        item().put_frame(
-            Encoding::Json,
-            &mut out,
-            "MODIFIED",
-            1_000_000_042,
-            Some(1_763_200_000_123_456_789),
-        );
+        let values = values(1_000_000_042, Some(1_763_200_000_123_456_789));
+        item().put_frame(Encoding::Json, &mut out, "MODIFIED", &values);
         let expected = concat!(
             r#"{"type":"MODIFIED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1000000042","#,
             r#""annotations":{"bench.example.com/sent":"1763200000123456789","a":"b"}}}}"#,
@@ -288,9 +296,20 @@ mod tests {
     }
 
     #[test]
+    fn identity_is_overwritten() {
+        let pod = r#"{"metadata":{"resourceVersion":"1000000007","annotations":{"a":"b"},"name":"pod-1"}}"#;
+        let item = Item::new(with_send_time(pod).into_bytes(), 1_000_000_007, &["pod-1".to_owned()]).unwrap();
+        let mut out = Vec::new();
+        let values = Values { identity: vec!["pod-2".to_owned()], ..values(1_000_000_008, None) };
+        item.put_item(Encoding::Json, &mut out, &values);
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains(r#""name":"pod-2""#) && text.contains("1000000008"), "{text}");
+    }
+
+    #[test]
     fn protobuf_frames_start_with_their_length() {
         let mut out = Vec::new();
-        item().put_frame(Encoding::Protobuf, &mut out, "ADDED", 1_000_000_042, None);
+        item().put_frame(Encoding::Protobuf, &mut out, "ADDED", &values(1_000_000_042, None));
         out.extend(bookmark(Encoding::Protobuf, 1_000_000_043, true));
         let mut rest = out.as_slice();
         for kind in ["ADDED", "BOOKMARK"] {
@@ -319,7 +338,7 @@ mod tests {
         let item = item();
         let size = item.len() + item_overhead(Encoding::Protobuf, &item);
         let mut list = list_head(Encoding::Protobuf, 1_000_000_000, None, size);
-        item.put_item(Encoding::Protobuf, &mut list, 1_000_000_001);
+        item.put_item(Encoding::Protobuf, &mut list, &values(1_000_000_001, None));
         // The magic number, field 1 with 13 bytes, and field 2 with a length of two bytes.
         assert_eq!(list[..6], *b"k8s\0\x0a\x0d");
         let length = usize::from(list[20] & 0x7f) | usize::from(list[21]) << 7;

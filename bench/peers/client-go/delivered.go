@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -80,14 +81,13 @@ func (d *deliveries) events() (sum uint64) {
 	return sum
 }
 
-// reached returns whether every handler has reached this version.
-func (d *deliveries) reached(until uint64) bool {
+// reached returns the version that every handler has reached.
+func (d *deliveries) reached() uint64 {
+	lowest := uint64(math.MaxUint64)
 	for number := range d.handlers {
-		if d.handlers[number].highest.Load() < until {
-			return false
-		}
+		lowest = min(lowest, d.handlers[number].highest.Load())
 	}
-	return true
+	return lowest
 }
 
 // follow waits until every handler has reached this version, and returns the measurements.
@@ -95,7 +95,7 @@ func (d *deliveries) follow(until uint64, latency bool) (response, error) {
 	d.timed.Store(latency)
 	stats, before := startStats(), d.events()
 	last, moved := before, time.Now()
-	for !d.reached(until) {
+	for d.reached() < until {
 		time.Sleep(time.Millisecond)
 		if events := d.events(); events != last {
 			last, moved = events, time.Now()
@@ -145,6 +145,24 @@ func (s processStats) response(r response) response {
 	r["seconds"] = s.seconds()
 	r["cpu"] = cpu() - s.cpu
 	return r
+}
+
+// measurement is a running measurement of work beside the changes.
+type measurement struct {
+	processStats
+	deliveries *deliveries
+	before     uint64
+}
+
+func (d *deliveries) measure() measurement {
+	return measurement{startStats(), d, d.reached()}
+}
+
+// response adds the elapsed times and the number of changes that every handler has seen meanwhile: the replay
+// server increments the version with each change.
+func (m measurement) response(r response) response {
+	r["changes"] = m.deliveries.reached() - m.before
+	return m.processStats.response(r)
 }
 
 // report returns memory and CPU time of the process, after a garbage collection.

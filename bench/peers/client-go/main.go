@@ -1,4 +1,4 @@
-// client-go as a benchmark program: one shared informer of pods, an index by node, and handlers that count.
+// client-go as a benchmark program: one shared informer of pods, an index, and handlers that count.
 //
 // The protocol is described in ../README.md. Two more commands: `encode IN OUT` converts pods from JSON lines
 // to protobuf, and `fill KUBECONFIG IN` writes them to a server. All settings are client-go's defaults,
@@ -25,8 +25,11 @@ type command struct {
 	Seconds  float64 `json:"seconds"`
 	Keys     int     `json:"keys"`
 	Workers  int     `json:"workers"`
+	Metrics  bool    `json:"metrics"`
 	Reset    bool    `json:"reset"`
-	Typed    bool    `json:"typed"`
+	Through  string  `json:"through"`
+	Results  int     `json:"results"`
+	Index    string  `json:"index"`
 	Strip    bool    `json:"strip"`
 	Revision *string `json:"revision"`
 }

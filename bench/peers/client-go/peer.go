@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"time"
 
@@ -13,12 +12,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/util/workqueue"
 )
 
 const (
 	protobuf = "application/vnd.kubernetes.protobuf"
-	byNode   = "node"
+	// byIndex is the name of the index.
+	byIndex = "index"
+	// groupLabel is the label with the group of a pod.
+	groupLabel = "group"
 	// syncTimeout is the time limit of a sync.
 	syncTimeout = 10 * time.Minute
 )
@@ -38,7 +39,7 @@ func (p *peer) execute(c command) (response, error) {
 	case "report":
 		return report(c.Reset), nil
 	case "queue":
-		return queue(c.Keys, c.Workers), nil
+		return queue(c.Keys, c.Workers, c.Metrics), nil
 	}
 	if p.pods == nil {
 		return nil, errors.New("sync first")
@@ -47,9 +48,11 @@ func (p *peer) execute(c command) (response, error) {
 	case "follow":
 		return p.deliveries.follow(c.Until, c.Latency)
 	case "read":
-		return p.read(c.Seconds, c.Typed)
+		return p.read(c.Seconds, c.Through == "typed" || c.Through == "projection")
+	case "walk":
+		return p.walk(c.Seconds)
 	case "index":
-		return p.lookUp(c.Seconds)
+		return p.lookUp(c.Seconds, c.Results)
 	case "count":
 		return p.count(c.Revision)
 	}
@@ -85,7 +88,7 @@ func (p *peer) sync(c command) (response, error) {
 			return nil, err
 		}
 	}
-	if err := p.pods.AddIndexers(cache.Indexers{byNode: nodeOf}); err != nil {
+	if err := p.pods.AddIndexers(cache.Indexers{byIndex: indexFunc(c.Index)}); err != nil {
 		return nil, err
 	}
 	handlers := max(c.Handlers, 1)
@@ -121,12 +124,18 @@ func strip(object any) (any, error) {
 	return object, nil
 }
 
-func nodeOf(object any) ([]string, error) {
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return nil, fmt.Errorf("%T is not a pod", object)
+// indexFunc returns the function of an index by node or by group.
+func indexFunc(index string) cache.IndexFunc {
+	return func(object any) ([]string, error) {
+		pod, ok := object.(*corev1.Pod)
+		if !ok {
+			return nil, fmt.Errorf("%T is not a pod", object)
+		}
+		if index == "group" {
+			return []string{pod.Labels[groupLabel]}, nil
+		}
+		return []string{pod.Spec.NodeName}, nil
 	}
-	return []string{pod.Spec.NodeName}, nil
 }
 
 // count returns the number of pods, of pods with a revision if one is given, and of events delivered so far.
@@ -147,98 +156,4 @@ func (p *peer) count(revision *string) (response, error) {
 	}
 	r["revised"] = revised
 	return r, nil
-}
-
-func (p *peer) read(seconds float64, typed bool) (response, error) {
-	indexer := p.pods.GetIndexer()
-	keys := indexer.ListKeys()
-	random := rand.New(rand.NewPCG(1, 1))
-	gets, found := 0, 0
-	stats := startStats()
-	for stats.seconds() < seconds {
-		for range 32 {
-			object, exists, err := indexer.GetByKey(keys[random.IntN(len(keys))])
-			if err != nil {
-				return nil, err
-			}
-			if exists && typed {
-				pod, ok := object.(*corev1.Pod)
-				if !ok {
-					return nil, fmt.Errorf("%T is not a pod", object)
-				}
-				exists = len(pod.Spec.Containers) > 0
-			}
-			if exists {
-				found++
-			}
-			gets++
-		}
-	}
-	return stats.response(response{"gets": gets, "found": found}), nil
-}
-
-func (p *peer) lookUp(seconds float64) (response, error) {
-	indexer := p.pods.GetIndexer()
-	nodes := indexer.ListIndexFuncValues(byNode)
-	random := rand.New(rand.NewPCG(1, 1))
-	lookups, found := 0, 0
-	stats := startStats()
-	for stats.seconds() < seconds {
-		pods, err := indexer.ByIndex(byNode, nodes[random.IntN(len(nodes))])
-		if err != nil {
-			return nil, err
-		}
-		found += len(pods)
-		lookups++
-	}
-	return stats.response(response{"lookups": lookups, "found": found}), nil
-}
-
-// queue measures from the first add until the last key is done; it returns how many were done.
-func queue(keys, workers int) response {
-	names := make([]string, keys)
-	for number := range names {
-		names[number] = fmt.Sprintf("default/pod-%07d", number)
-	}
-	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, 1000*time.Second))
-	stats := startStats()
-	if workers == 0 {
-		completed := 0
-		for _, name := range names {
-			q.Add(name)
-			key, shutdown := q.Get()
-			if shutdown {
-				break
-			}
-			q.Forget(key)
-			q.Done(key)
-			completed++
-		}
-		return response{"keys": completed, "seconds": stats.seconds()}
-	}
-	done := make(chan int)
-	for range workers {
-		go func() {
-			completed := 0
-			for {
-				key, shutdown := q.Get()
-				if shutdown {
-					break
-				}
-				q.Forget(key)
-				q.Done(key)
-				completed++
-			}
-			done <- completed
-		}()
-	}
-	for _, name := range names {
-		q.Add(name)
-	}
-	q.ShutDown()
-	completed := 0
-	for range workers {
-		completed += <-done
-	}
-	return response{"keys": completed, "seconds": stats.seconds()}
 }

@@ -15,7 +15,7 @@ use kube::runtime::watcher::{Config, Event, watcher};
 use kube::runtime::{WatchStreamExt as _, reflector};
 use kube::{Api, Client};
 use peer_protocol::{
-    Command, Deliveries, Failure, Peer, ProcessStats, Random, Strategy, Sync, revised, sent_in,
+    Command, Deliveries, Failure, Peer, ProcessStats, Random, Strategy, Sync, revised, sent_in, sum_of_fields,
 };
 use serde_json::{Value, json};
 
@@ -47,7 +47,9 @@ impl Peer for KubeRs {
                 self.synced()?.deliveries.follow(until, latency, || true).await
             }
             Command::Read { seconds, .. } => Ok(self.synced()?.read(seconds)),
-            Command::Index { seconds } => Ok(self.synced()?.look_up(seconds)),
+            Command::Walk { seconds, .. } => Ok(self.synced()?.walk(seconds)),
+            Command::Index { results: Some(_), .. } => Err("kube-rs has no index".into()),
+            Command::Index { seconds, .. } => Ok(self.synced()?.look_up(seconds)),
             Command::Count { revision } => Ok(self.synced()?.count(revision.as_deref())),
             Command::Queue { .. } => Err("kube-rs has no separate work queue".into()),
             Command::Report { .. } | Command::Quit => Err("handled by the protocol loop".into()),
@@ -126,15 +128,26 @@ impl Syncing {
         let keys: Vec<ObjectRef<Pod>> =
             self.store.state().iter().map(|pod| ObjectRef::from_obj(pod.as_ref())).collect();
         let (mut random, mut gets, mut found) = (Random::new(1), 0_u64, 0_u64);
-        let stats = ProcessStats::start();
-        while stats.seconds() < seconds {
+        let measurement = self.deliveries.measure();
+        while measurement.seconds() < seconds {
             for _ in 0..32 {
                 let pod = self.store.get(&keys[random.below(keys.len())]);
                 found += u64::from(pod.is_some_and(|pod| pod.spec.is_some()));
                 gets += 1;
             }
         }
-        stats.response(json!({"gets": gets, "found": found}))
+        measurement.response(json!({"gets": gets, "found": found}))
+    }
+
+    fn walk(&self, seconds: f64) -> Value {
+        let (mut objects, mut sum) = (0_usize, 0);
+        let measurement = self.deliveries.measure();
+        while measurement.seconds() < seconds {
+            let pods = self.store.state();
+            sum = pods.iter().map(|pod| sum_of_fields(pod)).sum::<usize>();
+            objects += pods.len();
+        }
+        measurement.response(json!({"objects": objects, "sum": sum}))
     }
 
     fn look_up(&self, seconds: f64) -> Value {
@@ -142,15 +155,15 @@ impl Syncing {
         nodes.sort_unstable();
         nodes.dedup();
         let (mut random, mut lookups, mut found) = (Random::new(1), 0_u64, 0);
-        let stats = ProcessStats::start();
-        while stats.seconds() < seconds {
+        let measurement = self.deliveries.measure();
+        while measurement.seconds() < seconds {
             let node = nodes[random.below(nodes.len())].as_str();
             let on_node =
                 |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_deref() == Some(node));
             found += self.store.state_filter(on_node).len();
             lookups += 1;
         }
-        stats.response(json!({"lookups": lookups, "found": found}))
+        measurement.response(json!({"lookups": lookups, "found": found}))
     }
 }
 

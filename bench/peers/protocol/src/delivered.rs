@@ -92,9 +92,42 @@ impl Deliveries {
         }
     }
 
+    /// Starts a measurement of work that runs beside the changes.
+    pub fn measure(&self) -> Measurement<'_> {
+        Measurement { deliveries: self, before: self.reached(), stats: ProcessStats::start() }
+    }
+
+    /// Returns the version that every handler has reached.
+    fn reached(&self) -> u64 {
+        self.handlers.iter().map(|handler| handler.highest.load(Ordering::Acquire)).min().unwrap_or(0)
+    }
+
     /// Returns the number of events delivered to all handlers so far.
     pub fn events(&self) -> u64 {
         self.handlers.iter().map(|handler| handler.events.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// A running measurement of work beside the changes.
+#[derive(Debug)]
+pub struct Measurement<'a> {
+    deliveries: &'a Deliveries,
+    before: u64,
+    stats: ProcessStats,
+}
+
+impl Measurement<'_> {
+    /// Returns seconds since the start.
+    pub fn seconds(&self) -> f64 {
+        self.stats.seconds()
+    }
+
+    /// Builds a response with the given fields, the elapsed times and the number of changes that every handler
+    /// has seen meanwhile: the replay server increments the version with each change.
+    pub fn response(&self, fields: Value) -> Value {
+        let mut response = self.stats.response(fields);
+        response["changes"] = json!(self.deliveries.reached() - self.before);
+        response
     }
 }
 
@@ -151,6 +184,17 @@ mod tests {
         deliveries.record(1, "1", || None);
         waiting.await;
         assert_eq!(deliveries.events(), 3);
+    }
+
+    #[test]
+    fn measurement_counts_changes_that_every_handler_has_seen() {
+        let deliveries = Deliveries::new(2);
+        deliveries.record(0, "5", || None);
+        deliveries.record(1, "5", || None);
+        let measurement = deliveries.measure();
+        deliveries.record(0, "9", || None);
+        deliveries.record(1, "7", || None);
+        assert_eq!(measurement.response(json!({}))["changes"], 2);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! does not depend on any informer: a program implements [`Peer`].
 
 mod delivered;
+mod fields;
 mod process_stats;
 mod random;
 
@@ -15,7 +16,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-pub use delivered::{Deliveries, SENT, revised, sent_in};
+pub use delivered::{Deliveries, Measurement, SENT, revised, sent_in};
+pub use fields::sum_of_fields;
 pub use process_stats::ProcessStats;
 pub use random::Random;
 
@@ -38,14 +40,27 @@ pub enum Command {
     Read {
         /// Duration in seconds.
         seconds: f64,
-        /// Whether each object is decoded to its type.
+        /// How each object is read.
         #[serde(default)]
-        typed: bool,
+        through: Through,
     },
-    /// Looks up the pods of random nodes as fast as possible for this time.
+    /// Reads six fields of every pod, again and again for this time.
+    Walk {
+        /// Duration in seconds.
+        seconds: f64,
+        /// How each object is read.
+        through: Through,
+    },
+    /// Looks up the pods with random values of the index as fast as possible for this time.
     Index {
         /// Duration in seconds.
         seconds: f64,
+        /// Looks up groups of this many pods, with the index by group.
+        #[serde(default)]
+        results: Option<usize>,
+        /// How the pods are read.
+        #[serde(default)]
+        through: Through,
     },
     /// Passes keys through a work queue.
     Queue {
@@ -53,6 +68,9 @@ pub enum Command {
         keys: usize,
         /// Number of workers besides the task that adds keys; with none, that task takes each key itself.
         workers: usize,
+        /// Whether the queue records metrics; informer's queue always does.
+        #[serde(default)]
+        metrics: bool,
     },
     /// Reports memory and CPU time of the process.
     Report {
@@ -89,6 +107,12 @@ pub struct Sync {
     /// Retention of the cache; informer only.
     #[serde(default)]
     pub keep: Keep,
+    /// Whether the cache has a projection of six fields; informer only.
+    #[serde(default)]
+    pub project: bool,
+    /// The index of the cache.
+    #[serde(default)]
+    pub index: IndexBy,
 }
 
 fn one() -> usize {
@@ -106,6 +130,49 @@ pub enum Keep {
     Compressed,
     /// The decoded object too.
     Decoded,
+}
+
+/// How an object in the cache is read. A cache that stores decoded objects has two ways: undecoded and decoded
+/// reads differ only in the type.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Through {
+    /// An owned object from the lister, not decoded.
+    #[default]
+    Lister,
+    /// A borrowed object from a snapshot, not decoded.
+    Snapshot,
+    /// The value of the projection.
+    Projection,
+    /// The decoded object.
+    Typed,
+}
+
+impl Through {
+    /// Returns whether fields of the object are read.
+    pub fn is_decoded(self) -> bool {
+        matches!(self, Self::Projection | Self::Typed)
+    }
+}
+
+/// The values of the index.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum IndexBy {
+    /// `spec.nodeName`.
+    #[default]
+    Node,
+    /// The label [`GROUP`].
+    Group,
+}
+
+/// Label with the group of a pod: the size of the group and its number, such as `020-0000007`.
+pub const GROUP: &str = "group";
+
+/// Returns the values of the complete groups of this size, in a cache with this many pods. Each 122 pods are a
+/// group of 2, one of 20 and one of 100.
+pub fn groups(results: usize, pods: usize) -> Vec<String> {
+    (0..pods / 122).map(|number| format!("{results:03}-{number:07}")).collect()
 }
 
 /// How the initial list is requested.

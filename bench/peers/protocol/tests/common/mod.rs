@@ -84,6 +84,7 @@ pub(crate) async fn check(path: &str, strategies: &[(&str, u64, Delivers)], enco
         let (path, kubeconfig) = (path.to_owned(), file.to_str().unwrap().to_owned());
         let sync = json!({
             "do": "sync", "resource": "pods", "encoding": encoding, "strategy": strategy, "handlers": handlers,
+            "project": true,
         });
         // The server needs this thread while the program is running.
         let exchange = tokio::task::spawn_blocking(move || {
@@ -126,8 +127,17 @@ fn exercise(
     let (delivered, all) = (counted["delivered"].as_u64().unwrap(), (20 + changes) * handlers);
     let minimum = if delivers == Delivers::Last { 21 * handlers } else { all };
     assert!((minimum..=all).contains(&delivered), "{sync}: {delivered} events instead of {minimum} to {all}");
-    let read = program.request(&json!({"do": "read", "seconds": 0.01, "typed": true}));
-    assert_eq!(read["gets"], read["found"]);
+    for through in ["lister", "snapshot", "projection", "typed"] {
+        let read = program.request(&json!({"do": "read", "seconds": 0.01, "through": through}));
+        assert_eq!(read["gets"], read["found"], "{through}");
+    }
+    let objects = 21 - u64::from(deletes);
+    // Each pod has an image and a phase, and all but the one that may be deleted have a node.
+    let sum = 20 * "node-0".len() as u64 + objects * ("nginx".len() + "Pending".len()) as u64;
+    for through in ["projection", "typed"] {
+        let walked = program.request(&json!({"do": "walk", "seconds": 0.01, "through": through}));
+        assert_eq!((walked["objects"].as_u64().unwrap() % objects, &walked["sum"]), (0, &json!(sum)));
+    }
     let looked_up = program.request(&json!({"do": "index", "seconds": 0.01}));
     let (lookups, found) = (looked_up["lookups"].as_u64().unwrap(), looked_up["found"].as_u64().unwrap());
     assert!(lookups > 0 && (6 * lookups..=7 * lookups).contains(&found), "{looked_up}");
