@@ -114,20 +114,23 @@ pub(super) fn projected(
     pods: usize,
     frames: usize,
 ) -> Result<Vec<Figure>, Failure> {
-    let run = |project: bool| -> Result<(f64, Option<f64>), Failure> {
+    let name = format_name(encoding);
+    let run = |project: bool| -> Result<[Figure; 2], Failure> {
         let (replay, mut program) = context.start(pods)?;
         context.sync(&mut program, pods, &json!({"encoding": encoding.name(), "project": project}))?;
         let response = follow(&replay, &mut program, frames, None)?;
         let delivered = context.delivered_per_change(&mut program, pods, frames, 1)?;
-        Ok((frames as f64 / number(&response, "seconds")?, delivered))
+        let rate = frames as f64 / number(&response, "seconds")?;
+        let each = number(&response, "cpu")? * 1e6 / frames as f64;
+        Ok([
+            more(format!("watch throughput, {name}, with a projection"), "events/s", rate),
+            less(format!("watch, {name}, CPU time, with a projection"), "µs per event", each),
+        ]
+        .map(|figure| figure.with_delivered(delivered)))
     };
-    let ((without, _), (with, delivered)) = (run(false)?, run(true)?);
-    let name = format_name(encoding);
-    Ok(vec![
-        more(format!("watch throughput, {name}, with a projection"), "events/s", with)
-            .with_delivered(delivered),
-        more(format!("watch throughput kept with a projection, {name}"), "%", 100.0 * with / without),
-    ])
+    let ([without, _], [with, cpu]) = (run(false)?, run(true)?);
+    let kept = 100.0 * with.value / without.value;
+    Ok(vec![with, cpu, more(format!("watch throughput kept with a projection, {name}"), "%", kept)])
 }
 
 /// Measures changes and then look-ups of groups, which run without concurrent writes.
