@@ -128,10 +128,10 @@ impl Rows {
     pub(super) fn table(&self, machine: &str) -> String {
         let introduction = format!(
             "Medians of interleaved runs on {machine}; × is how many times better informer is, **bold** where it is \
-             worse. Clients use\nJSON unless the row says protobuf; rows about compressed caches and look-ups per object \
-             found use protobuf too. \"Delivered\"\nis the number of handler calls per change and handler, where it \
-             is not 100 %. In rows with a number of changes/s,\ninformer and client-go use protobuf; \"changes\" is the \
-             share of these changes that a client applied, where it is below 95 %.\n\n"
+             worse. Clients use\nJSON unless the row says protobuf; rows about compressed caches, pods of 1 KB, look-ups \
+             per object found, and reads without\nchanges or with a number of changes/s use protobuf too, except in \
+             kube-rs. \"Delivered\" is the number of handler calls per\nchange and handler, where it is not 100 %; \
+             \"changes\" is the share of the changes that a client applied, where it is below 95 %.\n\n"
         );
         introduction + &markdown(self.0.iter(), &Client::ALL)
     }

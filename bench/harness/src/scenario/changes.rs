@@ -144,9 +144,9 @@ pub(super) fn small(context: &RunContext<'_>, pods: usize, frames: usize) -> Res
     let mut figures = vec![less(format!("change, protobuf, CPU time, {set}"), "µs", each)];
     // Only informer has two ways; the figure of a peer is for both rows.
     let ways: &[(&str, &[&str])] = if context.client == Client::Informer {
-        &[("lister", &["look-up"]), ("snapshot", &["look-up through a snapshot"])]
+        &[("lister", &["look-up through the lister"]), ("snapshot", &["look-up through a snapshot"])]
     } else {
-        &[("lister", &["look-up", "look-up through a snapshot"])]
+        &[("lister", &["look-up through the lister", "look-up through a snapshot"])]
     };
     for results in [2, 20, 100] {
         for (through, rows) in ways {
