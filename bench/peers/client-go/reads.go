@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -14,6 +15,10 @@ const batch = 32
 func (p *peer) read(seconds float64, typed bool) (response, error) {
 	indexer := p.pods.GetIndexer()
 	keys := indexer.ListKeys()
+	for number, key := range keys {
+		// A key from a work queue is not the string that the cache contains.
+		keys[number] = strings.Clone(key)
+	}
 	random := rand.New(rand.NewPCG(1, 1))
 	gets, found := 0, 0
 	m := p.deliveries.measure()
