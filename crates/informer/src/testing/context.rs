@@ -4,7 +4,6 @@ use super::complete_list;
 use crate::controller::{Context, TestSettings};
 use crate::discovery::DynamicResource;
 use crate::factory::SharedInformerFactory;
-use crate::informer::SharedInformer;
 use crate::shared::Engine;
 use informer_core::Key;
 use kube::Resource;
@@ -83,8 +82,8 @@ impl<S> ContextBuilder<S> {
     where
         K: Resource<DynamicType = ()> + Serialize + Send + Sync + 'static,
     {
-        let informer = self.factory.informer::<K>();
-        self.fill(&informer, values)
+        let engine = self.factory.engine_of::<K>();
+        self.fill(engine, values)
     }
 
     /// Sets all cached objects of a kind that is known only at run time, which [`Context::dynamic_lister`]
@@ -98,8 +97,8 @@ impl<S> ContextBuilder<S> {
         resource: &impl DynamicResource,
         values: impl IntoIterator<Item = DynamicObject>,
     ) -> Self {
-        let informer = self.factory.dynamic_informer(resource);
-        self.fill(&informer, values)
+        let engine = Arc::clone(self.factory.dynamic_informer(resource).engine());
+        self.fill(engine, values)
     }
 
     /// Sets the state that [`Context::state`] returns.
@@ -119,15 +118,14 @@ impl<S> ContextBuilder<S> {
         Context::for_test(self.factory, self.settings, self.state)
     }
 
-    fn fill<K>(mut self, informer: &SharedInformer<K>, values: impl IntoIterator<Item = K>) -> Self
+    fn fill<K>(mut self, engine: Arc<Engine>, values: impl IntoIterator<Item = K>) -> Self
     where
         K: Serialize + Send + Sync + 'static,
     {
-        let engine: &Arc<Engine> = informer.engine();
-        let is_set = self.settings.sources.iter().any(|known| Arc::ptr_eq(known, engine));
+        let is_set = self.settings.sources.iter().any(|known| Arc::ptr_eq(known, &engine));
         assert!(!is_set, "the objects of {} are already set", engine.kind.name());
         engine.fill(complete_list(values));
-        self.settings.sources.push(Arc::clone(engine));
+        self.settings.sources.push(engine);
         self
     }
 }
