@@ -24,6 +24,18 @@ fn object<K>(entry: Entry) -> Object<K> {
     Object::new(Arc::new(entry))
 }
 
+/// Counts how often it is decoded.
+struct Counted;
+
+static DECODED: AtomicUsize = AtomicUsize::new(0);
+
+impl<'de> Deserialize<'de> for Counted {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        DECODED.fetch_add(1, Ordering::Relaxed);
+        serde::de::IgnoredAny::deserialize(deserializer).map(|_| Self)
+    }
+}
+
 /// Values of the field `size`.
 #[derive(Debug, Deserialize)]
 struct Widget {
@@ -39,14 +51,6 @@ const BOUNDED: fn(usize) -> Retention = |max_encoded_bytes| Retention::RecentlyD
 
 #[test]
 fn objects_are_decoded_ahead_while_a_handle_exists() {
-    static DECODED: AtomicUsize = AtomicUsize::new(0);
-    struct Counted;
-    impl<'de> Deserialize<'de> for Counted {
-        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            DECODED.fetch_add(1, Ordering::Relaxed);
-            serde::de::IgnoredAny::deserialize(deserializer).map(|_| Self)
-        }
-    }
     let (projections, decoding) = (Projections::default(), Arc::new(Decoding::default()));
     let arrives = |name: &str, retention| {
         let entry = entry(name, retention, &decoding);
@@ -98,7 +102,7 @@ fn c9_object_that_does_not_decode_ahead_fails_in_typed_only() {
     let unfit = object::<Unfit>(entry);
     assert!(unfit.typed_ref().is_none());
     assert!(unfit.typed().unwrap_err().to_string().contains("does not decode as"));
-    assert_eq!(decoding.errors(), 1);
+    assert_eq!(decoding.errors(), 2, "each failed read is counted");
     assert_eq!(unfit.cast::<Widget>().typed_ref().unwrap().spec.size, 3);
 }
 
@@ -151,10 +155,65 @@ fn eviction_spares_recently_used_objects_and_projections() {
     assert_eq!((rest.key(), rest.entry() == idle.entry()), (idle.key(), true));
     assert_eq!(rest.projected(&value).unwrap()["spec"]["size"], 3);
     assert_eq!(value.metrics().values, 4, "the projection of the new entry is decoded");
+    decoding.record_eviction(1);
     assert_eq!((decoding.metrics().values, decoding.metrics().evictions), (2, 1));
     drop(idle);
     assert_eq!(decoding.metrics().values, 1);
     assert_eq!(rest.typed().unwrap().spec.size, 3);
+}
+
+/// Bug: an eviction made room for an eighth of the limit only. If a larger object was not kept, nothing was
+/// evicted, although idle objects took the room; it was decoded again by every read. The test of the limit had
+/// small objects only.
+#[test]
+fn eviction_makes_room_for_large_objects() {
+    let notified = Arc::new(AtomicUsize::new(0));
+    let size = entry("0", Retention::Bytes, &Arc::default()).bytes().len();
+    let (limit, notify) = (size + size / 2, Arc::clone(&notified));
+    let decoding = Arc::new(Decoding::new(limit, move || {
+        notify.fetch_add(1, Ordering::Relaxed);
+    }));
+    let [idle, wanted] = ["0", "1"].map(|name| object::<Widget>(entry(name, BOUNDED(limit), &decoding)));
+    idle.typed().unwrap();
+    assert!(!decoding.needs_eviction(), "a third of the limit is free");
+    // Bug: `typed_ref` decoded the object before it found out that there was no room.
+    assert!(wanted.typed_ref().is_none());
+    assert!(decoding.needs_eviction() && notified.load(Ordering::Relaxed) == 1);
+    decoding.record_eviction(1);
+    assert!(!decoding.needs_eviction(), "until the next object is not kept");
+
+    // No eviction makes room for an object that is larger than the limit.
+    let tiny = Arc::new(Decoding::new(size - 1, || panic!("there is nothing to evict")));
+    let huge = object::<Widget>(entry("0", BOUNDED(size - 1), &tiny));
+    assert!(huge.typed_ref().is_none() && huge.typed().is_ok() && !tiny.needs_eviction());
+}
+
+/// Bug: a rewritten entry was treated like a new one. Its projections were subject to the limit again, so an object
+/// could lose its value, and an object that does not fit was counted again by every eviction. No test had a
+/// projection at its limit or with errors beside an eviction.
+#[test]
+fn rewritten_entries_keep_their_projections() {
+    #[derive(Debug, Deserialize)]
+    struct Unfit {
+        #[expect(dead_code, reason = "never decodes")]
+        spec: String,
+    }
+    let projections = Projections::default();
+    let (value, unfit) = (projections.add::<Value>(1, || {}), projections.add::<Unfit>(usize::MAX, || {}));
+    let decoding = Arc::new(Decoding::new(1 << 20, || {}));
+    let widget = entry("a", BOUNDED(1 << 20), &decoding);
+    projections.prepare(&widget);
+    let widget = object::<Widget>(widget);
+    assert!(widget.projected(&value).is_ok() && widget.projected(&unfit).is_err());
+    for round in 0..3 {
+        widget.typed().unwrap();
+        widget.typed().unwrap();
+        assert!(projections.evicted(widget.entry()).is_none(), "used since the last call");
+        let rest = object_of(projections.evicted(widget.entry()).unwrap());
+        assert!(rest.projected(&value).is_ok(), "round {round}");
+        assert_eq!(rest.projected(&unfit).unwrap_err(), widget.projected(&unfit).unwrap_err());
+    }
+    assert_eq!((unfit.metrics().decode_errors, value.metrics().limit_errors), (1, 0));
 }
 
 fn object_of(entry: Entry) -> Object<Widget> {

@@ -9,8 +9,8 @@
 
 use informer_core::wire::{Limits, ListItem, ListReader};
 use informer_core::{
-    Delta, Entry, Index, IndexHandle, Key, Object, Replaced, ResourceVersion, Retention, Scope, StoreReader,
-    StoreSnapshot, StoreWriter, TypeMeta,
+    Delta, Entry, Index, IndexHandle, Key, Object, Projection, Projections, Replaced, ResourceVersion,
+    Retention, Scope, StoreReader, StoreSnapshot, StoreWriter, TypeMeta,
 };
 use serde::Deserialize;
 use shuttle::sync::mpsc;
@@ -183,6 +183,100 @@ fn retire() {
     assert_eq!(BY_WRITER.load(Ordering::Relaxed), 2 * NAMES.len(), "only the newest state is left");
     assert_eq!(check(&reader.snapshot(), &[]), 4);
     drop(writer);
+}
+
+/// A value of a projection, or a decoded object.
+#[derive(Deserialize)]
+struct Lite {
+    spec: Spec,
+}
+
+#[derive(Deserialize)]
+struct Spec {
+    round: u64,
+}
+
+/// A projection that is added and dropped while others read.
+#[derive(Deserialize)]
+struct Other {}
+
+/// C4, C5: checks that the values of each object belong to its state.
+fn watch_values(reader: &StoreReader, lite: &Projection<Lite>) {
+    for _ in 0..3 {
+        let snapshot = reader.snapshot();
+        for entry in snapshot.list() {
+            let object = Object::<Lite>::from_ref(entry);
+            let expected: u64 = entry.head().version.as_str().parse().unwrap();
+            assert_eq!(object.projected(lite).unwrap().spec.round, expected, "value of the projection");
+            thread::yield_now();
+            assert_eq!(object.typed_ref().unwrap().spec.round, expected, "decoded object");
+        }
+        check(&snapshot, &[]);
+    }
+}
+
+/// Entries are prepared, published, rewritten and read, while projections come and go.
+fn publish_and_read_values() {
+    let projections = Arc::new(Projections::default());
+    let (mut writer, reader) = StoreWriter::new([Scope::All]);
+    let lite = projections.add::<Lite>(usize::MAX, || {});
+    let ahead = projections.decode_ahead::<Lite>();
+    let readers = [(); 2].map(|()| {
+        let (reader, lite) = (reader.clone(), lite.clone());
+        thread::spawn(move || watch_values(&reader, &lite))
+    });
+    let other = thread::spawn({
+        let (projections, reader) = (Arc::clone(&projections), reader.clone());
+        move || {
+            let other = projections.add::<Other>(usize::MAX, || {});
+            for entry in reader.snapshot().list() {
+                assert!(Object::<()>::from_ref(entry).projected(&other).is_ok());
+                thread::yield_now();
+            }
+        }
+    });
+    let prepared = |deltas: Vec<Delta>| {
+        for delta in &deltas {
+            if let Delta::Updated(entry) = delta {
+                projections.prepare(entry);
+                thread::yield_now();
+            }
+        }
+        deltas
+    };
+    writer.apply(&Scope::All, [list(1, Retention::Decoded)]);
+    for round in 2..4 {
+        writer.apply(&Scope::All, prepared(batch(round, Retention::Decoded)));
+        let (reader, projections) = (reader.clone(), Arc::clone(&projections));
+        let rewritten = thread::spawn(move || {
+            reader.snapshot().rewrite(0, 8, |entry| projections.without_released(entry).map(Arc::new))
+        });
+        writer.install_rewritten(rewritten.join().unwrap());
+    }
+    for thread in readers {
+        thread.join().unwrap();
+    }
+    other.join().unwrap();
+    drop(ahead);
+    let snapshot = reader.snapshot();
+    assert_eq!(check(&snapshot, &[]), 3);
+    let values = projections.metrics();
+    assert!(values.iter().all(|metrics| metrics.decode_errors == 0), "{values:?}");
+    // Entries that were read through `Other` before it was dropped are rewritten, and no other.
+    let rest = snapshot.rewrite(0, 8, |entry| projections.without_released(entry).map(Arc::new));
+    writer.install_rewritten(rest);
+    drop(snapshot);
+    assert!(!writer.release(), "no old state is in use");
+    let released =
+        projections.metrics().iter().find(|one| one.type_name.ends_with("Other")).map(|one| one.values);
+    assert_eq!(released.unwrap_or(0), 0, "the values of the dropped projection are freed");
+    watch_values(&reader, &lite);
+}
+
+#[test]
+fn c4_c5_values_belong_to_their_states() {
+    shuttle::check_random(publish_and_read_values, SCHEDULES / 2);
+    shuttle::check_pct(publish_and_read_values, SCHEDULES / 2, 3);
 }
 
 #[test]

@@ -84,6 +84,11 @@ impl<K> SharedInformer<K> {
         &self.engine
     }
 
+    /// Returns what makes the cache decode objects as a `K` when they arrive, while it is held.
+    pub(crate) fn decode_ahead(&self) -> Option<DecodeAhead> {
+        self.decode_ahead.clone()
+    }
+
     /// Returns the description of the informer that messages contain, such as `pods in all namespaces`.
     pub fn description(&self) -> &str {
         &self.engine.description

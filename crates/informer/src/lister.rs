@@ -140,8 +140,8 @@ impl<K> fmt::Debug for Lister<K> {
 /// One published state of a cache, which never changes and lends its objects.
 ///
 /// All reads of one snapshot agree with each other and with its [resource version](Self::resource_version)
-/// (C5). Reads return references and iterators: they clone nothing, allocate nothing and count no references.
-/// Clone an [`Object`] to keep it. A snapshot is cheap to clone and keeps its objects in memory, but not its
+/// (C5). Reads return references and iterators: they clone nothing, allocate nothing and count no references;
+/// only [`index_values`](Self::index_values) sorts a list of the values. Clone an [`Object`] to keep it. A snapshot is cheap to clone and keeps its objects in memory, but not its
 /// informer running.
 ///
 /// Before the initial list is complete, a snapshot contains the objects received so far; see
@@ -218,8 +218,8 @@ impl<K> Snapshot<K> {
 
     /// Returns an iterator over the values that occur in an index, in order.
     ///
-    /// Values are borrowed from the index; a snapshot that was taken before the informer installed the index
-    /// computes them.
+    /// Values are borrowed from the index and sorted by each call; a snapshot that was taken before the informer
+    /// installed the index computes them.
     pub fn index_values<'a>(
         &'a self,
         index: &IndexHandle<K>,

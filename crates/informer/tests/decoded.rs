@@ -4,11 +4,12 @@
 #[path = "common/cluster.rs"]
 mod cluster;
 
-use cluster::{TIMEOUT, advance_time, create_pods, pod, synced_informer, until, with};
+use cluster::{TIMEOUT, advance_time, config_map, create_pods, pod, synced_informer, until, with};
 use informer::cache::Retention;
+use informer::controller::{Controller, Outcome};
 use informer::{Event, InformerOptions, SharedInformerFactory};
 use informer_apiserver::ApiServer;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -66,6 +67,27 @@ async fn only_typed_informer_handles_decode_ahead() {
     assert_eq!(dynamic.metrics().decoded.values, 1, "the handle was dropped");
     assert_eq!(lister.snapshot().iter().filter_map(|pod| pod.typed_ref()).count(), 3);
     assert_eq!(dynamic.metrics().decoded.values, 3, "decoded on their first read, and kept");
+}
+
+/// Bug: a kind that a controller only reads was decoded on the first read by a reconcile. Its source kept the
+/// informer running, but not the handle that has objects decoded when they arrive. Other sources keep it in the
+/// closure that maps events to keys, and only those were considered.
+#[tokio::test(start_paused = true)]
+async fn kinds_that_a_controller_reads_are_decoded_ahead() {
+    let server = ApiServer::new();
+    let factory = SharedInformerFactory::with_options(server.client(), decoded());
+    let controller = Controller::new::<Pod>(&factory).reads::<ConfigMap>();
+    let controller = controller.reconcile(|_key, _ctx| async { Ok::<_, informer::Error>(Outcome::Done) });
+    factory.start();
+    factory.wait_for_sync(TIMEOUT).await.unwrap();
+    let maps = factory.dynamic_informer(&kube::core::ApiResource::erase::<ConfigMap>(&()));
+    server.create(&config_map("default", "a", "1")).unwrap();
+    until(|| maps.snapshot().len() == 1).await;
+    assert_eq!(maps.metrics().decoded.values, 1);
+    drop(controller);
+    server.create(&config_map("default", "b", "1")).unwrap();
+    until(|| maps.snapshot().len() == 2).await;
+    assert_eq!(maps.metrics().decoded.values, 1, "the controller was dropped");
 }
 
 #[tokio::test(start_paused = true)]

@@ -42,7 +42,9 @@ impl Syncing {
             (Through::Lister | Through::Snapshot, _) => true,
             (Through::Projection, Some(lite)) => pod.projected(lite)?.has_containers(),
             (Through::Projection, None) => return Err("the sync had no projection".into()),
-            (Through::Typed, _) => pod.typed()?.spec.as_ref().is_some_and(|spec| !spec.containers.is_empty()),
+            (Through::Typed, _) => {
+                read_typed(pod, |pod| pod.spec.as_ref().is_some_and(|spec| !spec.containers.is_empty()))?
+            }
         })
     }
 
@@ -55,7 +57,7 @@ impl Syncing {
             for pod in &snapshot {
                 sum += match (through, &self.projection) {
                     (Through::Projection, Some(lite)) => pod.projected(lite)?.sum_of_fields(),
-                    (Through::Typed, _) => sum_of_fields(&*pod.typed()?),
+                    (Through::Typed, _) => read_typed(pod, sum_of_fields)?,
                     _ => return Err("a walk needs a projection or typed pods".into()),
                 };
             }
@@ -93,4 +95,12 @@ impl Syncing {
         }
         Ok(measurement.response(json!({"lookups": lookups, "found": found})))
     }
+}
+
+/// Reads a typed pod: borrowed if the cache keeps it, otherwise decoded.
+fn read_typed<R>(pod: &Object<Pod>, read: impl FnOnce(&Pod) -> R) -> Result<R, Failure> {
+    Ok(match pod.typed_ref() {
+        Some(pod) => read(pod),
+        None => read(&*pod.typed()?),
+    })
 }

@@ -1,6 +1,6 @@
 //! [`Object::from_typed`]: objects that no server sent.
 
-use super::typed::Decoded;
+use super::typed::{Decoded, Room};
 use super::{Entry, Object};
 use crate::retention::Retention;
 use crate::wire::{Limits, ManagedFields, ReadObjectError, TypeMeta, read_object};
@@ -22,8 +22,8 @@ pub struct EncodeError {
 impl<K: Serialize + Send + Sync + 'static> Object<K> {
     /// Creates an object from a typed value, for tests and for caches that are filled by hand.
     ///
-    /// The object behaves as one that a server sent as JSON, without `metadata.managedFields`. It keeps the value,
-    /// so that [`typed`](Self::typed) decodes nothing. Without a resource version, its version is 0.
+    /// The object behaves as one that a server sent as JSON, and its bytes do not contain `metadata.managedFields`. It
+    /// keeps the value as given, which [`typed`](Self::typed) returns. Without a resource version, its version is 0.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl<K: Serialize + Send + Sync + 'static> Object<K> {
         let scanned = read_object(&type_meta, Limits::new(usize::MAX), ManagedFields::Drop, json.as_bytes())
             .map_err(|error: ReadObjectError| failed(error.to_string()))?;
         let entry = Entry::new(scanned, Retention::Decoded);
-        entry.kept.get_or_add(Decoded::new(value, None));
+        entry.kept.get_or_add(Decoded::new(value, Room::default()));
         Ok(Self::new(Arc::new(entry)))
     }
 }

@@ -207,16 +207,13 @@ impl<K> Object<K> {
 impl<K: DeserializeOwned + Send + Sync + 'static> Object<K> {
     /// Decodes the object.
     ///
-    /// This takes some 30 µs for a pod. A task that decodes thousands of objects should run in `spawn_blocking`,
-    /// or yield in between.
-    ///
     /// While a caller holds the result, further calls on this handle or its clones return the same value.
     /// With [`Retention::Decoded`](crate::Retention::Decoded), objects are decoded when they arrive, and this
     /// only copies a pointer; see also [`typed_ref`](Self::typed_ref).
     ///
-    /// Decoding a pod takes about 30 µs, so reading each of 50,000 pods takes more than a second. To read a few
-    /// fields of many objects often, add a projection: [`Object::projected`] returns a reference to a value that was
-    /// decoded before.
+    /// Decoding a pod takes about 30 µs, so reading each of 50,000 pods takes more than a second: run such a task in
+    /// `spawn_blocking`, or yield in between. To read a few fields of many objects often, add a projection:
+    /// [`Object::projected`] returns a reference to a value that was decoded before.
     pub fn typed(&self) -> Result<Typed<K>, DecodeError> {
         self.entry.typed()
     }

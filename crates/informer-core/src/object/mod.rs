@@ -18,7 +18,7 @@ pub use projection::{DecodeAhead, Projection, ProjectionError, ProjectionMetrics
 pub use typed::{DecodedMetrics, Decoding, Typed};
 
 use kept::{Kept, KeptValues};
-use typed::{Decoded, LentValues};
+use typed::{Decoded, LentValues, Room};
 
 use crate::key::Key;
 use crate::retention::{Interner, Retention, StoredBytes};
@@ -87,7 +87,7 @@ impl Entry {
         }
     }
 
-    /// Makes the entry share figures and limits with the other entries of its cache.
+    /// Makes the entry share metrics and limits with the other entries of its cache.
     #[must_use]
     pub fn sharing_decoding(self, decoding: &Arc<Decoding>) -> Self {
         Self { decoding: Some(Arc::clone(decoding)), ..self }
@@ -252,9 +252,6 @@ impl Entry {
         if !self.kept.any(Kept::is_evictable) || self.recently_used.swap(false, Ordering::Relaxed) {
             return None;
         }
-        if let Some(decoding) = &self.decoding {
-            decoding.count_eviction();
-        }
         Some(self.without_values())
     }
 
@@ -268,11 +265,15 @@ impl Entry {
         if let Some(value) = self.kept.get().and_then(LentValues::find) {
             return Ok(value);
         }
-        let value = self.keep_or_return(self.counted(self.decode())?);
-        Ok(match value {
-            Ok(()) => return self.typed(),
-            Err(value) => self.kept.get_or_add(LentValues::default()).find_or_add(value),
-        })
+        let room = self.reserve();
+        let value = self.counted(self.decode())?;
+        match room {
+            Some(room) => {
+                self.kept.get_or_add(Decoded::new(value, room));
+                self.typed()
+            }
+            None => Ok(self.kept.get_or_add(LentValues::default()).find_or_add(value)),
+        }
     }
 
     /// Returns the decoded object if the entry keeps it, decoding it if necessary.
@@ -280,10 +281,10 @@ impl Entry {
         if self.keep == Keep::Nothing {
             return None;
         }
-        let kept = self.kept.get::<Decoded<K>>().or_else(|| {
-            self.keep_or_return::<K>(self.decode().ok()?).ok()?;
-            self.kept.get()
-        })?;
+        let kept = match self.kept.get::<Decoded<K>>() {
+            Some(kept) => kept,
+            None => self.decode_and_keep()?,
+        };
         self.mark_used();
         Some(kept.value())
     }
@@ -297,21 +298,24 @@ impl Entry {
         }
     }
 
-    /// Keeps a decoded object, or returns it if the entry does not keep it. If two threads decode the same
-    /// object, neither waits for the other, and the first value is kept.
+    /// Decodes and keeps the object. If two threads decode the same object, neither waits for the other, and the
+    /// first value is kept.
     #[cold]
-    fn keep_or_return<K: Send + Sync + 'static>(&self, value: K) -> Result<(), K> {
-        let reserve = || self.decoding.as_ref().map(|decoding| decoding.reserve(self.stored.len()));
-        let share = match self.keep {
-            Keep::Nothing => return Err(value),
-            Keep::Everything => reserve().flatten(),
-            Keep::UpToLimit => match reserve() {
-                Some(Some(share)) => Some(share),
-                Some(None) | None => return Err(value),
-            },
-        };
-        self.kept.get_or_add(Decoded::new(value, share));
-        Ok(())
+    fn decode_and_keep<K: DeserializeOwned + Send + Sync + 'static>(&self) -> Option<&Decoded<K>> {
+        let room = self.reserve()?;
+        let value = self.counted(self.decode()).ok()?;
+        Some(self.kept.get_or_add(Decoded::new(value, room)))
+    }
+
+    /// Reserves room for a decoded object; `None` if the entry does not keep it. The room is reserved before the
+    /// object is decoded, so that nothing is decoded in vain.
+    fn reserve(&self) -> Option<Room> {
+        let reserve = |decoding: &Arc<Decoding>| decoding.reserve(self.stored.len());
+        match self.keep {
+            Keep::Nothing => None,
+            Keep::Everything => Some(self.decoding.as_ref().and_then(reserve).unwrap_or_default()),
+            Keep::UpToLimit => self.decoding.as_ref().and_then(reserve),
+        }
     }
 
     fn decode<K: DeserializeOwned>(&self) -> Result<K, DecodeError> {

@@ -54,10 +54,16 @@ struct Slot {
     is_projection: bool,
 }
 
+/// [`Registration::prepare`] and [`Registration::carry_over`].
+type Functions = (fn(&Arc<Usage>, &Entry), fn(&Arc<Usage>, &Entry, &Entry));
+
 /// What the handles of a projection share. Dropped with the last handle.
 struct Registration {
     usage: Arc<Usage>,
+    /// Decodes the value of a new entry.
     prepare: fn(&Arc<Usage>, &Entry),
+    /// Gives the second entry, a rewritten form of the first, its value.
+    carry_over: fn(&Arc<Usage>, &Entry, &Entry),
     on_release: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -86,7 +92,7 @@ struct Projected<P> {
     usage: Arc<Usage>,
 }
 
-/// The figures of a projection.
+/// The metrics of a projection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProjectionMetrics {
@@ -142,9 +148,11 @@ impl Projections {
         limit: usize,
         on_release: impl Fn() + Send + Sync + 'static,
     ) -> Projection<P> {
-        let registration = self.register::<P, Projected<P>>(true, limit, on_release, |usage, entry| {
+        let prepare: fn(&Arc<Usage>, &Entry) = |usage, entry| {
             prepare::<P>(usage, entry);
-        });
+        };
+        let functions = (prepare, carry_over::<P> as fn(&Arc<Usage>, &Entry, &Entry));
+        let registration = self.register::<P, Projected<P>>(true, limit, on_release, functions);
         Projection { registration, type_: PhantomData }
     }
 
@@ -152,7 +160,9 @@ impl Projections {
     /// [`Retention::Decoded`](crate::Retention::Decoded), so that [`Object::typed`] decodes nothing. Ends when
     /// the last clone of the result is dropped; decoded objects stay.
     pub fn decode_ahead<K: DeserializeOwned + Send + Sync + 'static>(&self) -> DecodeAhead {
-        let registration = self.register::<K, Decoded<K>>(false, usize::MAX, || {}, decode_ahead::<K>);
+        let carry_over: fn(&Arc<Usage>, &Entry, &Entry) = |usage, _, new| decode_ahead::<K>(usage, new);
+        let functions = (decode_ahead::<K> as fn(&Arc<Usage>, &Entry), carry_over);
+        let registration = self.register::<K, Decoded<K>>(false, usize::MAX, || {}, functions);
         DecodeAhead { registration }
     }
 
@@ -162,7 +172,7 @@ impl Projections {
         is_projection: bool,
         limit: usize,
         on_release: impl Fn() + Send + Sync + 'static,
-        prepare: fn(&Arc<Usage>, &Entry),
+        (prepare, carry_over): Functions,
     ) -> Arc<Registration> {
         let type_id = TypeId::of::<V>();
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
@@ -175,7 +185,7 @@ impl Projections {
         let registration = active.unwrap_or_else(|| {
             usage.activate(limit);
             let (usage, on_release) = (Arc::clone(&usage), Box::new(on_release));
-            Arc::new(Registration { usage, prepare, on_release })
+            Arc::new(Registration { usage, prepare, carry_over, on_release })
         });
         let (weak_usage, weak_registration) = (Arc::downgrade(&usage), Arc::downgrade(&registration));
         let others = slots.iter().filter(|slot| slot.type_id != type_id && slot.usage.strong_count() > 0);
@@ -195,7 +205,7 @@ impl Projections {
     /// are none.
     pub fn without_released(&self, entry: &Entry) -> Option<Entry> {
         let rewritten = entry.kept.any(Kept::is_released).then(|| entry.without_values())?;
-        self.prepare(&rewritten);
+        self.carry_over(entry, &rewritten);
         Some(rewritten)
     }
 
@@ -203,11 +213,18 @@ impl Projections {
     /// one was read since the last call.
     pub fn evicted(&self, entry: &Entry) -> Option<Entry> {
         let rewritten = entry.evicted()?;
-        self.prepare(&rewritten);
+        self.carry_over(entry, &rewritten);
         Some(rewritten)
     }
 
-    /// Returns the figures of the projections that are active or have values left.
+    /// Gives a rewritten entry the values of active projections.
+    fn carry_over(&self, old: &Entry, new: &Entry) {
+        for registration in self.slots().iter().filter_map(|slot| slot.registration.upgrade()) {
+            (registration.carry_over)(&registration.usage, old, new);
+        }
+    }
+
+    /// Returns the metrics of the projections that are active or have values left.
     pub fn metrics(&self) -> Vec<ProjectionMetrics> {
         let slots = self.slots();
         let projections = slots.iter().filter(|slot| slot.is_projection);
@@ -332,29 +349,56 @@ fn prepare<'a, P: DeserializeOwned + Send + Sync + 'static>(
     if usage.is_at_limit() {
         return None;
     }
-    let (value, size) = match decode::<Measured<P>>(usage, entry) {
+    let value = decode::<Measured<P>>(usage, entry).map_err(|error| {
+        let error = DecodeError { type_name: usage.type_name, ..error };
+        usage.record_decode_error(&error);
+        Box::new(error)
+    });
+    Some(keep(usage, entry, value))
+}
+
+/// Keeps the value of an entry, or why there is none.
+fn keep<'a, P: Send + Sync + 'static>(
+    usage: &Arc<Usage>,
+    entry: &'a Entry,
+    value: Result<Measured<P>, Box<DecodeError>>,
+) -> &'a Projected<P> {
+    let (value, size) = match value {
         Ok(Measured { value, size }) => (Ok(value), size),
         Err(error) => {
-            let error = DecodeError { type_name: usage.type_name, ..error };
-            usage.record_decode_error(&error);
             let size = size_of::<DecodeError>() + error.field_path.len() + error.message.len();
-            (Err(Box::new(error)), size)
+            (Err(error), size)
         }
     };
     let size = size.saturating_add(VALUE_OVERHEAD);
     usage.bytes.fetch_add(size, Ordering::Relaxed);
     usage.values.fetch_add(1, Ordering::Relaxed);
     let usage = Arc::clone(usage);
-    Some(entry.kept.get_or_add(Projected { value, size, usage }))
+    entry.kept.get_or_add(Projected { value, size, usage })
+}
+
+/// Gives a rewritten entry its value. If the old entry has one, neither the limit nor an error counts again.
+fn carry_over<P: DeserializeOwned + Send + Sync + 'static>(usage: &Arc<Usage>, old: &Entry, new: &Entry) {
+    match old.kept.get::<Projected<P>>().map(|projected| &projected.value) {
+        Some(Ok(_)) => {
+            keep(usage, new, decode::<Measured<P>>(usage, new).map_err(Box::new));
+        }
+        Some(Err(error)) => {
+            keep::<P>(usage, new, Err(error.clone()));
+        }
+        None => {
+            prepare::<P>(usage, new);
+        }
+    }
 }
 
 /// Decodes and keeps a whole object. If it does not decode, [`Object::typed`] returns the error and counts it.
 fn decode_ahead<K: DeserializeOwned + Send + Sync + 'static>(usage: &Arc<Usage>, entry: &Entry) {
     if entry.keep == Keep::Everything
         && entry.kept.get::<Decoded<K>>().is_none()
-        && let Ok(value) = decode::<K>(usage, entry)
+        && let (Some(room), Ok(value)) = (entry.reserve(), decode::<K>(usage, entry))
     {
-        let _not_kept = entry.keep_or_return(value);
+        entry.kept.get_or_add(Decoded::new(value, room));
     }
 }
 
@@ -387,7 +431,7 @@ impl<K> Object<K> {
 }
 
 impl<P> Projection<P> {
-    /// Returns the figures of this projection.
+    /// Returns the metrics of this projection.
     pub fn metrics(&self) -> ProjectionMetrics {
         self.registration.usage.metrics()
     }

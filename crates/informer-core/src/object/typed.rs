@@ -106,13 +106,12 @@ fn find<K: Send + Sync + 'static>(values: &[Weak<dyn Any + Send + Sync>]) -> Opt
 /// A decoded object that an entry keeps.
 pub(super) struct Decoded<K> {
     value: K,
-    /// Its share of the figures of the cache; `None` if the entry belongs to none.
-    _share: Option<Share>,
+    _room: Room,
 }
 
 impl<K> Decoded<K> {
-    pub(super) fn new(value: K, share: Option<Share>) -> Self {
-        Self { value, _share: share }
+    pub(super) fn new(value: K, room: Room) -> Self {
+        Self { value, _room: room }
     }
 
     pub(super) fn value(&self) -> &K {
@@ -126,7 +125,7 @@ impl<K: Send + Sync + 'static> Kept for Decoded<K> {
     }
 }
 
-/// What the entries of one cache share about decoding: figures, and the limit of the decoded objects that
+/// What the entries of one cache share about decoding: metrics, and the limit of the decoded objects that
 /// they keep.
 pub struct Decoding {
     errors: AtomicU64,
@@ -134,12 +133,14 @@ pub struct Decoding {
     /// The encoded size of the objects of which a decoded value is kept, and its limit.
     bytes: AtomicUsize,
     limit: usize,
+    /// The room that the next eviction should make at least: the size of the largest object that was not kept.
+    wanted: AtomicUsize,
     evictions: AtomicU64,
     /// Called when a decoded object is not kept because of the limit.
     on_full: Box<dyn Fn() + Send + Sync>,
 }
 
-/// The figures of the decoded objects that a cache keeps, because of
+/// The metrics of the decoded objects that a cache keeps, because of
 /// [`Retention::Decoded`](crate::Retention::Decoded) or
 /// [`Retention::RecentlyDecoded`](crate::Retention::RecentlyDecoded).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -149,7 +150,7 @@ pub struct DecodedMetrics {
     pub values: usize,
     /// The encoded size of these objects in bytes. Decoded, they take several times as much memory.
     pub encoded_bytes: usize,
-    /// The number of decoded objects that were dropped from the cache to stay within the limit.
+    /// The number of cached objects whose decoded values were dropped to stay within the limit.
     pub evictions: u64,
 }
 
@@ -163,6 +164,7 @@ impl Decoding {
             values: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             limit,
+            wanted: AtomicUsize::new(0),
             evictions: AtomicU64::new(0),
             on_full: Box::new(on_full),
         }
@@ -173,7 +175,7 @@ impl Decoding {
         self.errors.load(Ordering::Relaxed)
     }
 
-    /// Returns the figures of the decoded objects.
+    /// Returns the metrics of the decoded objects.
     pub fn metrics(&self) -> DecodedMetrics {
         DecodedMetrics {
             values: self.values.load(Ordering::Relaxed),
@@ -182,29 +184,36 @@ impl Decoding {
         }
     }
 
-    /// Returns whether so much is kept that entries should be evicted: more than seven eighths of the limit, so
-    /// that an eviction makes room for more than one object.
+    /// Returns whether entries should be evicted: there is no room for the largest object that was not kept since the
+    /// last eviction, or less than an eighth of the limit, so that one eviction makes room for several objects.
     pub fn needs_eviction(&self) -> bool {
-        self.bytes.load(Ordering::Relaxed) > self.limit - self.limit / 8
+        let room = self.wanted.load(Ordering::Relaxed).max(self.limit / 8);
+        self.bytes.load(Ordering::Relaxed) > self.limit - room
+    }
+
+    /// Records an eviction that has ended, and the number of entries whose decoded objects were dropped.
+    pub fn record_eviction(&self, entries: usize) {
+        self.wanted.store(0, Ordering::Relaxed);
+        self.evictions.fetch_add(entries as u64, Ordering::Relaxed);
     }
 
     pub(super) fn count_error(&self) {
         self.errors.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn count_eviction(&self) {
-        self.evictions.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// Counts an object of which a decoded value will be kept; `None` if it exceeds the limit.
-    pub(super) fn reserve(self: &Arc<Self>, bytes: usize) -> Option<Share> {
+    pub(super) fn reserve(self: &Arc<Self>, bytes: usize) -> Option<Room> {
         let fits = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.limit);
         if self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err() {
-            (self.on_full)();
+            // No eviction makes room for an object that is larger than the limit.
+            if bytes <= self.limit {
+                self.wanted.fetch_max(bytes, Ordering::Relaxed);
+                (self.on_full)();
+            }
             return None;
         }
         self.values.fetch_add(1, Ordering::Relaxed);
-        Some(Share { decoding: Arc::clone(self), bytes })
+        Some(Room(Some((Arc::clone(self), bytes))))
     }
 }
 
@@ -220,15 +229,15 @@ impl fmt::Debug for Decoding {
     }
 }
 
-/// The share of one decoded object in the figures of its cache.
-pub(super) struct Share {
-    decoding: Arc<Decoding>,
-    bytes: usize,
-}
+/// What one decoded object takes of the limit of its cache; nothing if its entry belongs to no cache.
+#[derive(Default)]
+pub(super) struct Room(Option<(Arc<Decoding>, usize)>);
 
-impl Drop for Share {
+impl Drop for Room {
     fn drop(&mut self) {
-        self.decoding.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.decoding.values.fetch_sub(1, Ordering::Relaxed);
+        if let Some((decoding, bytes)) = &self.0 {
+            decoding.bytes.fetch_sub(*bytes, Ordering::Relaxed);
+            decoding.values.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }

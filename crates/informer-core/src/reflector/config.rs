@@ -76,7 +76,7 @@ pub struct Config {
     pub response_header_timeout: Duration,
     /// The time without notable progress after which a list fails.
     pub list_progress_timeout: Duration,
-    /// The figures of decoded objects, and their limit. All reflectors of one cache share it.
+    /// The metrics of decoded objects, and their limit. All reflectors of one cache share it.
     pub decoding: Arc<Decoding>,
     /// The projections for which the values of each object are decoded. All reflectors of one cache share
     /// them.

@@ -15,7 +15,7 @@ use futures::future::FutureExt as _;
 use futures::stream::{BoxStream, StreamExt as _};
 use informer_core::reflector::InformerState;
 use informer_core::workqueue::Priority;
-use informer_core::{Key, Object};
+use informer_core::{DecodeAhead, Key, Object};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ impl<L: 'static> TypedSource<L> {
 
     pub(super) fn erase(self) -> ErasedSource {
         let Self { informer, mapper, predicates, optional } = self;
-        let engine = Arc::clone(informer.engine());
+        let (engine, decode_ahead) = (Arc::clone(informer.engine()), informer.decode_ahead());
         let predicates: Arc<[Predicate<L>]> = predicates.into();
         let listen = mapper.0.map(|map| -> Listen {
             Box::new(move |name, queue, own_engine| {
@@ -124,7 +124,7 @@ impl<L: 'static> TypedSource<L> {
                 Registration::add(engine, options, Box::new(handler))
             })
         });
-        ErasedSource { engine, optional, listen }
+        ErasedSource { engine, optional, listen, _decode_ahead: decode_ahead }
     }
 }
 
@@ -164,12 +164,14 @@ pub(super) struct ErasedSource {
     optional: bool,
     /// Registers the handler that queues keys; `None` if the source is only read.
     listen: Option<Listen>,
+    /// Decodes objects when they arrive, if the retention says so.
+    _decode_ahead: Option<DecodeAhead>,
 }
 
 impl ErasedSource {
     /// Creates a source whose events queue no key.
     pub(super) fn only_read(engine: Arc<Engine>) -> Self {
-        Self { engine, optional: false, listen: None }
+        Self { engine, optional: false, listen: None, _decode_ahead: None }
     }
 
     /// Registers a handler that adds keys to `queue` until the registration is dropped. `own_engine`

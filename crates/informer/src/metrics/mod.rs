@@ -227,7 +227,7 @@ const GAUGES: &[Gauge] = &[
     ("informer_objects", "Objects in the cache.", |m| m.objects as f64),
     ("informer_memory_bytes", "Approximate memory of the objects in the cache.", |m| m.memory_bytes as f64),
     ("informer_decoded_values", "Decoded objects that the cache keeps.", |m| m.decoded.values as f64),
-    ("informer_decoded_encoded_bytes", "Encoded size of the decoded objects.", |m| {
+    ("informer_decoded_source_bytes", "Size of the bytes from which these objects were decoded.", |m| {
         m.decoded.encoded_bytes as f64
     }),
     ("informer_synced", "Whether the initial list is in the cache.", |m| f64::from(u8::from(m.synced))),

@@ -14,5 +14,5 @@ pub(super) enum Command {
     RemoveListener(Arc<Listener>),
     InstallIndex(Box<BuiltIndex>),
     /// Replaces entries by equal, smaller ones, then signals completion.
-    InstallRewritten(Rewrite, oneshot::Sender<()>),
+    InstallRewritten(Rewrite, oneshot::Sender<usize>),
 }

@@ -12,6 +12,9 @@ use tokio::sync::{Notify, watch};
 /// The minimum time between two evictions, so that a limit far below what is in use costs little.
 const EVICTION_INTERVAL: Duration = Duration::from_millis(250);
 
+/// The maximum time between two evictions while nothing can be evicted.
+const MAX_EVICTION_INTERVAL: Duration = Duration::from_secs(30);
+
 /// The decoded objects of one cache.
 #[derive(Clone)]
 pub(super) struct DecodedObjects {
@@ -52,7 +55,7 @@ impl DecodedObjects {
         })
     }
 
-    /// Makes the entries of a reflector share figures and limit.
+    /// Makes the entries of a reflector share metrics and limit.
     pub(super) fn configure(&self, config: &mut Config) {
         config.decoding = Arc::clone(&self.decoding);
     }
@@ -87,30 +90,34 @@ impl EvictionTask {
 
     async fn work(&self) -> Exit {
         // Continues where the last eviction ended, so that every entry has the same time to be used again.
-        let mut next_slot = 0;
+        let (mut next_slot, mut pause) = (0, EVICTION_INTERVAL);
         loop {
             self.decoded.full.notified().await;
-            match self.evict(next_slot).await {
-                Ok(slot) => next_slot = slot,
+            let evicted = match self.evict(&mut next_slot).await {
+                Ok(evicted) => evicted,
                 Err(exit) => return exit,
-            }
-            tokio::time::sleep(EVICTION_INTERVAL).await;
+            };
+            self.decoded.decoding.record_eviction(evicted);
+            // If callers hold all values, further sweeps would find nothing either.
+            pause = if evicted > 0 { EVICTION_INTERVAL } else { (2 * pause).min(MAX_EVICTION_INTERVAL) };
+            tokio::time::sleep(pause).await;
         }
     }
 
-    /// Evicts until there is room. Returns the slot at which to continue next time.
+    /// Evicts until there is room. Returns the number of entries that were replaced.
     ///
     /// The first round over the cache may find only entries that were used since the last one. After the second
     /// round, the remaining values belong to snapshots and handles that callers hold.
-    async fn evict(&self, mut next_slot: u32) -> Result<u32, Exit> {
-        let mut rounds = 0;
+    async fn evict(&self, next_slot: &mut u32) -> Result<usize, Exit> {
+        let (mut rounds, mut evicted) = (0, 0);
         while rounds < 2 && self.decoded.decoding.needs_eviction() {
             let projections = Arc::clone(self.projections.projections());
             let rewrite = move |entry: &Arc<Entry>| projections.evicted(entry).map(Arc::new);
-            let slice = self.rewriter.rewrite_slice(next_slot, rewrite).await?;
-            next_slot = slice.next_slot.unwrap_or(0);
+            let slice = self.rewriter.rewrite_slice(*next_slot, rewrite).await?;
+            *next_slot = slice.next_slot.unwrap_or(0);
             rounds += u32::from(slice.next_slot.is_none());
+            evicted += slice.replaced;
         }
-        Ok(next_slot)
+        Ok(evicted)
     }
 }

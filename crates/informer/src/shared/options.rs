@@ -217,8 +217,9 @@ impl InformerOptions {
     ///   unless a caller still holds the previous result.
     /// - [`Retention::Decoded`]: also the typed objects. They are decoded when they arrive, as the type of each
     ///   [`SharedInformer`](crate::SharedInformer) handle, so that `typed` copies a pointer and
-    ///   [`typed_ref`](crate::Object::typed_ref) borrows. Objects that arrive while only listers, snapshots or
-    ///   handles of [`DynamicObject`](kube::core::DynamicObject) exist are decoded on their first use, and kept.
+    ///   [`typed_ref`](crate::Object::typed_ref) borrows; the sources of a controller count as handles. Objects that
+    ///   arrive while only listers, snapshots, registrations, event streams or handles of
+    ///   [`DynamicObject`](kube::core::DynamicObject) exist are decoded on their first use, and kept.
     ///   Takes several times the memory, and some 30 µs more per change of a pod; for kinds that are read more
     ///   often than they change.
     /// - [`Retention::RecentlyDecoded`]: also the typed objects that were used recently, up to a limit.

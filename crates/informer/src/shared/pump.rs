@@ -239,9 +239,9 @@ impl Pump {
             }
             Command::InstallIndex(built) => self.writer.install_index(*built),
             Command::InstallRewritten(rewrite, done) => {
-                self.writer.install_rewritten(rewrite);
+                let replaced = self.writer.install_rewritten(rewrite);
                 // The receiver is dropped if the informer is being stopped.
-                let _ = done.send(());
+                let _ = done.send(replaced);
             }
         }
     }

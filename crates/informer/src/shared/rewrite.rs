@@ -51,14 +51,15 @@ impl Rewriter {
         let reader = self.reader.clone();
         // One snapshot per slice: a snapshot keeps the replaced entries in memory.
         let slice = blocking(move || reader.snapshot().rewrite(start, SLOTS_PER_SLICE, rewrite)).await?;
-        let result = RewrittenSlice { next_slot: slice.next_slot(), found: !slice.is_empty() };
-        if result.found {
+        let (next_slot, found) = (slice.next_slot(), !slice.is_empty());
+        let mut replaced = 0;
+        if found {
             let (done, installed) = oneshot::channel();
             let command = Command::InstallRewritten(slice, done);
             self.commands.send(command).map_err(|_| Exit::ShutDown)?;
-            installed.await.map_err(|_| Exit::ShutDown)?;
+            replaced = installed.await.map_err(|_| Exit::ShutDown)?;
         }
-        Ok(result)
+        Ok(RewrittenSlice { next_slot, found, replaced })
     }
 }
 
@@ -66,8 +67,10 @@ impl Rewriter {
 pub(super) struct RewrittenSlice {
     /// The slot at which to continue; `None` at the end of the cache.
     pub(super) next_slot: Option<u32>,
-    /// Whether an entry was replaced.
+    /// Whether there was an entry to replace.
     pub(super) found: bool,
+    /// The number of entries that were replaced; others had changed meanwhile.
+    pub(super) replaced: usize,
 }
 
 /// Runs a function on a blocking thread.
