@@ -52,7 +52,7 @@ type Events<K> = BoxStream<'static, Result<WatchEvent<K>, ListWatchError>>;
 ///     || async { Ok((vec![map("a", "1"), map("b", "2")], ResourceVersion::new("2"))) },
 ///     |version: ResourceVersion| async move {
 ///         // A real source returns the changes after `version`, or `ListWatchError::Expired` if it does not have
-///         // them any more: then the informer lists again.
+///         // them any more, or does not know `version`: then the informer lists again.
 ///         let changes = if version.as_str() == "2" { vec![Ok(WatchEvent::Added(map("c", "3")))] } else { vec![] };
 ///         Ok(futures::StreamExt::chain(stream::iter(changes), stream::pending()))
 ///     },
@@ -72,14 +72,28 @@ type Events<K> = BoxStream<'static, Result<WatchEvent<K>, ListWatchError>>;
 /// list may have no `metadata.resourceVersion`. The object of an event needs one: it is the version from which
 /// the next watch starts. An event without it ends the watch with an error.
 ///
+/// `watch` must return [`Expired`](ListWatchError::Expired) for a version whose changes the source no longer has,
+/// and also for one that is newer than its newest version. That happens after a restart in which the source lost
+/// its counter: the version comes from the previous counter, and a stream of "the changes after it" would bring
+/// nothing until the new counter has passed it. An event or a bookmark with a version below that of the watch ends
+/// the watch as expired, too.
+///
 /// # Ends and errors
 ///
 /// Each call is one attempt, and an error is reported and retried with backoff. A watch may end at any time; the
 /// next one starts at the last version, after a delay if it ended early (C11). A stream without changes should
 /// send a [bookmark](WatchEvent::Bookmark) about once a minute; otherwise `watch` is called again from time to
-/// time, to notice a stream that hangs. The stream is dropped at the timeout of the watch, after 5 to 10 minutes.
+/// time, and now and then `list`, to notice a stream that hangs. The stream is dropped at the timeout of the
+/// watch, after 5 to 10 minutes.
 ///
-/// An object without a name, or one that does not serialize, is skipped and reported (C9).
+/// A call of `list`, or of `watch` until it returns its stream, is cancelled after two minutes: its future is
+/// dropped, and the call is retried as a failed one. For a source that needs longer, set
+/// [`response_header_timeout`](crate::InformerOptions::response_header_timeout): the limit is then twice this
+/// timeout, and at least two minutes.
+///
+/// An object without a name is skipped and reported (C9). One that does not serialize has no name that could be
+/// read: in a list, to skip it would look like its deletion, so the list fails; in a watch, its version is
+/// unknown, so the watch ends with an error.
 pub struct ListWatch<K> {
     list: Arc<dyn Fn() -> BoxFuture<'static, Listed<K>> + Send + Sync>,
     watch: Arc<dyn Fn(ResourceVersion) -> BoxFuture<'static, Opened<K>> + Send + Sync>,
@@ -101,17 +115,20 @@ pub enum WatchEvent<K> {
 }
 
 /// The error of a function of a [`ListWatch`], or of its stream.
+///
+/// Messages do not repeat their cause; print the chain of `source()`s to see it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListWatchError {
-    /// The requested version is too old to continue from; the informer lists again.
+    /// The source cannot continue from the requested version: it is too old, or newer than the newest version
+    /// of the source. The informer lists again.
     #[error("the requested version has expired")]
     Expired,
     /// The caller may not read the objects. Waiting for a sync ends; the request is retried after 30 to 60 s.
-    #[error("forbidden")]
+    #[error("the list or watch is forbidden")]
     Forbidden(#[source] BoxError),
     /// The source cannot respond now.
-    #[error("unavailable")]
+    #[error("the source is unavailable")]
     Unavailable {
         /// The minimum delay before the next request, in whole seconds; `None` leaves it to the backoff.
         retry_after: Option<Duration>,
@@ -119,7 +136,7 @@ pub enum ListWatchError {
         source: BoxError,
     },
     /// Any other error, retried with backoff.
-    #[error("failed")]
+    #[error("the list or watch failed")]
     Failed(#[source] BoxError),
 }
 
@@ -159,6 +176,10 @@ impl ListWatchError {
 
 impl<K: Serialize + Send + 'static> ListWatch<K> {
     /// Creates a source from two functions.
+    ///
+    /// `list` returns all objects and the version of this state; `watch` returns the changes after a version, or
+    /// [`ListWatchError::Expired`] if the source no longer has them, or if the version is newer than its newest
+    /// one. See [Versions](Self#versions).
     pub fn new<List, Watch, Changes>(
         list: impl Fn() -> List + Send + Sync + 'static,
         watch: impl Fn(ResourceVersion) -> Watch + Send + Sync + 'static,
@@ -177,7 +198,9 @@ impl<K: Serialize + Send + 'static> ListWatch<K> {
 
     /// Selects objects by their labels, before they reach the reader of this source.
     ///
-    /// As with an API server, an object that no longer matches is deleted for the reader.
+    /// As with an API server, an object that no longer matches is deleted for the reader. The `last` state of
+    /// that [deletion](crate::Event::Deleted) is the new one, which no longer matches; kube-apiserver sends the
+    /// last one that did.
     #[must_use]
     pub fn label_selector(mut self, selector: LabelSelector) -> Self {
         Arc::make_mut(&mut self.selectors).labels = selector;
@@ -198,8 +221,8 @@ impl<K: Serialize + Send + 'static> Source for ListWatch<K> {
     fn list(&self, request: ListRequest) -> ResponseFuture {
         let (list, selectors) = (Arc::clone(&self.list), Arc::clone(&self.selectors));
         Box::pin(async move {
-            // A source of two functions has no backups from which it could be restored unnoticed: a watch from
-            // a version that it does not have fails.
+            // The probe asks whether the source still has the version. `watch` has answered that: it must return
+            // `Expired` for a version that the source does not have, an old or a future one.
             if let (true, Consistency::NotOlderThan(version)) = (request.version_only, &request.consistency) {
                 return Ok(Response::ok(list_start(version) + "]}"));
             }
@@ -210,7 +233,13 @@ impl<K: Serialize + Send + 'static> Source for ListWatch<K> {
             Ok(match &request.consistency {
                 // An audit compares two lists of one version.
                 Consistency::Exact(exact) if *exact != version => ListWatchError::Expired.into_response(),
-                _ => json_response(list_body(objects, &version, selectors)),
+                _ => match list_body(objects, &version, &selectors).await {
+                    Ok(chunks) => json_response(stream::iter(chunks).then(|chunk| async {
+                        tokio::task::yield_now().await;
+                        chunk
+                    })),
+                    Err(error) => error.into_response(),
+                },
             })
         })
     }
@@ -222,9 +251,9 @@ impl<K: Serialize + Send + 'static> Source for ListWatch<K> {
                 let status = json!({"kind": "Status", "code": 422, "reason": "Invalid"});
                 return Ok(Response::from_chunks(422, [status.to_string()]));
             };
-            match watch(version).await {
+            match watch(version.clone()).await {
                 Ok(events) => {
-                    let frames = events.map(move |event| frame(event, &selectors));
+                    let frames = events.map(move |event| frame(event, &version, &selectors));
                     Ok(json_response(frames.take_until(tokio::time::sleep(request.timeout))))
                 }
                 Err(error) => Ok(error.into_response()),
@@ -245,75 +274,99 @@ fn list_start(version: &ResourceVersion) -> String {
     format!(r#"{{"metadata":{},"items":["#, json!({"resourceVersion": version.as_str()}))
 }
 
-/// Returns the body of a list in chunks, so that a long list neither takes its size twice nor occupies the
-/// thread.
-fn list_body<K: Serialize + Send + 'static>(
+/// Returns the body of a list in chunks. Between them, its encoding and its reading yield, so that a long list does
+/// not occupy the thread.
+///
+/// It is encoded before anything of it is sent, so that an object that does not serialize fails the list. Each
+/// object is freed when it is encoded, so that a long list does not take its size twice.
+async fn list_body<K: Serialize>(
     objects: Vec<K>,
     version: &ResourceVersion,
-    selectors: Arc<Selectors>,
-) -> impl Stream<Item = String> + Send + 'static {
-    let state = Some((objects.into_iter(), list_start(version), ""));
-    stream::unfold(state, move |state| {
-        let selectors = Arc::clone(&selectors);
-        async move {
-            let (mut objects, mut chunk, mut separator) = state?;
-            while chunk.len() < CHUNK_BYTES {
-                let Some(object) = objects.next() else {
-                    chunk.push_str("]}");
-                    return Some((chunk, None));
-                };
-                let mut item = to_json(&object);
-                if !selectors.match_object(&item) {
-                    continue;
-                }
-                if let Some(metadata) = item.get_mut("metadata").and_then(Value::as_object_mut)
-                    && !has_version(metadata)
-                {
-                    metadata.insert("resourceVersion".to_owned(), "0".into());
-                }
-                chunk.push_str(separator);
-                chunk.push_str(&item.to_string());
-                separator = ",";
-            }
-            tokio::task::yield_now().await;
-            Some((chunk, Some((objects, String::new(), separator))))
+    selectors: &Selectors,
+) -> Result<Vec<String>, ListWatchError> {
+    let (mut chunks, mut chunk, mut separator) = (Vec::new(), list_start(version), "");
+    for (index, object) in objects.into_iter().enumerate() {
+        let mut item = to_json(&object, || format!("object {index} of the list"))?;
+        if !selectors.match_object(&item) {
+            continue;
         }
-    })
+        if let Some(metadata) = item.get_mut("metadata").and_then(Value::as_object_mut)
+            && !has_version(metadata)
+        {
+            metadata.insert("resourceVersion".to_owned(), "0".into());
+        }
+        chunk.push_str(separator);
+        chunk.push_str(&item.to_string());
+        separator = ",";
+        if chunk.len() >= CHUNK_BYTES {
+            chunks.push(std::mem::take(&mut chunk));
+            tokio::task::yield_now().await;
+        }
+    }
+    chunk.push_str("]}");
+    chunks.push(chunk);
+    Ok(chunks)
 }
 
-/// Returns a frame of a watch.
-fn frame<K: Serialize>(event: Result<WatchEvent<K>, ListWatchError>, selectors: &Selectors) -> String {
-    let (kind, object) = match event {
-        Ok(WatchEvent::Added(object)) => ("ADDED", to_json(&object)),
-        Ok(WatchEvent::Modified(object)) => ("MODIFIED", to_json(&object)),
-        Ok(WatchEvent::Deleted(object)) => ("DELETED", to_json(&object)),
-        Ok(WatchEvent::Bookmark(version)) => {
-            ("BOOKMARK", json!({"metadata": {"resourceVersion": version.as_str()}}))
-        }
-        Err(error) => ("ERROR", error.status()),
-    };
-    let metadata = object.get("metadata").and_then(Value::as_object);
-    let (kind, object) = match metadata {
-        Some(metadata) if !has_version(metadata) => {
-            let name =
-                |field: &str| metadata.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-            let message = format!(
-                "event of {}/{}: metadata.resourceVersion is missing (the next watch starts from it)",
-                name("namespace"),
-                name("name"),
-            );
-            ("ERROR", ListWatchError::failed(message).status())
-        }
-        // For the reader, an object that does not match (any more) does not exist.
-        Some(_) if kind != "BOOKMARK" && !selectors.match_object(&object) => ("DELETED", object),
-        _ => (kind, object),
-    };
+/// Returns a frame of a watch that started after `start`.
+fn frame<K: Serialize>(
+    event: Result<WatchEvent<K>, ListWatchError>,
+    start: &ResourceVersion,
+    selectors: &Selectors,
+) -> String {
+    let frame = event.and_then(|event| encode_event(&event, start, selectors));
+    let (kind, object) = frame.unwrap_or_else(|error| ("ERROR", error.status()));
     format!("{}\n", json!({"type": kind, "object": object}))
 }
 
-/// Encodes an object; `null`, which is reported as unreadable, if it does not serialize.
-fn to_json<K: Serialize>(object: &K) -> Value {
-    serde_json::to_value(object).unwrap_or_default()
+/// Returns the type and the object of the frame for an event.
+fn encode_event<K: Serialize>(
+    event: &WatchEvent<K>,
+    start: &ResourceVersion,
+    selectors: &Selectors,
+) -> Result<(&'static str, Value), ListWatchError> {
+    let encode = |object| to_json(object, || "the object of an event".to_owned());
+    let (kind, object) = match event {
+        WatchEvent::Added(object) => ("ADDED", encode(object)?),
+        WatchEvent::Modified(object) => ("MODIFIED", encode(object)?),
+        WatchEvent::Deleted(object) => ("DELETED", encode(object)?),
+        WatchEvent::Bookmark(version) => {
+            ("BOOKMARK", json!({"metadata": {"resourceVersion": version.as_str()}}))
+        }
+    };
+    let Some(metadata) = object.get("metadata").and_then(Value::as_object) else {
+        return Ok((kind, object)); // its reader reports it
+    };
+    let text = |field: &str| metadata.get(field).and_then(Value::as_str).unwrap_or_default();
+    if !has_version(metadata) {
+        return Err(ListWatchError::failed(format!(
+            "event of {}/{}: metadata.resourceVersion is missing (the next watch starts from it)",
+            text("namespace"),
+            text("name"),
+        )));
+    }
+    // The source counts from the beginning again, so changes may be missing.
+    if ResourceVersion::new(text("resourceVersion")).is_before(start) {
+        return Err(ListWatchError::Expired);
+    }
+    // For the reader, an object that does not match (any more) does not exist.
+    let is_deleted = kind != "BOOKMARK" && !selectors.match_object(&object);
+    Ok((if is_deleted { "DELETED" } else { kind }, object))
+}
+
+/// Encodes an object; `describe` names it in the error.
+fn to_json<K: Serialize>(object: &K, describe: impl FnOnce() -> String) -> Result<Value, ListWatchError> {
+    serde_json::to_value(object)
+        .map_err(|cause| ListWatchError::failed(NotSerialized { object: describe(), cause }))
+}
+
+/// An object that does not serialize.
+#[derive(Debug, thiserror::Error)]
+#[error("{object} does not serialize")]
+struct NotSerialized {
+    object: String,
+    #[source]
+    cause: serde_json::Error,
 }
 
 fn has_version(metadata: &Map<String, Value>) -> bool {

@@ -24,7 +24,7 @@ pub(crate) struct State {
     objects: BTreeMap<Key, ConfigMap>,
     /// Each change with its version.
     log: Vec<(u64, WatchEvent<ConfigMap>)>,
-    /// Watches after an older version are answered with `Expired`.
+    /// Watches after an older version, or after one newer than `version`, are answered with `Expired`.
     oldest: u64,
     pub(crate) lists: u64,
     /// The versions from which watches were opened.
@@ -73,6 +73,16 @@ impl Database {
         self.0.changed.notify_waiters();
     }
 
+    /// Restarts without objects and with the counter at 0, as a source without a disk.
+    pub(crate) fn restart(&self) {
+        let mut state = self.state();
+        (state.version, state.oldest) = (0, 0);
+        state.objects.clear();
+        state.log.clear();
+        drop(state);
+        self.0.changed.notify_waiters();
+    }
+
     pub(crate) fn list(&self) -> (Vec<ConfigMap>, ResourceVersion) {
         let mut state = self.state();
         state.lists += 1;
@@ -103,7 +113,7 @@ impl Database {
 
     fn next_after(&self, after: u64) -> Result<Option<(u64, WatchEvent<ConfigMap>)>, ListWatchError> {
         let state = self.state();
-        if after < state.oldest {
+        if after < state.oldest || after > state.version {
             return Err(ListWatchError::Expired);
         }
         Ok(state.log.iter().find(|(version, _)| *version > after).cloned())

@@ -115,6 +115,46 @@ async fn c2_expired_version_causes_a_list_that_finds_deletions() {
     assert_eq!(maps.status().cache.rewinds, 0);
 }
 
+/// Regression (C2): a source restarted and lost its counter. The next watch started from a version of the old
+/// counter, and brought nothing until the new counter had passed it: these changes were lost. The documentation
+/// asked for `Expired` only for old versions, and the source of these tests had the same gap.
+#[tokio::test(start_paused = true)]
+async fn c2_restarted_source_with_a_lower_version_is_listed_again() {
+    let database = Database::default();
+    for name in ["a/x", "a/y", "a/z"] {
+        database.put(name, "u1", "red");
+    }
+    let maps = started(database.source(), InformerOptions::default()).await;
+    let mut events = maps.event_stream();
+    next(&mut events, 3).await;
+    database.restart();
+    database.put("a/w", "u2", "red");
+    let expected = ["- a/x@1 inferred", "- a/y@2 inferred", "- a/z@3 inferred", "+ a/w@1"];
+    assert_eq!(next(&mut events, 4).await, expected);
+    database.put("a/v", "u3", "red");
+    assert_eq!(next(&mut events, 1).await, ["+ a/v@2"]);
+    // A list with a lower version is requested once more, to be sure that it is the newest state.
+    assert_eq!((database.state().lists, maps.status().reflector.relists.expired), (3, 1));
+}
+
+/// Regression (C2): the same for a source that opens a watch from any version. Its first event with a version
+/// below that of the watch was applied, and what had happened before it stayed unknown.
+#[tokio::test(start_paused = true)]
+async fn c2_version_below_that_of_the_watch_ends_it_as_expired() {
+    for event in [WatchEvent::Added(typed("a/y u2 3 red")), WatchEvent::Bookmark(ResourceVersion::new("3"))] {
+        let lists = vec![(vec!["a/x u1 8 red"], "9"), (vec!["a/y u2 3 red", "a/z u3 2 red"], "3")];
+        let source = scripted(lists, move |_, after| match after.as_str() {
+            "9" => Ok(changes(vec![event.clone()])),
+            _ => Ok(silent()),
+        });
+        let maps = started(source, InformerOptions::default()).await;
+        let mut events = maps.event_stream();
+        assert_eq!(next(&mut events, 1).await, ["+ a/x@8 initial"]);
+        assert_eq!(next(&mut events, 3).await, ["- a/x@8 inferred", "+ a/y@3", "+ a/z@2"]);
+        assert_eq!(maps.status().reflector.relists.expired, 1);
+    }
+}
+
 /// C9: an object without a name is skipped and reported, and of duplicates the last one counts.
 #[tokio::test(start_paused = true)]
 async fn c9_bad_objects_of_a_list_affect_nothing_else() {
@@ -134,8 +174,8 @@ async fn c9_bad_objects_of_a_list_affect_nothing_else() {
     assert!(matches!(&diagnostics[..], [one] if one.contains("metadata.name")), "{diagnostics:?}");
 }
 
-/// C9, C2: an event without a name, or one whose object does not serialize, is skipped; one without a version
-/// ends the watch with an error that names the object.
+/// C9, C2: an event without a name is skipped; one without a version ends the watch with an error that names the
+/// object.
 #[tokio::test(start_paused = true)]
 async fn c9_bad_events_are_reported() {
     let (diagnostics, options) = recorded();
@@ -165,6 +205,70 @@ async fn c9_bad_events_are_reported() {
     let text = diagnostics.lock().unwrap().join("\n");
     assert!(text.contains("metadata.name"), "{text}");
     assert!(text.contains("event of a/z: metadata.resourceVersion is missing"), "{text}");
+}
+
+/// A config map that serializes only while it is readable.
+struct Record {
+    map: ConfigMap,
+    readable: bool,
+}
+
+impl serde::Serialize for Record {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if !self.readable {
+            return Err(serde::ser::Error::custom("the record is encrypted"));
+        }
+        self.map.serialize(serializer)
+    }
+}
+
+/// Regression (C2): an object that did not serialize was skipped. In a list this was an invented deletion of a
+/// known object; in a watch its change was lost, and the report did not say why. No test had such an object.
+#[tokio::test(start_paused = true)]
+async fn c2_object_that_does_not_serialize_fails_the_list_or_watch() {
+    let record = |text: &str, readable| Record { map: typed(text), readable };
+    let (lists, watches) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0));
+    let list_calls = Arc::clone(&lists);
+    let source = ListWatch::new(
+        move || {
+            let call = list_calls.fetch_add(1, Ordering::Relaxed);
+            async move {
+                // The second and the third list contain the known object, which does not serialize.
+                let list =
+                    vec![record("a/w u1 1 red", true), record("a/x u2 2 red", !(1..3).contains(&call))];
+                Ok((list, ResourceVersion::new(if call == 0 { "2" } else { "9" })))
+            }
+        },
+        move |_| {
+            let changes = match watches.fetch_add(1, Ordering::Relaxed) {
+                0 => vec![
+                    Ok(WatchEvent::Added(record("a/y u3 3 red", true))),
+                    Ok(WatchEvent::Modified(record("a/x u2 4 red", false))),
+                ],
+                // The watch continues after the last good event.
+                1 => {
+                    vec![Ok(WatchEvent::Modified(record("a/x u2 4 red", true))), Err(ListWatchError::Expired)]
+                }
+                _ => vec![],
+            };
+            async move { Ok(stream::iter(changes).chain(stream::pending())) }
+        },
+    );
+    let (diagnostics, options) = recorded();
+    let maps = SharedInformer::<ConfigMap>::with_source(source, options.jitter_seed(7));
+    let mut events = maps.event_stream();
+    maps.start();
+    let expected = ["+ a/w@1 initial", "+ a/x@2 initial", "+ a/y@3", "~ a/x@2>4"];
+    assert_eq!(next(&mut events, 4).await, expected);
+    // Only what the fourth list does not contain is deleted; its older state of a/x is accepted.
+    assert_eq!(next(&mut events, 2).await, ["- a/y@3 inferred", "~ a/x@4>2"]);
+    assert_eq!(lists.load(Ordering::Relaxed), 4);
+    let text = diagnostics.lock().unwrap().join("\n");
+    for object in ["object 1 of the list", "the object of an event"] {
+        let message =
+            format!("the list or watch failed: {object} does not serialize: the record is encrypted");
+        assert!(text.contains(&message), "{text}");
+    }
 }
 
 /// C1: versions that go back in a stream are dropped; a list that goes back is a rewind.
@@ -229,7 +333,7 @@ async fn c11_streams_of_one_event_are_opened_at_most_twice_per_second() {
     assert_eq!(maps.lister().list()[0].resource_version().as_str(), (watches + 1).to_string());
 }
 
-/// C11: a stream that never brings anything is opened again from time to time, and costs no list.
+/// C11: a stream that never brings anything is opened again from time to time, and costs few lists.
 #[tokio::test(start_paused = true)]
 async fn c11_silent_streams_are_replaced_from_time_to_time() {
     let (lists, watches) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
