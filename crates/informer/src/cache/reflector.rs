@@ -122,18 +122,32 @@ impl<K> Reflector<K> {
     /// future.
     ///
     /// The sink is called with some deltas at a time, at least one, and not again until its future has completed;
-    /// a list is passed alone. After an error, `run` may be called again: it begins with a new list. A second call
-    /// waits until the first one has ended.
+    /// a list is passed alone. After an error, `run` may be called again: it begins with a new list, and with the
+    /// [status](Self::status) of a reflector that was not started. A second call waits until the first one has
+    /// ended.
     ///
     /// # Errors
     ///
     /// The error of the sink. Failures of the server are retried and never end `run`; see
     /// [`status`](Self::status) and [`InformerOptions::on_diagnostic`].
-    pub async fn run<Done, E>(&self, sink: impl FnMut(Vec<Delta<K>>) -> Done) -> Result<(), E>
+    pub fn run<Done, E>(&self, sink: impl FnMut(Vec<Delta<K>>) -> Done) -> impl Future<Output = Result<(), E>>
+    where
+        Done: Future<Output = Result<(), E>>,
+    {
+        // Already now, so that a wait for this run does not see the end of the last one, even if it is polled
+        // before the returned future.
+        if let Ok(_not_running) = self.running.try_lock() {
+            self.status.reset();
+        }
+        self.run_alone(sink)
+    }
+
+    async fn run_alone<Done, E>(&self, sink: impl FnMut(Vec<Delta<K>>) -> Done) -> Result<(), E>
     where
         Done: Future<Output = Result<(), E>>,
     {
         let _running = self.running.lock().await;
+        self.status.reset(); // if this run has waited, the status is that of the last one
         let queue = Arc::new(DeltaQueue::new(self.options.scopes().len()));
         let drivers = futures::future::join_all(self.drivers(&queue).into_iter().map(ReflectorDriver::run));
         let span = tracing::info_span!("reflector", resource = &*self.description);
@@ -210,10 +224,13 @@ impl<K> Reflector<K> {
     /// Waits until the sink has processed a complete list of each namespace (C7). The reflector must be running,
     /// in this task or another one.
     ///
+    /// What counts is the last call of [`run`](Self::run), from the moment of the call. If `run` is called again in
+    /// another task, the reflector is stopped until that task has called it.
+    ///
     /// # Errors
     ///
     /// Returns an error immediately if the reflector is forbidden, not served or stopped, and after `timeout` if
-    /// it has not synced. The error contains the state of the reflector.
+    /// it has not synced, also if it was not started. The error contains the state of the reflector.
     ///
     /// # Cancel safety
     ///

@@ -55,6 +55,33 @@ pub struct InformerStatus {
 }
 
 impl InformerStatus {
+    /// Returns the status before the start.
+    fn new(scopes: &[Scope]) -> Self {
+        let new_scope = |scope: &Scope| ScopeStatus {
+            scope: scope.clone(),
+            state: InformerState::NotStarted,
+            last_contact: None,
+            last_up_to_date: None,
+            last_failure: None,
+            reflector: ReflectorCounters::default(),
+            resource_version: None,
+        };
+        Self {
+            state: InformerState::NotStarted,
+            now: Moment::default(),
+            synced: false,
+            resource_version: None,
+            last_contact: None,
+            last_up_to_date: None,
+            last_failure: None,
+            reflector: ReflectorCounters::default(),
+            cache: CacheCounters::default(),
+            unreadable_objects: Vec::new(),
+            blocked_handlers: Vec::new(),
+            scopes: scopes.iter().map(new_scope).collect(),
+        }
+    }
+
     /// Returns the time between the last contact and `now`; `None` if there was no contact.
     ///
     /// Response headers, a part of a list and a complete frame of a watch are contacts. While an informer is
@@ -154,29 +181,15 @@ pub(crate) struct StatusCell(watch::Sender<InformerStatus>);
 
 impl StatusCell {
     pub(crate) fn new(scopes: &[Scope]) -> Self {
-        let new_scope = |scope: &Scope| ScopeStatus {
-            scope: scope.clone(),
-            state: InformerState::NotStarted,
-            last_contact: None,
-            last_up_to_date: None,
-            last_failure: None,
-            reflector: ReflectorCounters::default(),
-            resource_version: None,
-        };
-        Self(watch::Sender::new(InformerStatus {
-            state: InformerState::NotStarted,
-            now: Moment::default(),
-            synced: false,
-            resource_version: None,
-            last_contact: None,
-            last_up_to_date: None,
-            last_failure: None,
-            reflector: ReflectorCounters::default(),
-            cache: CacheCounters::default(),
-            unreadable_objects: Vec::new(),
-            blocked_handlers: Vec::new(),
-            scopes: scopes.iter().map(new_scope).collect(),
-        }))
+        Self(watch::Sender::new(InformerStatus::new(scopes)))
+    }
+
+    /// Forgets everything, before the same scopes are reflected again from the beginning.
+    pub(crate) fn reset(&self) {
+        self.0.send_modify(|status| {
+            let scopes: Vec<_> = status.scopes.iter().map(|scope| scope.scope.clone()).collect();
+            *status = InformerStatus::new(&scopes);
+        });
     }
 
     /// Returns the status at `now`.

@@ -155,6 +155,45 @@ async fn failed_sink_ends_the_run_and_the_next_run_lists_again() {
     assert_eq!(*seen.lock().unwrap(), [list.clone(), list]);
 }
 
+/// Regression (C7): a second run inherited the status of the first. A wait for its sync succeeded before its first
+/// list, or failed because the first run had stopped. No test waited for the sync of a second run.
+#[tokio::test(start_paused = true)]
+async fn c7_second_run_syncs_again() {
+    let database = Database::default();
+    database.put("a/x", "u1", "red");
+    let reflector = Reflector::<ConfigMap>::with_source(database.source(), InformerOptions::default());
+    let processed = AtomicU64::new(0);
+    for run in 1..=3 {
+        let running = reflector.run(|_| async {
+            advance_time(Duration::from_secs(1)).await;
+            processed.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, Infallible>(())
+        });
+        let status = reflector.status();
+        assert_eq!((status.state, status.synced), (InformerState::NotStarted, false));
+        assert_eq!(status.resource_version, None);
+        tokio::select! {
+            biased; // the wait is polled before the run
+            synced = reflector.wait_for_sync(TIMEOUT) => synced.unwrap(),
+            stopped = running => panic!("{stopped:?}"),
+        }
+        assert_eq!(processed.load(Ordering::Relaxed), run, "the sink has processed the list of this run");
+        let error = reflector.wait_for_sync(TIMEOUT).await.unwrap_err();
+        assert_eq!(error.informers[0].state, InformerState::Stopped);
+    }
+    // A call while the reflector runs does not change its status.
+    let sink = |_| async { Ok::<_, Infallible>(()) };
+    let check = async {
+        reflector.wait_for_sync(TIMEOUT).await.unwrap();
+        drop(reflector.run(sink));
+        assert_eq!(reflector.status().state, InformerState::Live);
+    };
+    tokio::select! {
+        stopped = reflector.run(sink) => panic!("{stopped:?}"),
+        () = check => {}
+    }
+}
+
 /// C7: waiting ends with a reason.
 #[tokio::test(start_paused = true)]
 async fn c7_waiting_ends_with_the_state() {
