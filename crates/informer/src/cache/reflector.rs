@@ -13,7 +13,7 @@ use crate::shared::{InformerOptions, SyncWaiter};
 use crate::source::Source;
 use crate::status::{InformerStatus, StatusCell};
 use informer_core::reflector::Reflector as Machine;
-use informer_core::{self as core, Batch, ResourceVersion};
+use informer_core::{self as core, Batch, ResourceVersion, Retention};
 use kube::Resource;
 use kube::core::DynamicObject;
 use std::fmt;
@@ -71,7 +71,8 @@ const MAX_BATCH_DELTAS: usize = 256;
 ///   the server (C8).
 /// - It treats the server as an informer does (C11): backoff, `Retry-After`, detection of dead connections.
 ///
-/// All options of an informer apply, except the resync period and compressed retention, which belong to the cache.
+/// All options of an informer apply, except the resync period and the retention, which belong to the cache: the
+/// objects are kept as with [`Retention::Bytes`](super::Retention::Bytes).
 pub struct Reflector<K> {
     client: Option<kube::Client>,
     resource: ResourceType,
@@ -189,7 +190,9 @@ impl<K> Reflector<K> {
         let (parameters, throughput) = (options.build_parameters(), options.throughput());
         let (diagnostics, stop) = (options.diagnostic_sink(&self.description), watch::Sender::new(false));
         let driver = |(scope_index, scope): (usize, core::Scope)| {
-            let config = options.config(&self.resource, scope.clone());
+            let mut config = options.config(&self.resource, scope.clone());
+            // The reflector has no cache that could limit the memory of decoded objects.
+            config.retention = Retention::Bytes;
             let seed = options.seed_of(&self.description, scope_index);
             let (client, resource) = (self.client.as_ref(), &self.resource);
             Some(ReflectorDriver {

@@ -3,7 +3,7 @@
 use crate::database::Database;
 use crate::{advance_time, texts, typed};
 use futures::stream::{self, StreamExt as _};
-use informer::cache::{Delta, Reflector, Store};
+use informer::cache::{Delta, Reflector, Retention, Store};
 use informer::source::{ListWatch, ListWatchError, WatchEvent};
 use informer::status::InformerState;
 use informer::{InformerOptions, ResourceVersion};
@@ -191,6 +191,25 @@ async fn c7_second_run_syncs_again() {
     tokio::select! {
         stopped = reflector.run(sink) => panic!("{stopped:?}"),
         () = check => {}
+    }
+}
+
+/// Regression: with [`Retention::Decoded`] the objects of a reflector kept their typed values, and nothing limited
+/// or freed them. No test read such an object.
+#[tokio::test(start_paused = true)]
+async fn objects_of_a_reflector_keep_no_typed_values() {
+    for retention in [Retention::Decoded, Retention::RecentlyDecoded { max_encoded_bytes: 1 << 20 }] {
+        let database = Database::default();
+        database.put("a/x", "u1", "red");
+        let options = InformerOptions::default().retention(retention);
+        let reflector = Reflector::<ConfigMap>::with_source(database.source(), options);
+        let run = reflector.run(|deltas| {
+            let object = &deltas[0].objects()[0];
+            assert_eq!(crate::value(object), "red");
+            assert!(object.typed_ref().is_none(), "{retention:?}");
+            async { Err("enough") }
+        });
+        assert_eq!(run.await, Err("enough"));
     }
 }
 
