@@ -275,7 +275,8 @@ impl Manager {
     /// Serves `/healthz`, `/readyz` and `/metrics` on this port of all addresses, IPv4 and IPv6, so that a
     /// kubelet reaches them in a pod.
     ///
-    /// On a host without IPv6, all IPv4 addresses are served. Like those of [`serve_on`](Self::serve_on), the
+    /// On a host without IPv6, all IPv4 addresses are served; on one that separates the two, such as Linux with
+    /// `net.ipv6.bindv6only=1`, both have a socket of their own. Like those of [`serve_on`](Self::serve_on), the
     /// endpoints have no authentication. The probes of the container:
     ///
     /// ```yaml

@@ -16,6 +16,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -42,10 +43,10 @@ pub(super) struct Endpoints {
 
 impl Endpoints {
     pub(super) async fn serve(address: SocketAddr, health: Arc<Health>) -> io::Result<Self> {
-        let listener = bind(address).await?;
-        let address = listener.local_addr()?;
+        let listeners = bind(address, TcpListener::bind).await?;
+        let address = listeners.iter().map(TcpListener::local_addr).next().unwrap_or(Ok(address))?;
         let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(accept(listener, health, stopped));
+        let task = tokio::spawn(serve(listeners, health, stopped));
         Ok(Self { address, stop, task })
     }
 
@@ -57,18 +58,45 @@ impl Endpoints {
     }
 }
 
-/// Binds an address. A host without IPv6 serves all IPv4 addresses instead of all addresses.
-async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let bound = TcpListener::bind(address).await;
-    match &bound {
-        Err(error) if address.ip() == Ipv6Addr::UNSPECIFIED && error.kind() != io::ErrorKind::AddrInUse => {
-            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await.or(bound)
-        }
-        _ => bound,
+/// Binds an address by calling `bind`; for the unspecified IPv6 address, all addresses.
+///
+/// Whether a socket of that address accepts IPv4 connections as well depends on the host, on Linux on the setting
+/// `net.ipv6.bindv6only`. If it does, the port of IPv4 is in use by it, and cannot be bound again; if it does not,
+/// IPv4 needs a second socket. A host without IPv6 needs only that one.
+async fn bind<Bound>(address: SocketAddr, bind: impl Fn(SocketAddr) -> Bound) -> io::Result<Vec<TcpListener>>
+where
+    Bound: Future<Output = io::Result<TcpListener>>,
+{
+    let first = bind(address).await;
+    if address.ip() != Ipv6Addr::UNSPECIFIED
+        || first.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+    {
+        return Ok(vec![first?]);
+    }
+    // Port 0 has selected a port.
+    let port = first.as_ref().ok().and_then(|first| first.local_addr().ok()).unwrap_or(address).port();
+    let second = bind((Ipv4Addr::UNSPECIFIED, port).into()).await;
+    match (first, second) {
+        (Ok(first), Ok(second)) => Ok(vec![first, second]),
+        (first, Err(_)) => Ok(vec![first?]),
+        (Err(_), Ok(second)) => Ok(vec![second]),
     }
 }
 
-async fn accept(listener: TcpListener, health: Arc<Health>, mut stopped: oneshot::Receiver<()>) {
+/// Accepts a connection of any of the listeners.
+async fn accept(listeners: &[TcpListener]) -> io::Result<TcpStream> {
+    std::future::poll_fn(|context| {
+        for listener in listeners {
+            if let Poll::Ready(accepted) = listener.poll_accept(context) {
+                return Poll::Ready(accepted.map(|(stream, _)| stream));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+async fn serve(listeners: Vec<TcpListener>, health: Arc<Health>, mut stopped: oneshot::Receiver<()>) {
     let mut connections = JoinSet::new();
     let mut order: VecDeque<AbortHandle> = VecDeque::new();
     loop {
@@ -78,8 +106,8 @@ async fn accept(listener: TcpListener, health: Arc<Health>, mut stopped: oneshot
             Some(_ended) = connections.join_next(), if !connections.is_empty() => {
                 order.retain(|connection| !connection.is_finished());
             }
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
+            accepted = accept(&listeners) => match accepted {
+                Ok(stream) => {
                     if order.len() >= MAX_CONNECTIONS && let Some(oldest) = order.pop_front() {
                         oldest.abort();
                     }
@@ -91,7 +119,7 @@ async fn accept(listener: TcpListener, health: Arc<Health>, mut stopped: oneshot
             },
         }
     }
-    drop(listener);
+    drop(listeners);
     let all_ended = async { while connections.join_next().await.is_some() {} };
     // Connections that are still open after the timeout have probably not sent a request. They are closed.
     let _ended = tokio::time::timeout(DRAIN_TIMEOUT, all_ended).await;
@@ -139,4 +167,58 @@ fn verdict(reasons: &[String]) -> (StatusCode, String) {
         return (StatusCode::OK, "ok\n".to_owned());
     }
     (StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n") + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns whether a connection to a port of the IPv4 loopback address is accepted.
+    async fn accepts_ipv4(listeners: &[TcpListener], port: u16) -> bool {
+        let timeout = Duration::from_secs(5);
+        let Ok(_stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await else { return false };
+        tokio::time::timeout(timeout, accept(listeners)).await.is_ok_and(|accepted| accepted.is_ok())
+    }
+
+    /// Regression: on a host with `net.ipv6.bindv6only=1`, "all addresses" were only those of IPv6, and the probes
+    /// of a kubelet that uses IPv4 failed. The hosts of the tests have the other setting.
+    #[tokio::test]
+    async fn ipv4_is_bound_if_the_ipv6_socket_does_not_accept_it() {
+        // A socket of the IPv6 loopback address stands for one that accepts IPv6 only.
+        let only_ipv6 = |address: SocketAddr| {
+            let is_ipv6 = address.ip() == Ipv6Addr::UNSPECIFIED;
+            let address = if is_ipv6 { (Ipv6Addr::LOCALHOST, address.port()).into() } else { address };
+            TcpListener::bind(address)
+        };
+        let mut is_accepted = false;
+        for _ in 0..5 {
+            // Several attempts, because another process may use the selected port with IPv4.
+            let listeners = bind((Ipv6Addr::UNSPECIFIED, 0).into(), only_ipv6).await.unwrap();
+            let port = listeners[0].local_addr().unwrap().port();
+            is_accepted |= accepts_ipv4(&listeners, port).await;
+        }
+        assert!(is_accepted);
+    }
+
+    #[tokio::test]
+    async fn host_without_ipv6_binds_ipv4() {
+        let no_ipv6 = |address: SocketAddr| async move {
+            if address.is_ipv6() {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
+            TcpListener::bind(address).await
+        };
+        let listeners = bind((Ipv6Addr::UNSPECIFIED, 0).into(), no_ipv6).await.unwrap();
+        assert_eq!(listeners.len(), 1);
+        assert!(accepts_ipv4(&listeners, listeners[0].local_addr().unwrap().port()).await);
+        let address = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
+        assert!(bind(address, no_ipv6).await.is_err(), "a certain address is not replaced");
+    }
+
+    #[tokio::test]
+    async fn port_in_use_is_an_error() {
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let error = bind(taken.local_addr().unwrap(), TcpListener::bind).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
 }
