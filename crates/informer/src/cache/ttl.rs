@@ -10,14 +10,15 @@ use crate::lister::{IndexHandle, Snapshot};
 use informer_core::{Index, Key, Object};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// A store whose objects expire some time after they were inserted; client-go's `NewTTLStore`.
 ///
 /// Reads and writes remove expired objects first; there is no background task. Inserting an object again, also
-/// in the same state, renews it. A `ttl` of zero means that nothing expires, as in client-go.
+/// in the same state, renews it. A `ttl` of zero means that nothing expires, as in client-go. As with [`Store`],
+/// all clones are the same store.
 ///
 /// ```
 /// use informer::cache::TtlStore;
@@ -40,7 +41,7 @@ use tokio::time::Instant;
 pub struct TtlStore<K> {
     store: Store<K>,
     ttl: Duration,
-    expiry: Mutex<Expiry>,
+    expiry: Arc<Mutex<Expiry>>,
 }
 
 /// When each object was inserted.
@@ -54,7 +55,7 @@ struct Expiry {
 impl<K> TtlStore<K> {
     /// Creates an empty store whose objects expire when they are older than `ttl`.
     pub fn new(ttl: Duration) -> Self {
-        Self { store: Store::new(), ttl, expiry: Mutex::default() }
+        Self { store: Store::new(), ttl, expiry: Arc::default() }
     }
 
     /// Stores objects and returns the changes; expired objects are deleted first. See [`Store::insert`].
@@ -142,6 +143,12 @@ impl Expiry {
             expired.push(key);
         }
         expired
+    }
+}
+
+impl<K> Clone for TtlStore<K> {
+    fn clone(&self) -> Self {
+        Self { store: self.store.clone(), ttl: self.ttl, expiry: Arc::clone(&self.expiry) }
     }
 }
 

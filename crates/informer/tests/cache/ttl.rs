@@ -50,6 +50,17 @@ async fn removed_object_does_not_expire_later() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn clones_are_the_same_store() {
+    let store = TtlStore::new(TTL);
+    let clone = store.clone();
+    clone.insert([object("a/x u1 1 red")]);
+    assert_eq!(store.snapshot().len(), 1);
+    advance(TTL * 2).await;
+    assert_eq!(texts(&store.remove_expired()), ["- a/x@1"]);
+    assert_eq!(texts(&clone.remove_expired()), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn zero_ttl_never_expires() {
     let store = TtlStore::new(Duration::ZERO);
     store.insert([object("a/x u1 1 red")]);
