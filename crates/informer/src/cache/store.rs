@@ -94,8 +94,9 @@ impl<K> Store<K> {
         events(result, false)
     }
 
-    /// Makes the store equal to a list, and returns the changes: deletions first, then the rest in the order
-    /// of their keys. If a key occurs more than once, its last object counts.
+    /// Makes the store equal to a list, and returns the changes: first the deletions of keys that the list does
+    /// not contain, then the rest in the order of their keys. A re-created object, one with another uid, is deleted
+    /// and added at its place in that order. If a key occurs more than once, its last object counts.
     pub fn replace(&self, objects: impl IntoIterator<Item = Object<K>>) -> Vec<Event<K>> {
         let entries = prepare(&self.shared.projections, objects);
         let result = self.lock().replace_unversioned(entries);
@@ -110,7 +111,13 @@ impl<K> Store<K> {
     /// and an object whose new state is unreadable [is stale](Object::is_stale). The objects of the first list
     /// are marked as initial.
     ///
-    /// Deltas of the same [scope](Delta::Replaced) that follow each other are published together.
+    /// Deltas of the same [scope](Delta::Replaced) that follow each other are published together. A delta without
+    /// a key, a bookmark or an unreadable object without a name, does not say to which namespace it belongs: with
+    /// the lists of several namespaces in the store it has no effect, and the
+    /// [`resource_version`](Snapshot::resource_version) advances with the next change.
+    ///
+    /// Only changes are returned. What an informer counts in its
+    /// [status](crate::status::CacheCounters), such as dropped outdated states and duplicates, is not kept.
     pub fn apply(&self, deltas: impl IntoIterator<Item = Delta<K>>) -> Vec<Event<K>> {
         let mut source = deltas.into_iter();
         let deltas: Vec<_> = source.by_ref().collect();
@@ -157,9 +164,20 @@ impl<K> Store<K> {
     ///
     /// Objects are decoded when they are stored, those in the store when they are first read. The values take
     /// at most about 1 GiB. A value is freed with its object. See
-    /// [`SharedInformer::add_projection`](crate::SharedInformer::add_projection).
+    /// [`SharedInformer::add_projection`](crate::SharedInformer::add_projection). Unlike an informer, a store has
+    /// no diagnostics: objects that do not fit `P` are counted in [`Projection::metrics`], and
+    /// [`Object::projected`] returns the error.
     pub fn add_projection<P: DeserializeOwned + Send + Sync + 'static>(&self) -> Projection<P> {
-        self.shared.projections.add(PROJECTION_LIMIT, || {})
+        self.add_projection_with_limit(PROJECTION_LIMIT)
+    }
+
+    /// Adds a projection whose values take at most about `memory_limit` bytes; see
+    /// [`SharedInformer::add_projection_with_limit`](crate::SharedInformer::add_projection_with_limit).
+    pub fn add_projection_with_limit<P: DeserializeOwned + Send + Sync + 'static>(
+        &self,
+        memory_limit: usize,
+    ) -> Projection<P> {
+        self.shared.projections.add(memory_limit, || {})
     }
 
     /// Returns a lister, the live view of the store.

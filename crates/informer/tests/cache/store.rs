@@ -120,6 +120,11 @@ fn c4_projection_has_values_when_insert_returns() {
     store.insert([]); // frees what the previous state still used
     drop(events);
     assert_eq!(lite.metrics().values, 0);
+    drop(lite);
+    let small = store.add_projection_with_limit::<Lite>(1);
+    let events = store.insert(objects(["a/x u1 1 red", "a/y u2 2 blue"]));
+    let values = events.iter().filter(|event| event.object().projected(&small).is_ok()).count();
+    assert!(values < 2, "{values} values");
 }
 
 /// An object as the model knows it: uid, version and value.
