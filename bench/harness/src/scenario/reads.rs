@@ -47,7 +47,7 @@ pub(super) fn during_writes(
         let response = program.request(&command)?;
         Ok(number(&response, count)? / number(&response, "seconds")?)
     };
-    let gets = measure(json!({"do": "read", "seconds": seconds}), "gets")?;
+    let gets = measure(json!({"do": "read", "seconds": seconds, "through": "lister"}), "gets")?;
     let typed = measure(json!({"do": "read", "seconds": seconds, "through": "typed"}), "gets")?;
     let lookups = measure(json!({"do": "index", "seconds": seconds}), "lookups")?;
     stop.store(true, Ordering::Relaxed);

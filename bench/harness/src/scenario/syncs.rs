@@ -57,7 +57,7 @@ pub(super) fn compressed(context: &RunContext<'_>, pods: usize) -> Result<Vec<Fi
     thread::sleep(TRAINING_DELAY);
     let report = program.request(&json!({"do": "report", "reset": true}))?;
     let row_name = |what: &str| format!("{what}, compressed, {} pods", short(pods));
-    let reads = program.request(&json!({"do": "read", "seconds": 1, "typed": true}))?;
+    let reads = program.request(&json!({"do": "read", "seconds": 1, "through": "typed"}))?;
     let each = number(&reads, "seconds")? * 1e6 / number(&reads, "gets")?;
     let after = relist(&replay, &mut program, pods)?;
     Ok(vec![

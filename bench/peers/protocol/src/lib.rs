@@ -41,7 +41,6 @@ pub enum Command {
         /// Duration in seconds.
         seconds: f64,
         /// How each object is read.
-        #[serde(default)]
         through: Through,
     },
     /// Reads six fields of every pod, again and again for this time.
