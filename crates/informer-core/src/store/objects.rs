@@ -22,7 +22,7 @@ pub(crate) type Slot = u32;
 ///
 /// Pages are small, because copying a page increments the reference count of each entry on it, which touches
 /// each entry's memory.
-const ENTRIES_PER_PAGE: usize = 8;
+const ENTRIES_PER_PAGE: usize = 4;
 
 /// Number of children of a branch above the entries. As with pages, copying a branch changes the reference
 /// count of each child.
