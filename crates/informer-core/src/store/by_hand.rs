@@ -5,10 +5,10 @@
 //! changes an entry. Each call publishes one snapshot (C5).
 
 use super::change::{BatchResult, Change};
+use super::replace::sort_and_deduplicate;
 use super::writer::StoreWriter;
 use crate::key::Key;
 use crate::object::Entry;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl StoreWriter {
@@ -50,17 +50,14 @@ impl StoreWriter {
     /// Reports deletions first, then additions and updates in key order.
     pub fn replace_unversioned(&mut self, entries: impl IntoIterator<Item = Arc<Entry>>) -> BatchResult {
         let mut result = BatchResult::default();
-        let mut listed = BTreeMap::new();
-        for entry in entries {
-            let earlier = listed.insert(entry.key().clone(), entry);
-            result.duplicates += u64::from(earlier.is_some());
-        }
+        let listed = sort_and_deduplicate(entries.into_iter().collect(), &mut result);
+        let is_listed = |key: &Key| listed.binary_search_by(|entry| entry.key().cmp(key)).is_ok();
         let stored = self.state.objects.values().map(|entry| entry.key());
-        let missing: Vec<Key> = stored.filter(|key| !listed.contains_key(*key)).cloned().collect();
+        let missing: Vec<Key> = stored.filter(|key| !is_listed(key)).cloned().collect();
         for key in &missing {
             self.remove_one(key, &mut result);
         }
-        for entry in listed.into_values() {
+        for entry in listed {
             self.insert_one(entry, &mut result);
         }
         self.finish_batch(result)
@@ -68,19 +65,11 @@ impl StoreWriter {
 
     fn insert_one(&mut self, new: Arc<Entry>, result: &mut BatchResult) {
         let stored = self.state.objects.find(new.key());
-        let slot = stored.map(|(slot, _)| slot);
-        match stored.map(|(_, old)| old) {
-            Some(old) if Arc::ptr_eq(old, &new) || old.is_same_state(&new) => return,
-            // C3: another uid is another object.
-            Some(old) if old.is_other_incarnation(&new) => {
-                result.changes.push(Change::Deleted { last: Arc::clone(old), observed: false });
-                result.changes.push(Change::Added(Arc::clone(&new)));
-            }
-            Some(old) => {
-                result.changes.push(Change::Updated { old: Arc::clone(old), new: Arc::clone(&new) });
-            }
-            None => result.changes.push(Change::Added(Arc::clone(&new))),
+        let (slot, old) = (stored.map(|(slot, _)| slot), stored.map(|(_, old)| old));
+        if old.is_some_and(|old| Arc::ptr_eq(old, &new) || old.is_same_state(&new)) {
+            return;
         }
+        result.push_upsert(old, &new);
         self.place(slot, new);
     }
 

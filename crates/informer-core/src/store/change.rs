@@ -65,3 +65,20 @@ pub struct BatchResult {
     /// Number of calls of index functions that panicked.
     pub index_panics: u64,
 }
+
+impl BatchResult {
+    /// Adds the change from an entry of the store to a new one with the same key.
+    pub(super) fn push_upsert(&mut self, old: Option<&Arc<Entry>>, new: &Arc<Entry>) {
+        match old {
+            // C3: a different uid means that the deletion in between was not observed.
+            Some(old) if old.is_other_incarnation(new) => {
+                self.changes.push(Change::Deleted { last: Arc::clone(old), observed: false });
+                self.changes.push(Change::Added(Arc::clone(new)));
+            }
+            Some(old) => {
+                self.changes.push(Change::Updated { old: Arc::clone(old), new: Arc::clone(new) });
+            }
+            None => self.changes.push(Change::Added(Arc::clone(new))),
+        }
+    }
+}

@@ -113,7 +113,10 @@ impl StoreWriter {
 }
 
 /// Sorts a list by key. If a key occurs more than once, the last item is kept and the others are counted.
-fn sort_and_deduplicate(mut entries: Vec<Arc<Entry>>, result: &mut BatchResult) -> Vec<Arc<Entry>> {
+pub(super) fn sort_and_deduplicate(
+    mut entries: Vec<Arc<Entry>>,
+    result: &mut BatchResult,
+) -> Vec<Arc<Entry>> {
     let count = entries.len();
     // The sort is stable: items with the same key keep their order. `dedup_by` keeps the first of equal
     // items, so it runs on the reversed list.

@@ -151,17 +151,7 @@ impl StoreWriter {
             result.stale_deltas += 1;
             return;
         }
-        match old {
-            // C3: a different uid means that the deletion in between was not observed.
-            Some(old) if old.is_other_incarnation(&new) => {
-                result.changes.push(Change::Deleted { last: Arc::clone(old), observed: false });
-                result.changes.push(Change::Added(Arc::clone(&new)));
-            }
-            Some(old) => {
-                result.changes.push(Change::Updated { old: Arc::clone(old), new: Arc::clone(&new) });
-            }
-            None => result.changes.push(Change::Added(Arc::clone(&new))),
-        }
+        result.push_upsert(old, &new);
         self.insert_or_replace(slot, new);
         self.advance(scope, Some(version));
     }
