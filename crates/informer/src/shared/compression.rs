@@ -5,8 +5,7 @@
 //! to train and on which samples; this file does not.
 
 use super::options::InformerOptions;
-use super::rewrite::{Exit, Rewriter, blocking};
-use crate::reflector::stopped;
+use super::rewrite::{Exit, Rewriter, blocking, until_stopped};
 use crate::resource::ResourceType;
 use crate::status::{Diagnostic, DiagnosticSink, StatusCell};
 use informer_core::reflector::Config;
@@ -84,16 +83,11 @@ impl CompressionTask {
     /// Runs until the informer stops. The result of work that is still running on a blocking thread is then
     /// dropped.
     pub(super) async fn run(self) {
-        let mut stop = self.stop.subscribe();
-        tokio::select! {
-            biased;
-            () = stopped(&mut stop) => {}
-            exit = self.work() => if exit == Exit::Panicked {
-                // Cached entries remain valid; nothing is trained or recompressed from now on (C9).
-                self.compression.compressor.disable_training();
-                self.status.record_compression_panic();
-                self.diagnostics.report(&Diagnostic::CompressionPanicked);
-            },
+        if until_stopped(&self.stop, self.work()).await == Some(Exit::Panicked) {
+            // Cached entries remain valid; nothing is trained or recompressed from now on (C9).
+            self.compression.compressor.disable_training();
+            self.status.record_compression_panic();
+            self.diagnostics.report(&Diagnostic::CompressionPanicked);
         }
     }
 

@@ -261,7 +261,7 @@ impl Engine {
         self.projections.add(memory_limit)
     }
 
-    /// Decodes objects as a `K` when they arrive, if the retention says so, while the result is held.
+    /// Decodes objects as a `K` when they arrive, if the retention is `Decoded`, while the result is held.
     pub(crate) fn decode_ahead<K: DeserializeOwned + Send + Sync + 'static>(&self) -> Option<DecodeAhead> {
         self.projections.decode_ahead::<K>(self.decoded.retention())
     }

@@ -1,8 +1,7 @@
 //! The limit of [`Retention::RecentlyDecoded`]: the task that drops decoded objects which were not used recently.
 
 use super::projections::CacheProjections;
-use super::rewrite::{Exit, Rewriter};
-use crate::reflector::stopped;
+use super::rewrite::{Exit, Rewriter, until_stopped};
 use informer_core::reflector::Config;
 use informer_core::{DecodedMetrics, Decoding, Entry, Retention};
 use std::sync::Arc;
@@ -69,7 +68,7 @@ impl DecodedObjects {
     }
 }
 
-/// The task that makes room for new decoded objects.
+/// The task that frees space for new decoded objects.
 pub(super) struct EvictionTask {
     decoded: DecodedObjects,
     projections: CacheProjections,
@@ -80,12 +79,7 @@ pub(super) struct EvictionTask {
 impl EvictionTask {
     /// Runs until the informer stops.
     pub(super) async fn run(self) {
-        let mut stop = self.stop.subscribe();
-        tokio::select! {
-            biased;
-            () = stopped(&mut stop) => {}
-            _exit = self.work() => {}
-        }
+        until_stopped(&self.stop, self.work()).await;
     }
 
     async fn work(&self) -> Exit {
@@ -104,7 +98,7 @@ impl EvictionTask {
         }
     }
 
-    /// Evicts until there is room. Returns the number of entries that were replaced.
+    /// Evicts until enough is free. Returns the number of entries that were replaced.
     ///
     /// The first round over the cache may find only entries that were used since the last one. After the second
     /// round, the remaining values belong to snapshots and handles that callers hold.

@@ -1,7 +1,6 @@
 //! The projections of a cache, and the task that frees the values of those that were released.
 
-use super::rewrite::{Exit, Rewriter};
-use crate::reflector::stopped;
+use super::rewrite::{Exit, Rewriter, until_stopped};
 use crate::status::{Diagnostic, DiagnosticSink};
 use informer_core::reflector::Config;
 use informer_core::{
@@ -38,7 +37,7 @@ impl CacheProjections {
         &self.projections
     }
 
-    /// Decodes objects as a `K` when they arrive, if the retention says so.
+    /// Decodes objects as a `K` when they arrive, if the retention is [`Retention::Decoded`].
     pub(super) fn decode_ahead<K: DeserializeOwned + Send + Sync + 'static>(
         &self,
         retention: Retention,
@@ -77,12 +76,7 @@ pub(super) struct ReleaseTask {
 impl ReleaseTask {
     /// Runs until the informer stops.
     pub(super) async fn run(self) {
-        let mut stop = self.stop.subscribe();
-        tokio::select! {
-            biased;
-            () = stopped(&mut stop) => {}
-            _exit = self.work() => {}
-        }
+        until_stopped(&self.stop, self.work()).await;
     }
 
     async fn work(&self) -> Exit {

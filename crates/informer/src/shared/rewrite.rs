@@ -2,9 +2,10 @@
 //! installs them between two batches, so that no event waits.
 
 use super::command::Command;
+use crate::reflector::stopped;
 use informer_core::{Entry, StoreReader};
 use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::spawn_blocking;
 
 /// Number of store slots that are rewritten before the entries are sent to the pump: a few milliseconds of
@@ -71,6 +72,19 @@ pub(super) struct RewrittenSlice {
     pub(super) found: bool,
     /// The number of entries that were replaced; others had changed meanwhile.
     pub(super) replaced: usize,
+}
+
+/// Runs `work` until the informer stops. Returns why the work ended; `None` if the informer has stopped.
+pub(super) async fn until_stopped(
+    stop: &watch::Sender<bool>,
+    work: impl Future<Output = Exit>,
+) -> Option<Exit> {
+    let mut stop = stop.subscribe();
+    tokio::select! {
+        biased;
+        () = stopped(&mut stop) => None,
+        exit = work => Some(exit),
+    }
 }
 
 /// Runs a function on a blocking thread.
