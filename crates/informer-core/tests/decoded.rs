@@ -162,11 +162,11 @@ fn eviction_spares_recently_used_objects_and_projections() {
     assert_eq!(rest.typed().unwrap().spec.size, 3);
 }
 
-/// Bug: an eviction made room for an eighth of the limit only. If a larger object was not kept, nothing was
-/// evicted, although idle objects took the room; it was decoded again by every read. The test of the limit had
+/// Bug: an eviction freed an eighth of the limit only. If a larger object was not kept, nothing was
+/// evicted, although idle objects took the space; it was decoded again by every read. The test of the limit had
 /// small objects only.
 #[test]
-fn eviction_makes_room_for_large_objects() {
+fn eviction_frees_space_for_large_objects() {
     let notified = Arc::new(AtomicUsize::new(0));
     let size = entry("0", Retention::Bytes, &Arc::default()).bytes().len();
     let (limit, notify) = (size + size / 2, Arc::clone(&notified));
@@ -176,13 +176,13 @@ fn eviction_makes_room_for_large_objects() {
     let [idle, wanted] = ["0", "1"].map(|name| object::<Widget>(entry(name, BOUNDED(limit), &decoding)));
     idle.typed().unwrap();
     assert!(!decoding.needs_eviction(), "a third of the limit is free");
-    // Bug: `typed_ref` decoded the object before it found out that there was no room.
+    // Bug: `typed_ref` decoded the object before it found out that it would not be kept.
     assert!(wanted.typed_ref().is_none());
     assert!(decoding.needs_eviction() && notified.load(Ordering::Relaxed) == 1);
     decoding.record_eviction(1);
     assert!(!decoding.needs_eviction(), "until the next object is not kept");
 
-    // No eviction makes room for an object that is larger than the limit.
+    // No eviction frees enough for an object that is larger than the limit.
     let tiny = Arc::new(Decoding::new(size - 1, || panic!("there is nothing to evict")));
     let huge = object::<Widget>(entry("0", BOUNDED(size - 1), &tiny));
     assert!(huge.typed_ref().is_none() && huge.typed().is_ok() && !tiny.needs_eviction());

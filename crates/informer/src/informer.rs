@@ -34,7 +34,7 @@ const DEFAULT_PROJECTION_LIMIT: usize = 1 << 30;
 /// before `start`, and for detached handlers. Then the watch ends and the memory is freed.
 pub struct SharedInformer<K> {
     engine: Arc<Engine>,
-    /// Decodes objects as a `K` when they arrive, if the retention says so.
+    /// Decodes objects as a `K` when they arrive, if the retention is `Decoded`.
     decode_ahead: Option<DecodeAhead>,
     kind: PhantomData<fn() -> K>,
 }

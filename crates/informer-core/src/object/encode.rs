@@ -1,6 +1,6 @@
 //! [`Object::from_typed`]: objects that no server sent.
 
-use super::typed::{Decoded, Room};
+use super::typed::{Decoded, Reservation};
 use super::{Entry, Object};
 use crate::retention::Retention;
 use crate::wire::{Limits, ManagedFields, ReadObjectError, TypeMeta, read_object};
@@ -48,7 +48,7 @@ impl<K: Serialize + Send + Sync + 'static> Object<K> {
         let scanned = read_object(&type_meta, Limits::new(usize::MAX), ManagedFields::Drop, json.as_bytes())
             .map_err(|error: ReadObjectError| failed(error.to_string()))?;
         let entry = Entry::new(scanned, Retention::Decoded);
-        entry.kept.get_or_add(Decoded::new(value, Room::default()));
+        entry.kept.get_or_add(Decoded::new(value, Reservation::default()));
         Ok(Self::new(Arc::new(entry)))
     }
 }

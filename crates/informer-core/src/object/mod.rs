@@ -18,7 +18,7 @@ pub use projection::{DecodeAhead, Projection, ProjectionError, ProjectionMetrics
 pub use typed::{DecodedMetrics, Decoding, Typed};
 
 use kept::{Kept, KeptValues};
-use typed::{Decoded, LentValues, Room};
+use typed::{Decoded, LentValues, Reservation};
 
 use crate::key::Key;
 use crate::retention::{Interner, Retention, StoredBytes};
@@ -246,7 +246,7 @@ impl Entry {
         self.stale.store(stale, Ordering::Relaxed);
     }
 
-    /// Returns an equal entry without decoded objects, to make room for others; `None` if it has none, or if
+    /// Returns an equal entry without decoded objects, to free space for others; `None` if it has none, or if
     /// one was read since the last call.
     fn evicted(&self) -> Option<Self> {
         if !self.kept.any(Kept::is_evictable) || self.recently_used.swap(false, Ordering::Relaxed) {
@@ -265,11 +265,11 @@ impl Entry {
         if let Some(value) = self.kept.get().and_then(LentValues::find) {
             return Ok(value);
         }
-        let room = self.reserve();
+        let reservation = self.reserve();
         let value = self.counted(self.decode())?;
-        match room {
-            Some(room) => {
-                self.kept.get_or_add(Decoded::new(value, room));
+        match reservation {
+            Some(reservation) => {
+                self.kept.get_or_add(Decoded::new(value, reservation));
                 self.typed()
             }
             None => Ok(self.kept.get_or_add(LentValues::default()).find_or_add(value)),
@@ -302,14 +302,14 @@ impl Entry {
     /// first value is kept.
     #[cold]
     fn decode_and_keep<K: DeserializeOwned + Send + Sync + 'static>(&self) -> Option<&Decoded<K>> {
-        let room = self.reserve()?;
+        let reservation = self.reserve()?;
         let value = self.counted(self.decode()).ok()?;
-        Some(self.kept.get_or_add(Decoded::new(value, room)))
+        Some(self.kept.get_or_add(Decoded::new(value, reservation)))
     }
 
-    /// Reserves room for a decoded object; `None` if the entry does not keep it. The room is reserved before the
+    /// Reserves space for a decoded object; `None` if the entry does not keep it. It is reserved before the
     /// object is decoded, so that nothing is decoded in vain.
-    fn reserve(&self) -> Option<Room> {
+    fn reserve(&self) -> Option<Reservation> {
         let reserve = |decoding: &Arc<Decoding>| decoding.reserve(self.stored.len());
         match self.keep {
             Keep::Nothing => None,

@@ -209,7 +209,7 @@ impl Projections {
         Some(rewritten)
     }
 
-    /// Returns an equal entry without decoded objects, to make room for others; `None` if it has none, or if
+    /// Returns an equal entry without decoded objects, to free space for others; `None` if it has none, or if
     /// one was read since the last call.
     pub fn evicted(&self, entry: &Entry) -> Option<Entry> {
         let rewritten = entry.evicted()?;
@@ -396,9 +396,9 @@ fn carry_over<P: DeserializeOwned + Send + Sync + 'static>(usage: &Arc<Usage>, o
 fn decode_ahead<K: DeserializeOwned + Send + Sync + 'static>(usage: &Arc<Usage>, entry: &Entry) {
     if entry.keep == Keep::Everything
         && entry.kept.get::<Decoded<K>>().is_none()
-        && let (Some(room), Ok(value)) = (entry.reserve(), decode::<K>(usage, entry))
+        && let (Some(reservation), Ok(value)) = (entry.reserve(), decode::<K>(usage, entry))
     {
-        entry.kept.get_or_add(Decoded::new(value, room));
+        entry.kept.get_or_add(Decoded::new(value, reservation));
     }
 }
 

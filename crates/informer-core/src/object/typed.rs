@@ -106,12 +106,12 @@ fn find<K: Send + Sync + 'static>(values: &[Weak<dyn Any + Send + Sync>]) -> Opt
 /// A decoded object that an entry keeps.
 pub(super) struct Decoded<K> {
     value: K,
-    _room: Room,
+    _reservation: Reservation,
 }
 
 impl<K> Decoded<K> {
-    pub(super) fn new(value: K, room: Room) -> Self {
-        Self { value, _room: room }
+    pub(super) fn new(value: K, reservation: Reservation) -> Self {
+        Self { value, _reservation: reservation }
     }
 
     pub(super) fn value(&self) -> &K {
@@ -133,7 +133,7 @@ pub struct Decoding {
     /// The encoded size of the objects of which a decoded value is kept, and its limit.
     bytes: AtomicUsize,
     limit: usize,
-    /// The room that the next eviction should make at least: the size of the largest object that was not kept.
+    /// The space that the next eviction frees at least: the size of the largest object that was not kept.
     wanted: AtomicUsize,
     evictions: AtomicU64,
     /// Called when a decoded object is not kept because of the limit.
@@ -184,11 +184,11 @@ impl Decoding {
         }
     }
 
-    /// Returns whether entries should be evicted: there is no room for the largest object that was not kept since the
-    /// last eviction, or less than an eighth of the limit, so that one eviction makes room for several objects.
+    /// Returns whether entries should be evicted: too little is free for the largest object that was not kept since the
+    /// last eviction, or less than an eighth of the limit, so that one eviction frees space for several objects.
     pub fn needs_eviction(&self) -> bool {
-        let room = self.wanted.load(Ordering::Relaxed).max(self.limit / 8);
-        self.bytes.load(Ordering::Relaxed) > self.limit - room
+        let free = self.wanted.load(Ordering::Relaxed).max(self.limit / 8);
+        self.bytes.load(Ordering::Relaxed) > self.limit - free
     }
 
     /// Records an eviction that has ended, and the number of entries whose decoded objects were dropped.
@@ -202,10 +202,10 @@ impl Decoding {
     }
 
     /// Counts an object of which a decoded value will be kept; `None` if it exceeds the limit.
-    pub(super) fn reserve(self: &Arc<Self>, bytes: usize) -> Option<Room> {
+    pub(super) fn reserve(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
         let fits = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.limit);
         if self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err() {
-            // No eviction makes room for an object that is larger than the limit.
+            // No eviction frees enough for an object that is larger than the limit.
             if bytes <= self.limit {
                 self.wanted.fetch_max(bytes, Ordering::Relaxed);
                 (self.on_full)();
@@ -213,7 +213,7 @@ impl Decoding {
             return None;
         }
         self.values.fetch_add(1, Ordering::Relaxed);
-        Some(Room(Some((Arc::clone(self), bytes))))
+        Some(Reservation(Some((Arc::clone(self), bytes))))
     }
 }
 
@@ -231,9 +231,9 @@ impl fmt::Debug for Decoding {
 
 /// What one decoded object takes of the limit of its cache; nothing if its entry belongs to no cache.
 #[derive(Default)]
-pub(super) struct Room(Option<(Arc<Decoding>, usize)>);
+pub(super) struct Reservation(Option<(Arc<Decoding>, usize)>);
 
-impl Drop for Room {
+impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some((decoding, bytes)) = &self.0 {
             decoding.bytes.fetch_sub(*bytes, Ordering::Relaxed);

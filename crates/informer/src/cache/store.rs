@@ -112,7 +112,7 @@ impl<K> Store<K> {
     /// are marked as initial.
     ///
     /// Deltas of the same [scope](Delta::Replaced) that follow each other are published together. A delta without
-    /// a key, a bookmark or an unreadable object without a name, does not say to which namespace it belongs: with
+    /// a key, a bookmark or an unreadable object without a name, names no namespace: with
     /// the lists of several namespaces in the store it has no effect, and the
     /// [`resource_version`](Snapshot::resource_version) advances with the next change.
     ///

@@ -164,7 +164,7 @@ pub(super) struct ErasedSource {
     optional: bool,
     /// Registers the handler that queues keys; `None` if the source is only read.
     listen: Option<Listen>,
-    /// Decodes objects when they arrive, if the retention says so.
+    /// Decodes objects when they arrive, if the retention is `Decoded`.
     _decode_ahead: Option<DecodeAhead>,
 }
 
