@@ -19,7 +19,7 @@ mod cell {
         }
 
         /// Calls `read` with the current value, without incrementing its reference count.
-        pub(crate) fn with<R>(&self, read: impl FnOnce(&T) -> R) -> R {
+        pub(crate) fn with<R>(&self, read: impl FnOnce(&Arc<T>) -> R) -> R {
             read(&self.0.load())
         }
 
@@ -43,7 +43,7 @@ mod cell {
             Self(Mutex::new(Arc::new(value)))
         }
 
-        pub(crate) fn with<R>(&self, read: impl FnOnce(&T) -> R) -> R {
+        pub(crate) fn with<R>(&self, read: impl FnOnce(&Arc<T>) -> R) -> R {
             let Ok(value) = self.0.lock().map(|value| Arc::clone(&value)) else {
                 unreachable!("no code panics while it holds this lock")
             };

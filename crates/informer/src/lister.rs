@@ -80,9 +80,7 @@ impl<K> Lister<K> {
 
     /// Returns the objects that have this value in an index, ordered by namespace and name.
     pub fn by_index(&self, index: &IndexHandle<K>, value: &str) -> Vec<Object<K>> {
-        let mut objects: Vec<_> = self.snapshot().by_index(index, value).cloned().collect();
-        objects.sort_unstable_by(|left, right| left.key().cmp(right.key()));
-        objects
+        self.reader.by_index(&index.handle, value).into_iter().map(Object::new).collect()
     }
 
     /// Returns the keys of the objects that have this value in an index, in order.

@@ -90,13 +90,7 @@ impl StoreSnapshot {
         index: &'a IndexHandle,
         value: &'a str,
     ) -> impl Iterator<Item = &'a Arc<Entry>> {
-        let postings = self.postings(index);
-        let scanned = postings.is_none().then(|| self.list());
-        let indexed = postings.into_iter().flat_map(move |postings| postings.slots(value));
-        let has_value = move |entry: &&Arc<Entry>| index.values(entry).iter().any(|own| own == value);
-        indexed
-            .filter_map(|slot| self.0.objects.at(slot))
-            .chain(scanned.into_iter().flatten().filter(has_value))
+        self.0.by_index(index, value)
     }
 
     /// Returns the keys of the objects that have this value in an index, in key order.
@@ -158,7 +152,28 @@ impl StoreSnapshot {
     }
 
     fn postings(&self, index: &IndexHandle) -> Option<&Postings> {
-        self.0.indexes.iter().find(|postings| postings.handle.is_same_rule(index))
+        self.0.postings(index)
+    }
+}
+
+impl State {
+    /// See [`StoreSnapshot::by_index`].
+    fn by_index<'a>(
+        &'a self,
+        index: &'a IndexHandle,
+        value: &'a str,
+    ) -> impl Iterator<Item = &'a Arc<Entry>> {
+        let postings = self.postings(index);
+        let scanned = postings.is_none().then(|| self.objects.values());
+        let indexed = postings.into_iter().flat_map(move |postings| postings.slots(value));
+        let has_value = move |entry: &&Arc<Entry>| index.values(entry).iter().any(|own| own == value);
+        indexed
+            .filter_map(|slot| self.objects.at(slot))
+            .chain(scanned.into_iter().flatten().filter(has_value))
+    }
+
+    fn postings(&self, index: &IndexHandle) -> Option<&Postings> {
+        self.indexes.iter().find(|postings| postings.handle.is_same_rule(index))
     }
 }
 
@@ -171,22 +186,30 @@ impl fmt::Debug for StoreSnapshot {
 /// A reader of a store. Cheap to clone; never waits for the writer.
 #[derive(Clone)]
 pub struct StoreReader {
-    published: Arc<Published<StoreSnapshot>>,
+    published: Arc<Published<State>>,
 }
 
 impl StoreReader {
     pub(crate) fn new(state: State) -> Self {
-        Self { published: Arc::new(Published::new(StoreSnapshot(Arc::new(state)))) }
+        Self { published: Arc::new(Published::new(state)) }
     }
 
     /// Returns the newest snapshot.
     pub fn snapshot(&self) -> StoreSnapshot {
-        self.published.with(StoreSnapshot::clone)
+        StoreSnapshot(self.published.with(Arc::clone))
     }
 
     /// Returns an entry from the newest snapshot.
     pub fn get(&self, key: &Key) -> Option<Arc<Entry>> {
-        self.published.with(|snapshot| snapshot.get(key).cloned())
+        self.published.with(|state| state.objects.get_owned(key))
+    }
+
+    /// Returns the entries of the newest snapshot that have this value in an index, in key order.
+    pub fn by_index(&self, index: &IndexHandle, value: &str) -> Vec<Arc<Entry>> {
+        let mut entries: Vec<_> =
+            self.published.with(|state| state.by_index(index, value).cloned().collect());
+        entries.sort_unstable_by(|left, right| left.key().cmp(right.key()));
+        entries
     }
 
     /// Builds an index from the newest snapshot, on the caller's thread, for
@@ -203,7 +226,7 @@ impl StoreReader {
     /// Publishes a state as the newest snapshot; returns the snapshot that it replaces. Only the writer calls
     /// this method.
     pub(crate) fn publish(&self, state: State) -> StoreSnapshot {
-        StoreSnapshot::clone(&self.published.swap(StoreSnapshot(Arc::new(state))))
+        StoreSnapshot(self.published.swap(state))
     }
 }
 
