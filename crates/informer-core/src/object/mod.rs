@@ -32,20 +32,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One object of a store, of any kind.
-// The field order keeps the decoded values and the key next to the reference count of the `Arc` around the
-// entry: a lookup touches all three, and they should share cache lines.
+// The field order keeps what a typed read touches next to the reference count of the `Arc` around the entry,
+// so that these fields share a cache line.
 #[repr(C)]
 pub struct Entry {
     /// Values decoded from the bytes.
     kept: KeptValues,
-    head: Head,
-    stored: StoredBytes,
     encoding: EntryEncoding,
     keep: Keep,
     /// Whether the server has a newer state that could not be read.
     stale: AtomicBool,
     /// Whether a decoded object was read since the last search for entries to evict.
     recently_used: AtomicBool,
+    head: Head,
+    stored: StoredBytes,
     /// What the entries of a cache share.
     decoding: Option<Arc<Decoding>>,
 }

@@ -26,7 +26,7 @@ const ENTRIES_PER_PAGE: usize = 4;
 
 /// Number of children of a branch above the entries. As with pages, copying a branch changes the reference
 /// count of each child.
-const ENTRIES_FANOUT: usize = 16;
+const ENTRIES_FANOUT: usize = 32;
 
 /// Number of keys per page, and of children of a branch above them: only additions and deletions copy them.
 const KEYS_PER_PAGE: usize = 32;
@@ -39,8 +39,15 @@ const SLOTS_PER_LEAF: usize = 64;
 /// The entry in each slot; `None` if the slot is free.
 type Entries = PagedVec<Option<Arc<Entry>>, ENTRIES_PER_PAGE, ENTRIES_FANOUT>;
 
-/// The key in each slot; `None` if the slot is free.
-type Keys = PagedVec<Option<Key>, KEYS_PER_PAGE, KEYS_FANOUT>;
+/// The key in each slot.
+type Keys = PagedVec<KeyCopy, KEYS_PER_PAGE, KEYS_FANOUT>;
+
+/// The key in a slot; `None` if the slot is free. Occupies exactly one cache line.
+#[derive(Clone, Default)]
+#[repr(align(64))]
+struct KeyCopy(Option<Key>);
+
+const _: () = assert!(size_of::<KeyCopy>() == 64, "a key copy fills one cache line");
 
 /// The objects of one snapshot. Cheap to clone.
 #[derive(Clone)]
@@ -91,11 +98,26 @@ impl Objects {
         self.find(key).map(|(_, entry)| entry)
     }
 
+    /// Returns the entry with this key, with its reference count incremented.
+    ///
+    /// A processor starts an atomic increment only after all earlier instructions, so the cache miss of the
+    /// count would follow that of the key. Reading the count first lets both be fetched at the same time.
+    pub(crate) fn get_owned(&self, key: &Key) -> Option<Arc<Entry>> {
+        let keys = self.keys.as_ref();
+        let found = self.table.find(key.hash32(), |slot| {
+            let entry = self.at(slot)?;
+            std::hint::black_box(Arc::strong_count(entry));
+            let own = keys.map_or(Some(entry.key()), |keys| keys.get(slot as usize)?.0.as_ref());
+            (own == Some(key)).then_some(entry)
+        });
+        found.map(|(_, entry)| Arc::clone(entry))
+    }
+
     /// Returns the entry with this key, and its slot.
     #[inline]
     pub(crate) fn find(&self, key: &Key) -> Option<(Slot, &Arc<Entry>)> {
         self.table.find(key.hash32(), |slot| match &self.keys {
-            Some(keys) if keys.get(slot as usize)?.as_ref() != Some(key) => None,
+            Some(keys) if keys.get(slot as usize)?.0.as_ref() != Some(key) => None,
             Some(_) => self.at(slot),
             None => self.at(slot).filter(|entry| entry.key() == key),
         })
@@ -153,7 +175,7 @@ impl Objects {
         self.order.insert(slot, |known| compare(&self.entries, *known, key));
         self.table.add(key.hash32(), slot);
         if let Some(keys) = &mut self.keys {
-            keys.set(slot as usize, Some(key.clone()));
+            keys.set(slot as usize, KeyCopy(Some(key.clone())));
         }
         self.entries.set(slot as usize, Some(entry));
     }
@@ -164,7 +186,7 @@ impl Objects {
         self.order.remove(|known| compare(&self.entries, *known, key));
         self.table.remove(key.hash32(), slot);
         if let Some(keys) = &mut self.keys {
-            keys.set(slot as usize, None);
+            keys.set(slot as usize, KeyCopy(None));
         }
         self.entries.set(slot as usize, None);
     }
@@ -182,7 +204,8 @@ impl Objects {
             let Some(key) = self.at(slot).map(|entry| entry.key()) else { panic!("slot {slot} is empty") };
             assert_eq!(self.find(key).map(|(found, _)| found), Some(slot), "{key}: the table finds its slot");
             assert!(!free.contains(&slot), "{key}: its slot is not in the free list");
-            let copy = self.keys.as_ref().map(|keys| keys.get(slot as usize).and_then(Option::as_ref));
+            let copy =
+                self.keys.as_ref().map(|keys| keys.get(slot as usize).and_then(|copy| copy.0.as_ref()));
             assert!(copy.is_none_or(|copy| copy == Some(key)), "{key}: the copy of its key");
         }
         assert_eq!(self.table.len(), self.order.len(), "the table contains each key once");

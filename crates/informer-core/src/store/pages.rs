@@ -34,6 +34,11 @@ impl<T: Clone + Default, const SIZE: usize, const FANOUT: usize> PagedVec<T, SIZ
     /// Number of bits of the page number that select a child on one level.
     const BITS: u32 = FANOUT.trailing_zeros();
 
+    /// Whether the pages below a branch are allocated together, so that they lie close together. Pages of a cache
+    /// line or less are otherwise scattered between the objects that are read at the same time, and finding an
+    /// element costs a cache miss and a page walk of the processor.
+    const ALLOCATES_SIBLINGS: bool = size_of::<[T; SIZE]>() <= 64;
+
     /// Returns the element at `index`, or `None` if its page was never allocated.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> Option<&T> {
@@ -68,7 +73,12 @@ impl<T: Clone + Default, const SIZE: usize, const FANOUT: usize> PagedVec<T, SIZ
         }
         let mut node = &mut self.root;
         for level in (0..self.height).rev() {
-            node = &mut node.branch_mut()[Self::child(number, level)];
+            let is_new = matches!(node, Node::Empty);
+            let children = node.branch_mut();
+            if level == 0 && is_new {
+                Self::allocate_siblings(children);
+            }
+            node = &mut children[Self::child(number, level)];
         }
         node.page_mut()[index % SIZE] = value;
     }
@@ -82,9 +92,22 @@ impl<T: Clone + Default, const SIZE: usize, const FANOUT: usize> PagedVec<T, SIZ
     /// Adds a level above the root.
     fn add_level(&mut self) {
         let mut top = Node::Empty;
-        top.branch_mut()[0] = std::mem::replace(&mut self.root, Node::Empty);
+        let children = top.branch_mut();
+        children[0] = std::mem::replace(&mut self.root, Node::Empty);
+        if self.height == 0 {
+            Self::allocate_siblings(children);
+        }
         self.root = top;
         self.height += 1;
+    }
+
+    /// Allocates the pages of a new branch above pages.
+    fn allocate_siblings(children: &mut [Node<T, SIZE, FANOUT>; FANOUT]) {
+        if Self::ALLOCATES_SIBLINGS {
+            for child in children {
+                child.page_mut();
+            }
+        }
     }
 
     /// Calls `visit` for each index on a page that the arrays do not share, in order, with the elements of
