@@ -36,7 +36,7 @@ pub(crate) async fn run(
     let report = print.clone();
     let options = options
         // A full list once per period; unnecessary unless you distrust a proxy or this library.
-        .audit_period(Duration::from_mins(10))
+        .audit_period(Duration::from_secs(600))
         // Called by the informer, so it must not block. Diagnostics contain no contents of objects.
         .on_diagnostic(move |informer, diagnostic| {
             let level = diagnostic.level();

@@ -22,7 +22,8 @@ const RESYNC_PERIOD: Duration = Duration::from_secs(30);
 #[tokio::main]
 async fn main() -> ExitCode {
     program(USAGE, async |mut arguments| {
-        let limit = Duration::from_mins(arguments.parsed("--minutes")?.unwrap_or(5));
+        let minutes: u64 = arguments.parsed("--minutes")?.unwrap_or(5);
+        let limit = Duration::from_secs(minutes.saturating_mul(60));
         let options = arguments.options()?;
         let pods = SharedInformer::with_options(arguments.client().await?, options);
         run(&pods, limit, |line| println!("{line}"), stop_signal()).await

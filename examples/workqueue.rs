@@ -53,7 +53,7 @@ pub(crate) async fn run(
     done: impl Future<Output = ()>,
 ) -> Result<(), Box<dyn Error>> {
     // Backoff per key from 100 ms, doubling up to ten seconds.
-    let limiter = ExponentialBackoff::new(Duration::from_millis(100), Duration::from_mins(1));
+    let limiter = ExponentialBackoff::new(Duration::from_millis(100), Duration::from_secs(60));
     let queue = WorkQueue::with_rate_limiter(WithMaxDelay::new(limiter, Duration::from_secs(10)));
     let counts = Arc::new(Counts::default());
     let (adding, counted) = (queue.clone(), Arc::clone(&counts));

@@ -231,6 +231,6 @@ mod tests {
         assert!(tokio::time::timeout(std::time::Duration::ZERO, &mut stopped).await.is_err());
         let kill = format!("kill -TERM {}", std::process::id());
         assert!(std::process::Command::new("sh").args(["-c", &kill]).status().unwrap().success());
-        tokio::time::timeout(std::time::Duration::from_mins(1), stopped).await.unwrap();
+        tokio::time::timeout(std::time::Duration::from_secs(60), stopped).await.unwrap();
     }
 }

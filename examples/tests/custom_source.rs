@@ -40,7 +40,7 @@ async fn files_are_objects() {
     let elsewhere = directory.with_extension("moved");
     let _ = std::fs::remove_dir_all(&elsewhere);
     std::fs::rename(&directory, &elsewhere).unwrap();
-    common::cluster::advance_time(std::time::Duration::from_mins(2)).await;
+    common::cluster::advance_time(std::time::Duration::from_secs(120)).await;
     assert_eq!(lines.take(), [""; 0]);
     std::fs::rename(&elsewhere, &directory).unwrap();
     std::fs::remove_file(directory.join("theme.json")).unwrap();

@@ -42,7 +42,7 @@ async fn failures_states_and_audits_are_printed() {
     line_with(&mut lines, "state: backing off").await;
     drop(broken);
     assert_eq!(line_with(&mut lines, "live").await, "state: live");
-    advance_time(Duration::from_mins(23)).await;
+    advance_time(Duration::from_secs(1380)).await;
     program.stop().await;
     let last = rest(lines).await;
     assert!(last.contains(&"added 1, updated 0, deleted 0".to_owned()), "{last:?}");
@@ -63,7 +63,7 @@ async fn unreadable_objects_and_drift_are_reported() {
     let _forged = inject_from_first_frame(&server, forged).await;
     let skipped = line_with(&mut lines, "shop/odd").await;
     assert!(skipped.starts_with("WARN pods in all namespaces"), "{skipped}");
-    advance_time(Duration::from_mins(11)).await; // the period of audits, and a tenth
+    advance_time(Duration::from_secs(660)).await; // the period of audits, and a tenth
     let drift = line_with(&mut lines, "missed").await;
     assert_eq!(drift, "WARN pods in all namespaces: the cache missed changes: 1 (report a bug)");
     program.stop().await;

@@ -92,7 +92,7 @@ async fn reconcile(
         .state(State::new(client, recorder.clone()))
         .build();
     let result = operator::reconcile(ctx.key().clone(), ctx).await;
-    recorder.shutdown(Duration::from_mins(1)).await.unwrap(); // writes the events
+    recorder.shutdown(Duration::from_secs(60)).await.unwrap(); // writes the events
     let reason = |event: &RecordedRequest| event.body["reason"].as_str().unwrap_or_default().to_owned();
     let events = events.writes().iter().map(reason).collect();
     (result, requests.writes(), events)

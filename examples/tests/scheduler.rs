@@ -175,7 +175,7 @@ async fn pod_of_another_scheduler_is_not_bound() {
     nodes(&server, 1);
     server.create(&pod("y", "example", None)).unwrap();
     cluster::until(|| node_of(&server, "y").is_some()).await;
-    cluster::advance_time(Duration::from_mins(1)).await;
+    cluster::advance_time(Duration::from_secs(60)).await;
     assert_eq!(bindings(&server), BTreeMap::from([("y".to_owned(), 1)]));
     assert_eq!(node_of(&server, "x"), None);
     program.stop().await;
@@ -196,7 +196,7 @@ async fn binding_applies_to_one_incarnation_of_a_pod() {
     drop(stalled);
     server.create(&pod("y", "example", None)).unwrap();
     cluster::until(|| node_of(&server, "y").is_some()).await;
-    cluster::advance_time(Duration::from_mins(1)).await;
+    cluster::advance_time(Duration::from_secs(60)).await;
     assert_eq!(node_of(&server, "x"), None);
     assert_eq!(
         node_of(&server, "y").as_deref(),
@@ -308,7 +308,7 @@ async fn pods_are_retried_at_once_when_there_is_room() {
     let (program, mut lines) = start(&server);
     server.create(&pod("a", "example", None)).unwrap();
     lines_until(&mut lines, "shop/a: 0/0 nodes fit").await;
-    cluster::advance_time(Duration::from_mins(30)).await;
+    cluster::advance_time(Duration::from_secs(1800)).await;
     lines.take();
     let at_once = async |lines: &mut cluster::EventLog, line: &str| {
         let start = tokio::time::Instant::now();
@@ -325,7 +325,7 @@ async fn pods_are_retried_at_once_when_there_is_room() {
     for (last, next) in [("a", "b"), ("b", "c")] {
         server.create(&pod(next, "example", None)).unwrap();
         lines_until(&mut lines, &format!("shop/{next}: 0/1 nodes fit, 1 with too little pods")).await;
-        cluster::advance_time(Duration::from_mins(30)).await;
+        cluster::advance_time(Duration::from_secs(1800)).await;
         lines.take();
         if last == "a" {
             delete(&server, last);

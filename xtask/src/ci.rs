@@ -4,6 +4,7 @@
 
 use std::env;
 use std::fmt;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
@@ -32,6 +33,8 @@ enum Work {
     Fuzz,
     /// Clippy of the library with its accessors, for the oldest and the newest Kubernetes types.
     Accessors,
+    /// Check of the published crates with the minimum Rust version, if rustup is installed.
+    MinimumRust,
     /// A cargo command; arguments are separated by spaces.
     Cargo { args: &'static str, env: &'static [(&'static str, &'static str)] },
 }
@@ -54,6 +57,7 @@ const STAGES: &[Stage] = &[
     },
     // In the workspace the examples select the newest Kubernetes types; the accessors depend on the version.
     Stage { name: "accessors", work: Work::Accessors },
+    Stage { name: "msrv", work: Work::MinimumRust },
     Stage { name: "kubectl", work: Work::Kubectl },
     Stage { name: "peers", work: Work::Peers },
     Stage { name: "test", work: Work::cargo("test --workspace --locked") },
@@ -126,14 +130,19 @@ impl Stage {
             Work::Suites => client_suites(repo),
             Work::Fuzz => fuzz::run(repo, &["--inputs", "10000", "--seed", "1"].map(str::to_owned)),
             Work::Accessors => codegen::VERSIONS.iter().try_for_each(|minor| check_accessors(repo, *minor)),
+            Work::MinimumRust => check_minimum_rust(repo),
             Work::Cargo { args, env } => run_cargo(repo, args, env),
         }
     }
 }
 
 fn has_go() -> bool {
-    let on_path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&on_path).any(|folder| folder.join("go").is_file())
+    is_on_path("go")
+}
+
+fn is_on_path(program: &str) -> bool {
+    let folders = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&folders).any(|folder| folder.join(program).is_file())
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "a stage has an outcome")]
@@ -206,6 +215,36 @@ fn check_accessors(repo: &Repo, minor: u8) -> Result<(), Failure> {
     run_cargo(repo, &format!("clippy -p informer --lib --features {features} --locked -- -D warnings"), &[])
 }
 
+/// Checks the published crates with the minimum Rust version of the manifest. Their tests need the version of
+/// `rust-toolchain.toml`.
+fn check_minimum_rust(repo: &Repo) -> Result<(), Failure> {
+    if !is_on_path("rustup") {
+        println!("`rustup` is not on the PATH: the minimum Rust version is not checked");
+        return Ok(());
+    }
+    let manifest = repo.read("Cargo.toml")?;
+    let version = minimum_rust(&manifest)
+        .ok_or_else(|| Failure::Failed("Cargo.toml has no line `rust-version = …`".to_owned()))?;
+    let install = format!("toolchain install {version} --profile minimal --no-self-update");
+    run_rustup(repo, &install)?;
+    run_rustup(repo, &format!("run {version} cargo check -p informer-cli --features informer/accessors --locked"))
+}
+
+/// Returns the minimum Rust version of a manifest as the name of a toolchain.
+fn minimum_rust(manifest: &str) -> Option<String> {
+    let version = manifest.lines().find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"'))?;
+    Some(if version.split('.').count() < 3 { format!("{version}.0") } else { version.to_owned() })
+}
+
+fn run_rustup(repo: &Repo, args: &str) -> Result<(), Failure> {
+    let status = Command::new("rustup")
+        .current_dir(repo.path(""))
+        .args(args.split_whitespace())
+        .status()
+        .map_err(|error| Failure::Failed(format!("cannot run rustup: {error}")))?;
+    if status.success() { Ok(()) } else { Err(Failure::Failed(format!("`rustup {args}` failed: {status}"))) }
+}
+
 fn run_cargo(repo: &Repo, args: &str, env: &[(&str, &str)]) -> Result<(), Failure> {
     let split: Vec<&str> = args.split_whitespace().collect();
     let status = repo
@@ -246,9 +285,17 @@ mod tests {
     fn all_stages_run_by_default() {
         assert_eq!(
             names(&[]).unwrap(),
-            "fmt tidy codegen clippy features accessors kubectl peers test fuzz control-plane suites shuttle queue doc"
+            "fmt tidy codegen clippy features accessors msrv kubectl peers test fuzz control-plane suites shuttle queue doc"
         );
         assert_eq!(names(&["--only", "doc,fmt"]).unwrap(), "fmt doc");
+    }
+
+    #[test]
+    fn minimum_rust_is_read_from_the_manifest() {
+        let version = |line: &str| minimum_rust(&format!("[workspace.package]\n{line}\n"));
+        assert_eq!(version("rust-version = \"1.89\"").as_deref(), Some("1.89.0"));
+        assert_eq!(version("rust-version = \"1.89.1\"").as_deref(), Some("1.89.1"));
+        assert_eq!(version("edition = \"2024\""), None);
     }
 
     #[test]

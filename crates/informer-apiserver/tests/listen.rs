@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 
 /// Fails the test if it hangs. Sockets need real time, so it is not paused.
 async fn with_timeout<T>(test: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_mins(1), test).await.expect("the test timed out")
+    tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test timed out")
 }
 
 fn map(name: &str) -> ConfigMap {

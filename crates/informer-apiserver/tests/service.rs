@@ -265,7 +265,7 @@ async fn waits_end_when_the_condition_holds() {
         writer.update(&configmap("a", "2")).unwrap();
     });
     let is_two = |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data["k"] == "2");
-    let map = server.wait_for("a", Duration::from_mins(1), is_two).await.unwrap();
+    let map = server.wait_for("a", Duration::from_secs(60), is_two).await.unwrap();
     assert_eq!((map.metadata.name.as_deref(), started.elapsed().as_millis()), (Some("a"), 2_002));
     writing.await.unwrap();
 
@@ -282,7 +282,7 @@ async fn waits_end_when_the_condition_holds() {
         |server| server.open_watches() == 0,
     ];
     for (condition, seconds) in waits.into_iter().zip([3, 3, 8]) {
-        server.wait_until(Duration::from_mins(1), condition).await.unwrap();
+        server.wait_until(Duration::from_secs(60), condition).await.unwrap();
         assert_eq!(started.elapsed().as_secs(), seconds);
     }
     watching.await.unwrap();
@@ -292,7 +292,7 @@ async fn waits_end_when_the_condition_holds() {
 /// watch counts the hit after the write that causes it, and only the write ended the wait. No test waited for hits.
 #[tokio::test(start_paused = true)]
 async fn hits_of_a_rule_end_a_wait() {
-    let minute = Duration::from_mins(1);
+    let minute = Duration::from_secs(60);
     for rule in [faults::stall_watch(), faults::drop_frame(), faults::duplicate_frame()] {
         let server = server();
         let client = server.clone();

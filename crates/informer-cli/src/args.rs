@@ -294,7 +294,7 @@ impl Command {
 }
 
 /// Upper bound on durations, so that computations with them do not overflow.
-const MAX_DURATION: Duration = Duration::from_hours(365 * 24);
+const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Parses a duration such as `90s`, `1m30s`, `2h` or `500ms`.
 fn duration(text: &str) -> Result<Duration, String> {
@@ -310,8 +310,8 @@ fn duration(text: &str) -> Result<Duration, String> {
         let unit = match unit {
             "ms" => Duration::from_millis(1),
             "s" => Duration::from_secs(1),
-            "m" => Duration::from_mins(1),
-            "h" => Duration::from_hours(1),
+            "m" => Duration::from_secs(60),
+            "h" => Duration::from_secs(3600),
             _ => return Err(expected()),
         };
         sum = unit.checked_mul(number).and_then(|part| sum.checked_add(part)).ok_or_else(expected)?;

@@ -56,13 +56,13 @@ impl Setup {
         }
         let pods = SharedInformer::<Pod>::new(server.client());
         pods.start();
-        pods.wait_for_sync(Duration::from_mins(1)).await.unwrap();
+        pods.wait_for_sync(Duration::from_secs(60)).await.unwrap();
         let delivered = Arc::new(AtomicU64::new(0));
         let sleeper = with_sleeper.then(|| {
             pods.handler()
                 .name("sleeper")
                 .blocking()
-                .on_event(|_| std::thread::sleep(Duration::from_hours(1)))
+                .on_event(|_| std::thread::sleep(Duration::from_secs(3600)))
         });
         let free = HANDLERS - usize::from(with_sleeper);
         let handler = |_| {
@@ -95,7 +95,7 @@ impl Setup {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(Duration::from_mins(2), delivered).await.expect("the handlers make no progress");
+        tokio::time::timeout(Duration::from_secs(120), delivered).await.expect("the handlers make no progress");
         self.took += start.elapsed();
     }
 }

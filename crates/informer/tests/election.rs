@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-const TIMEOUT: Duration = Duration::from_hours(1);
+const TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// A running candidate.
 struct Candidate {
@@ -146,7 +146,7 @@ async fn no_candidate_works_without_a_server() {
         tokio::task::yield_now().await;
     }
     assert!(begun.elapsed() <= Duration::from_secs(13), "{:?}", begun.elapsed());
-    tokio::time::advance(Duration::from_mins(1)).await;
+    tokio::time::advance(Duration::from_secs(60)).await;
     tokio::task::yield_now().await;
     assert_eq!(*working.lock().unwrap(), [""; 0]);
     drop(unavailable);
@@ -230,7 +230,7 @@ async fn inaccessible_lease_is_retried_at_the_retry_period() {
     let (server, working) = (ApiServer::new(), Working::default());
     let forbidden = server.inject(faults::respond(403).for_verb(Verb::Create));
     let mut one = Candidate::start(&server, &working, "one");
-    tokio::time::advance(Duration::from_mins(1)).await;
+    tokio::time::advance(Duration::from_secs(60)).await;
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
     }
@@ -285,7 +285,7 @@ async fn invalid_lease_is_left_unchanged() {
     });
     server.insert_unchecked(&odd).unwrap();
     let mut candidate = Candidate::start(&server, &working, "a");
-    let waited = timeout(Duration::from_mins(10), candidate.wait_until_leading()).await;
+    let waited = timeout(Duration::from_secs(600), candidate.wait_until_leading()).await;
     assert!(waited.is_err(), "it leads with an invalid lease");
     assert_eq!(lease(&server)["spec"]["holderIdentity"], json!(7));
     server.delete("coordination.k8s.io/v1", "leases", Some("kube-system"), "test").unwrap();

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-const TIMEOUT: Duration = Duration::from_mins(10);
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 fn informer() -> (SharedInformer<Pod>, Server) {
     informer_with(&InformerOptions::default())

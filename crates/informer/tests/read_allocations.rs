@@ -83,7 +83,7 @@ async fn c5_reads_allocate_nothing() {
         .unwrap();
     let lite = pods.add_projection::<PodLite>();
     factory.start();
-    factory.wait_for_sync(Duration::from_mins(1)).await.unwrap();
+    factory.wait_for_sync(Duration::from_secs(60)).await.unwrap();
 
     let (snapshot, lister) = (pods.snapshot(), pods.lister());
     check_snapshot(&snapshot, &lite);

@@ -136,9 +136,9 @@ async fn repeated_event_becomes_a_series() {
     );
     assert_eq!(events(&server)[0]["series"]["count"], 2);
     // A series ends six minutes after its last repetition.
-    advance_time(Duration::from_mins(5)).await;
+    advance_time(Duration::from_secs(300)).await;
     assert_eq!(verbs(&server).len(), 2);
-    advance_time(Duration::from_mins(2)).await;
+    advance_time(Duration::from_secs(120)).await;
     let all = events(&server);
     assert_eq!((all.len(), &all[0]["series"]["count"], verbs(&server).len()), (1, &json!(6), 3));
     let last = all[0]["series"]["lastObservedTime"].as_str().unwrap();
@@ -165,7 +165,7 @@ async fn ongoing_series_is_written_every_half_hour() {
     let recorder = EventRecorder::new(server.client(), "c");
     for _ in 0..70 {
         note(&recorder, "a", "same");
-        advance_time(Duration::from_mins(1)).await;
+        advance_time(Duration::from_secs(60)).await;
     }
     assert_eq!(verbs(&server), [Verb::Create, Verb::Patch, Verb::Patch, Verb::Patch]);
     let written = events(&server)[0]["series"]["count"].as_u64().unwrap();
@@ -202,7 +202,7 @@ async fn events_of_one_object_are_rate_limited() {
     note(&recorder, "b", "unrelated");
     settle().await;
     assert_eq!((events(&server).len(), recorder.metrics().limited), (26, 75));
-    advance_time(Duration::from_mins(5)).await;
+    advance_time(Duration::from_secs(300)).await;
     note(&recorder, "a", "one more");
     note(&recorder, "a", "and not two");
     end(&recorder).await;
@@ -219,10 +219,10 @@ async fn unavailable_server_costs_bounded_buffer_and_few_requests() {
     }
     let m = recorder.metrics();
     assert_eq!((m.waiting, m.dropped, m.sent), (1_000, 500, 0), "no caller waited and the buffer is bounded");
-    advance_time(Duration::from_mins(1)).await;
+    advance_time(Duration::from_secs(60)).await;
     assert!(unavailable.hits() >= 3 && unavailable.hits() < 10, "{} requests", unavailable.hits());
     drop(unavailable);
-    advance_time(Duration::from_mins(1)).await;
+    advance_time(Duration::from_secs(60)).await;
     let m = recorder.metrics();
     assert_eq!((m.waiting, m.sent, events(&server).len()), (0, 1_000, 1_000));
 }
@@ -243,7 +243,7 @@ async fn failing_namespace_does_not_delay_others() {
     note(&recorder, "a", "x");
     settle().await;
     assert_eq!(events(&server).len(), 1, "the other namespace was not delayed");
-    advance_time(Duration::from_mins(1)).await;
+    advance_time(Duration::from_secs(60)).await;
     note(&recorder, "b", "x");
     settle().await;
     assert_eq!(events(&server).len(), 2);
@@ -253,7 +253,7 @@ async fn failing_namespace_does_not_delay_others() {
         broken.hits()
     );
     drop(broken);
-    advance_time(Duration::from_mins(1)).await;
+    advance_time(Duration::from_secs(60)).await;
     let m = recorder.metrics();
     assert_eq!((m.sent, m.failed, m.dropped, events(&server).len()), (102, 0, 0, 102));
 }
@@ -305,14 +305,14 @@ async fn failing_write_is_dropped_after_twelve_attempts() {
         settle().await;
     }
     // Attempts are interleaved: each write is attempted eight times before the others are written.
-    advance_time(Duration::from_mins(30)).await;
+    advance_time(Duration::from_secs(1800)).await;
     let m = recorder.metrics();
     assert_eq!((m.failed, m.sent, verbs(&server).len()), (0, 3, 27));
     let _away = server.inject(faults::drop_connection().max_hits(12));
     note(&recorder, "d", "x");
-    advance_time(Duration::from_mins(15)).await;
+    advance_time(Duration::from_secs(900)).await;
     note(&recorder, "e", "x");
-    advance_time(Duration::from_mins(1)).await;
+    advance_time(Duration::from_secs(60)).await;
     let m = recorder.metrics();
     assert_eq!((m.failed, m.sent, verbs(&server).len()), (1, 4, 40));
 }
@@ -325,7 +325,7 @@ async fn retry_after_is_honoured() {
     note(&recorder, "a", "x");
     advance_time(Duration::from_secs(119)).await;
     assert_eq!(verbs(&server).len(), 1);
-    advance_time(Duration::from_mins(2)).await;
+    advance_time(Duration::from_secs(120)).await;
     assert_eq!(recorder.metrics().sent, 1);
 }
 
@@ -414,7 +414,7 @@ async fn forbidden_events_are_counted_and_rarely_retried() {
     assert_eq!((forbidden.hits(), m.failed, m.sent), (1, 50, 0));
     drop(forbidden);
     note(&recorder, "b", "x");
-    advance_time(Duration::from_mins(7)).await;
+    advance_time(Duration::from_secs(420)).await;
     note(&recorder, "a", "same");
     end(&recorder).await;
     assert_eq!(events(&server).len(), 2);
@@ -462,7 +462,7 @@ async fn shutdown_timeout_reports_lost_writes() {
     drop(unavailable);
     let before = verbs(&server).len();
     note(&recorder, "c", "too late");
-    advance_time(Duration::from_mins(1)).await;
+    advance_time(Duration::from_secs(60)).await;
     assert_eq!((recorder.metrics().dropped, verbs(&server).len()), (3, before), "no request after shutdown");
     assert_eq!(recorder.clone().shutdown(TIMEOUT).await, Ok(()), "nothing is pending any more");
 }
@@ -481,6 +481,6 @@ async fn task_ends_with_the_last_handle() {
     assert!(verbs(&server).len() > before, "another handle keeps the task alive");
     drop((other, unavailable));
     let before = verbs(&server).len();
-    advance_time(Duration::from_mins(1)).await;
+    advance_time(Duration::from_secs(60)).await;
     assert_eq!(verbs(&server).len(), before);
 }

@@ -43,7 +43,7 @@ fn list_request() -> ListRequest {
 }
 
 fn watch_request() -> WatchRequest {
-    WatchRequest::new(WatchStart::After(ResourceVersion::new("7")), Duration::from_mins(5))
+    WatchRequest::new(WatchStart::After(ResourceVersion::new("7")), Duration::from_secs(300))
 }
 
 async fn text(response: Response) -> Result<String, SourceError> {

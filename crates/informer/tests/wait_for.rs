@@ -106,6 +106,6 @@ async fn c7_wait_for_a_forbidden_kind_ends_unless_it_has_synced() {
     let synced = synced_informer::<Pod>(&server, InformerOptions::default()).await;
     let _guard = forbidden();
     break_watches(&server);
-    let error = synced.wait_for("a pod", NEVER, Duration::from_mins(1)).await.unwrap_err();
+    let error = synced.wait_for("a pod", NEVER, Duration::from_secs(60)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
 }

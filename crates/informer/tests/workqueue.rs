@@ -10,7 +10,7 @@ use informer_core::random::Random;
 use tokio::time::{Instant, timeout};
 
 const MILLI: Duration = Duration::from_millis(1);
-const TIMEOUT: Duration = Duration::from_hours(1);
+const TIMEOUT: Duration = Duration::from_secs(3600);
 
 fn queue() -> WorkQueue<&'static str> {
     WorkQueue::with_rate_limiter(ExponentialBackoff::new(10 * MILLI, Duration::from_secs(1)))
@@ -90,16 +90,16 @@ async fn rl_1_delay_grows_with_each_failure() {
         assert_eq!(begun.elapsed().as_millis(), expected);
         item.retry();
     }
-    get(&queue).await.retry_after(Duration::from_mins(1));
+    get(&queue).await.retry_after(Duration::from_secs(60));
     let begun = Instant::now();
     let item = get(&queue).await;
-    assert_eq!((begun.elapsed(), item.retries()), (Duration::from_mins(1), 5));
+    assert_eq!((begun.elapsed(), item.retries()), (Duration::from_secs(60), 5));
 }
 
 #[tokio::test(start_paused = true)]
 async fn dq_2_shorter_delay_wakes_the_worker_that_runs_the_timer() {
     let queue = queue();
-    queue.add_after("late", Duration::from_mins(1));
+    queue.add_after("late", Duration::from_secs(60));
     let begun = Instant::now();
     let (queue, waiting) = (&queue, async { *get(&queue).await });
     let sooner = async {
@@ -261,7 +261,7 @@ async fn drain_can_include_delayed_keys_and_reports_the_rest_on_timeout() {
     let queue = queue();
     queue.add("a");
     queue.add("b");
-    queue.add_after("later", Duration::from_mins(1));
+    queue.add_after("later", Duration::from_secs(60));
     let processing = get(&queue).await;
     let error = queue.drain_including_delayed(Duration::from_secs(5)).await.unwrap_err();
     assert_eq!(

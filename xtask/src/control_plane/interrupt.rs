@@ -117,7 +117,7 @@ impl Lock {
             }
             Err(TryLockError::Error(error)) => Err(cannot(&error)),
         };
-        while interrupt.wait_for(Duration::from_hours(1), &mut attempt)?.is_none() {}
+        while interrupt.wait_for(Duration::from_secs(3600), &mut attempt)?.is_none() {}
         Ok(Self { _file: file })
     }
 }
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn wait_ends_when_ready() {
         let mut calls = 0;
-        let result = not_interrupted().wait_for(Duration::from_mins(1), || {
+        let result = not_interrupted().wait_for(Duration::from_secs(60), || {
             calls += 1;
             Ok((calls == 2).then_some("ready"))
         });
@@ -153,7 +153,7 @@ mod tests {
     fn signal_ends_wait_before_the_next_poll() {
         let interrupt = not_interrupted();
         let mut calls = 0;
-        let result = interrupt.wait_for(Duration::from_mins(1), || {
+        let result = interrupt.wait_for(Duration::from_secs(60), || {
             calls += 1;
             interrupt.0.store(true, Ordering::Relaxed);
             Ok(None::<()>)

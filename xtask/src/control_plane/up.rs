@@ -25,7 +25,7 @@ const ETCD: &str = "etcd";
 const APISERVER: &str = "kube-apiserver";
 
 /// Time limit until a server is ready, on a busy machine.
-const READY_TIMEOUT: Duration = Duration::from_mins(3);
+const READY_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Number of ports that are tried if other processes take them.
 const MAX_PORTS: usize = 5;

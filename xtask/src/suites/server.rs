@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::repo::Repo;
 
 /// Time limit until the server writes its kubeconfig, on a busy machine.
-const READY_TIMEOUT: Duration = Duration::from_mins(1);
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What the server prints after it has written its kubeconfig.
 const READY: &str = "serving Kubernetes";

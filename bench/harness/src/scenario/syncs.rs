@@ -14,7 +14,7 @@ use crate::wire::Encoding;
 /// Delay until a cache has trained a dictionary and compressed its objects.
 const TRAINING_DELAY: Duration = Duration::from_secs(4);
 /// Time limit for memory to settle.
-const SETTLE_TIMEOUT: Duration = Duration::from_mins(2);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(super) fn sync(
     context: &RunContext<'_>,

@@ -18,7 +18,7 @@ const WATCH_LIST: &str = "/api/v1/pods?watch=true&allowWatchBookmarks=true&sendI
 const TAIL_BYTES: usize = 1024;
 
 /// Time without any byte after which the run fails.
-const STALL_TIMEOUT: Duration = Duration::from_mins(10);
+const STALL_TIMEOUT: Duration = Duration::from_secs(600);
 
 fn main() -> ExitCode {
     peer_protocol::run(|config| {

@@ -88,7 +88,7 @@ impl InformerPeer {
         };
         let handlers: Vec<Registration> = (0..sync.handlers).map(handler).collect();
         pods.start();
-        pods.wait_for_sync(Duration::from_mins(10)).await?;
+        pods.wait_for_sync(Duration::from_secs(600)).await?;
         for handler in &handlers {
             handler.wait_for_sync().await;
         }

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 const MAX_LAG_EVENTS: usize = 1024;
 
 /// Time limit of a sync.
-const SYNC_TIMEOUT: Duration = Duration::from_mins(10);
+const SYNC_TIMEOUT: Duration = Duration::from_secs(600);
 
 fn main() -> ExitCode {
     peer_protocol::run(|config| Ok(KubeRs { client: Client::try_from(config)?, syncing: None }))

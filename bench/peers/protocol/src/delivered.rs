@@ -16,7 +16,7 @@ use crate::{Failure, ProcessStats};
 pub const SENT: &str = "bench.example.com/sent";
 
 /// Time without any event after which the run fails.
-const STALL_TIMEOUT: Duration = Duration::from_mins(10);
+const STALL_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Events delivered to all handlers of an informer.
 #[derive(Debug)]

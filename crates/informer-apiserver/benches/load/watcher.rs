@@ -66,7 +66,7 @@ impl Board {
                 reached.await;
             }
         };
-        tokio::time::timeout(Duration::from_mins(2), reached)
+        tokio::time::timeout(Duration::from_secs(120), reached)
             .await
             .expect("the watchers must receive all frames");
     }

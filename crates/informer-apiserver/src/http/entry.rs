@@ -20,7 +20,7 @@ use crate::request::{Query, Route, Target};
 use crate::shared::Shared;
 
 /// How long a client may take to send the body of a request, as in kube-apiserver.
-const BODY_TIMEOUT: Duration = Duration::from_mins(1);
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Reads a body up to the maximum size.
 pub(super) async fn read_body<B>(body: B) -> Result<Bytes, Status>

@@ -24,7 +24,7 @@ use crate::model::{Cursor, Filter, Frame, Objects, Step, states_after};
 use crate::shared::Shared;
 
 /// Period of bookmarks.
-const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
+const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 
 /// Times before the end of a watch at which a bookmark is sent if the version has advanced since the last
 /// frame.
@@ -36,7 +36,7 @@ const FINAL_BOOKMARKS_BEFORE_END: [Duration; 2] =
 const FIRST_BOOKMARK_DELAY: Duration = Duration::from_secs(1);
 
 /// Duration of a watch whose timeout exceeds the range of the clock.
-const MAX_WATCH_DURATION: Duration = Duration::from_hours(24 * 365);
+const MAX_WATCH_DURATION: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The parameters of a watch.
 pub(crate) struct Request {

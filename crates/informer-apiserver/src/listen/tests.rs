@@ -129,7 +129,7 @@ async fn silent_watch_is_not_cut() {
     let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
     connected.client.write_all(request.as_bytes()).await.unwrap();
     read_until(&mut connected.client, "\r\n\r\n").await;
-    tokio::time::sleep(Duration::from_hours(1)).await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
     let map = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late"}});
     connected.server.create(&map).unwrap();
     read_until(&mut connected.client, r#""name":"late""#).await;
@@ -184,7 +184,7 @@ async fn number_of_connections_is_limited() {
     let address = listener.local_addr().unwrap();
     let stop = watch::Sender::new(false);
     let limits = ConnectionLimits {
-        first_request_timeout: Duration::from_hours(1000),
+        first_request_timeout: Duration::from_secs(3_600_000),
         max_connections: 2,
         ..ConnectionLimits::default()
     };

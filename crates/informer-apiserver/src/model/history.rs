@@ -20,7 +20,7 @@ const DEFAULT_MAX_CHANGES: usize = 100_000;
 const DEFAULT_MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// Default age at which a change is dropped: the period in which kube-apiserver compacts etcd.
-const DEFAULT_MAX_AGE: Duration = Duration::from_mins(5);
+const DEFAULT_MAX_AGE: Duration = Duration::from_secs(300);
 
 /// Number of changes of a resource that are retained at any age, as in kube-apiserver's watch cache. Does not
 /// apply to resources without a watch cache.

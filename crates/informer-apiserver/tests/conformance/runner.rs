@@ -16,7 +16,7 @@ use futures::{FutureExt, StreamExt};
 const AT_ONCE: usize = 8;
 
 /// Time limit of one statement, sufficient on a busy machine and for statements that start servers.
-const DEADLINE: Duration = Duration::from_mins(4);
+const DEADLINE: Duration = Duration::from_secs(240);
 
 /// Exit code if no name matches the filter; also known to `cargo xtask control-plane test`.
 const NOTHING: u8 = 4;

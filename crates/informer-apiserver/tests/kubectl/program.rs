@@ -15,7 +15,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::OnceCell;
 
 /// Time limit of a command, sufficient on a busy machine.
-const COMMAND_TIMEOUT: Duration = Duration::from_mins(1);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Minor version with which the transcripts were recorded. Others have other options and messages, so they are not
 /// taken from the PATH.

@@ -21,7 +21,7 @@ async fn get_watch_prints_changes() {
     let mut watch = kubectl.start(&words("get configmaps -n seen --watch --output-watch-events"));
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
     let mut next = async || {
-        let line = tokio::time::timeout(Duration::from_mins(1), lines.next_line()).await;
+        let line = tokio::time::timeout(Duration::from_secs(60), lines.next_line()).await;
         let line = line.expect("no line in time").unwrap().expect("the watch ended");
         comparable(&line, kubectl)
     };

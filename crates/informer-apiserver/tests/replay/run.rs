@@ -242,7 +242,7 @@ impl Replay {
                 open.read_until(tokio::time::Instant::now() + Duration::from_secs(1)).await;
                 interludes::during(self, number).await;
             }
-            open.read(Duration::from_mins(5)).await;
+            open.read(Duration::from_secs(300)).await;
             return self.judge(&open);
         }
         self.watches.push(open);
@@ -257,7 +257,7 @@ impl Replay {
     async fn finish(&mut self) {
         for mut open in std::mem::take(&mut self.watches) {
             if open.server_ends {
-                open.read(Duration::from_hours(2)).await;
+                open.read(Duration::from_secs(7200)).await;
             } else {
                 if open.got.len() < open.expected.len() {
                     // The recorder waited briefly before it closed the watch.

@@ -78,12 +78,12 @@ impl Change {
 
     /// Formats both values in few characters.
     fn short_values(&self) -> (Option<String>, Option<String>) {
+        if let (Some(Value::Object(old)), Some(Value::Object(new))) = (&self.old, &self.new)
+            && let Some((old, new)) = swapped(old, new)
+        {
+            return (Some(old), Some(new));
+        }
         match (&self.old, &self.new) {
-            (Some(Value::Object(old)), Some(Value::Object(new)))
-                if let Some((old, new)) = swapped(old, new) =>
-            {
-                (Some(old), Some(new))
-            }
             (Some(Value::Array(old)), Some(Value::Array(new))) => {
                 (Some(short_list(old)), Some(short_list(new)))
             }

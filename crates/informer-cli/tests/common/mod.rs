@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 /// Time limit of every wait, sufficient on a slow machine.
-pub(crate) const TIMEOUT: Duration = Duration::from_mins(2);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The program in an environment without a cluster.
 pub(crate) fn informer(args: &[&str]) -> Command {

@@ -30,10 +30,10 @@ pub struct RecorderConfig {
 impl Default for RecorderConfig {
     fn default() -> Self {
         RecorderConfig {
-            series_timeout: Duration::from_mins(6),
-            series_update_period: Duration::from_mins(30),
+            series_timeout: Duration::from_secs(360),
+            series_update_period: Duration::from_secs(1800),
             burst: 25,
-            refill_period: Duration::from_mins(5),
+            refill_period: Duration::from_secs(300),
             max_queued: 1_000,
             max_remembered: 4_096,
             max_attempts: 12,

@@ -164,7 +164,7 @@ fn failed_write_is_retried_after_the_others_with_growing_delays_until_the_limit(
     assert_eq!(machine.metrics().failed, 1);
     record(&mut machine, 100, "c3");
     assert_eq!(text(&machine.poll_write(at(100)).unwrap()), "+b2");
-    machine.handle_response(at(100), WriteResponse::Unavailable(Some(Duration::from_mins(2))));
+    machine.handle_response(at(100), WriteResponse::Unavailable(Some(Duration::from_secs(120))));
     assert!(machine.next_deadline().unwrap() >= at(220), "the server's Retry-After is honoured");
     assert_eq!(writes(&mut machine, 219, WriteResponse::Written), [""; 0], "for all partitions");
 }

@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Maximum `Retry-After` that is honoured.
-const MAX_RETRY_AFTER: Duration = Duration::from_mins(10);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 /// The state machine that lists and watches one scope of a resource and emits deltas.
 #[derive(Debug)]

@@ -159,14 +159,14 @@ mod tests {
 
     #[test]
     fn watch_requests_bookmarks_and_a_timeout() {
-        let watch = WatchRequest::new(WatchStart::After(ResourceVersion::new("7")), Duration::from_mins(5));
+        let watch = WatchRequest::new(WatchStart::After(ResourceVersion::new("7")), Duration::from_secs(300));
         assert_eq!(
             text(watch.query()),
             "watch=1&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion=7"
         );
         let start = WatchStart::InitialEvents(Consistency::MostRecent);
         assert_eq!(
-            text(WatchRequest::new(start, Duration::from_mins(5)).query()),
+            text(WatchRequest::new(start, Duration::from_secs(300)).query()),
             "watch=1&allowWatchBookmarks=true&timeoutSeconds=300&sendInitialEvents=true&\
              resourceVersionMatch=NotOlderThan&resourceVersion="
         );

@@ -33,7 +33,7 @@ const MIN_WATCH_INTERVAL: Duration = Duration::from_millis(500);
 /// The age from which a watch without a frame that ended regularly counts as quiet, not as failed.
 const MIN_QUIET_AGE: Duration = Duration::from_secs(1);
 /// The minimum time without a frame after which the position is suspect.
-const MIN_SUSPECT_SILENCE: Duration = Duration::from_mins(3);
+const MIN_SUSPECT_SILENCE: Duration = Duration::from_secs(180);
 /// Number of bytes of an incomplete frame that count as contact, for large objects on slow connections.
 const PARTIAL_CONTACT_BYTES: u64 = 64 * 1024;
 

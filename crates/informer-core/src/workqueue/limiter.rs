@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn rl_2_delays_double_up_to_the_maximum() {
-        let mut limiter = ExponentialBackoff::new(Duration::from_millis(1), Duration::from_mins(1));
+        let mut limiter = ExponentialBackoff::new(Duration::from_millis(1), Duration::from_secs(60));
         assert_eq!(delays(&mut limiter, "one", 5), [1, 2, 4, 8, 16]);
         assert_eq!((limiter.retries(&"one"), limiter.retries(&"two")), (5, 0));
         assert_eq!(delays(&mut limiter, "two", 2), [1, 2]);
@@ -259,7 +259,7 @@ mod tests {
         for _ in 0..100 {
             limiter.when(NOW, &"one");
         }
-        assert_eq!(limiter.when(NOW, &"one"), Duration::from_mins(1), "the delay stays at the maximum");
+        assert_eq!(limiter.when(NOW, &"one"), Duration::from_secs(60), "the delay stays at the maximum");
         let mut unbounded = ExponentialBackoff::new(Duration::from_secs(1), Duration::MAX);
         assert!((0..200).map(|_| unbounded.when(NOW, &"k")).is_sorted(), "the delay never overflows");
     }
@@ -306,13 +306,13 @@ mod tests {
         assert_eq!(RateLimiter::retries(&bucket, &"k"), 0, "a bucket stores no keys");
         let later = Moment::at(Duration::from_millis(200));
         assert_eq!(bucket.when(later, &"k").as_millis(), 100, "two tokens were added and two were owed");
-        let much_later = Moment::at(Duration::from_hours(1));
+        let much_later = Moment::at(Duration::from_secs(3600));
         assert_eq!(
             (0..4).map(|_| bucket.when(much_later, &"k").as_millis()).max(),
             Some(100),
             "at most a burst is saved"
         );
-        assert!(RateLimiter::<u8>::when(&mut TokenBucket::new(0.0, 0), NOW, &1) > Duration::from_hours(1));
+        assert!(RateLimiter::<u8>::when(&mut TokenBucket::new(0.0, 0), NOW, &1) > Duration::from_secs(3600));
     }
 
     #[test]
@@ -325,7 +325,7 @@ mod tests {
         limiter.forget(&"k");
         assert_eq!((limiter.retries(&"k"), limiter.when(NOW, &"k").as_millis()), (0, 3));
         let mut capped = WithMaxDelay::new(
-            ExponentialBackoff::new(Duration::from_secs(1), Duration::from_mins(1)),
+            ExponentialBackoff::new(Duration::from_secs(1), Duration::from_secs(60)),
             Duration::from_secs(3),
         );
         assert_eq!(delays(&mut capped, "k", 4), [1_000, 2_000, 3_000, 3_000]);

@@ -169,7 +169,7 @@ fn remaining_delays_shrink_after_the_first_success() {
     }
     simulation.run(OUTAGE, |_| 5, |_, _| false);
     let longest = simulation.queue.delayed().map(|(_, due)| due - at(OUTAGE)).max().unwrap();
-    assert!(longest > Duration::from_mins(4), "{longest:?}");
+    assert!(longest > Duration::from_secs(240), "{longest:?}");
     let (broken, due) =
         simulation.queue.delayed().max_by_key(|(_, due)| *due).map(|(key, due)| (*key, due)).unwrap();
     let failures = simulation.queue.retries(&broken);
@@ -232,7 +232,7 @@ fn due_retries_wait_for_the_limit_and_adds_do_not() {
 #[test]
 fn key_that_is_given_up_is_no_success() {
     let check = |end: fn(&mut Queue<u32>, Moment, WorkToken) -> Result<(), StaleToken>| {
-        let limiter = ExponentialBackoff::new(Duration::from_secs(6), Duration::from_mins(10));
+        let limiter = ExponentialBackoff::new(Duration::from_secs(6), Duration::from_secs(600));
         let mut queue = Queue::new(limiter).with_retry_limit(RetryLimit::default());
         // The delays are 6, 12, 24 and 48 seconds.
         for now in [0, 6_000, 18_000, 42_000] {

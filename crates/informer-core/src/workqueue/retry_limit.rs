@@ -18,7 +18,7 @@ const TOKENS_PER_SUCCESS: u32 = 2;
 /// Time without a success, beginning with a failure, after which the next success ends an outage.
 const MIN_OUTAGE_DURATION: Duration = Duration::from_secs(10);
 /// Time between two recoveries. Each one retries all delayed keys, also those that fail permanently.
-const MIN_RECOVERY_PERIOD: Duration = Duration::from_mins(1);
+const MIN_RECOVERY_PERIOD: Duration = Duration::from_secs(60);
 /// Number of started retries that may wait for a worker. They start together when workers become free, so this
 /// number adds to the burst.
 const MAX_WAITING: usize = 8;

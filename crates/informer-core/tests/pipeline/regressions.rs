@@ -195,7 +195,7 @@ fn undone_state_is_not_mistaken_for_a_later_one() {
     let mut client = Client::new(WatchListPolicy::Never);
     client.respond(200, &list(20, &[pod("x", 20, "before")])).apply();
     client.restored().respond(200, &list(15, &[unreadable("x", 12)])).apply();
-    client.send(200, "").now = Moment::at(Duration::from_mins(1));
+    client.send(200, "").now = Moment::at(Duration::from_secs(60));
     let snapshot =
         client.more(&frame("ERROR", GONE)).respond(200, &list(25, &[pod("x", 20, "after")])).apply();
     assert_eq!(contents(&snapshot), ["a/x@20 after"]);
@@ -225,7 +225,7 @@ fn unconfirmed_position_is_relisted() {
     let mut ends = 0;
     while client.requests.last().unwrap().starts_with("watch") {
         client.send(200, "");
-        client.now = client.now + Duration::from_mins(5);
+        client.now = client.now + Duration::from_secs(300);
         client.reflector.handle_end(client.now, client.open);
         client.carry_out();
         ends += 1;
@@ -233,7 +233,7 @@ fn unconfirmed_position_is_relisted() {
     }
     client.respond(504, TOO_LARGE).respond(200, &list(70, &[pod("x", 70, "after")]));
     assert_eq!(contents(&client.apply()), ["a/x@70 after"]);
-    assert!(client.now <= Moment::at(Duration::from_mins(30)), "after {:?}", client.now);
+    assert!(client.now <= Moment::at(Duration::from_secs(1800)), "after {:?}", client.now);
 }
 
 /// Regression: a server that sends unrequested pages with expired tokens was sent requests without a pause

@@ -23,7 +23,7 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Duration after which a watch is healthy.
 const HEALTHY_AGE: Duration = Duration::from_secs(10);
 /// Time within which everything converges after the last fault.
-const RECOVERY_TIMEOUT: Duration = Duration::from_hours(1);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// What to do with the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,7 +150,7 @@ impl Run {
             watch_since: None,
             frames_before_watch: 0,
             was_healthy: false,
-            next_bookmark: Moment::at(Duration::from_mins(1)),
+            next_bookmark: Moment::at(Duration::from_secs(60)),
             blocked: false,
             branches: VecDeque::new(),
             pushed_branch: 0,
@@ -535,7 +535,7 @@ impl Run {
         let wanted = match self.dice.below(4) {
             0 => Duration::from_millis(self.dice.below(500)),
             1 => Duration::from_millis(self.dice.below(20_000)),
-            _ => Duration::from_hours(1),
+            _ => Duration::from_secs(3600),
         };
         let late = Duration::from_millis(if self.dice.one_in(4) { self.dice.below(100) } else { 0 });
         let until = (self.now + wanted).min(self.next_timer() + late);

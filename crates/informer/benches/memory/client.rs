@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 pub(crate) const COMMAND: &str = "measure";
 
 /// Time without progress after which the measurement fails.
-const STALL_TIMEOUT: Duration = Duration::from_mins(1);
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The measured phases, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

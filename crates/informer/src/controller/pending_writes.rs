@@ -129,7 +129,7 @@ mod tests {
         let factory = SharedInformerFactory::new(server.client());
         let pods = factory.informer::<Pod>();
         factory.start();
-        pods.wait_for_sync(Duration::from_mins(1)).await.unwrap();
+        pods.wait_for_sync(Duration::from_secs(60)).await.unwrap();
         let writes = PendingWrites::default();
         for number in 0..10 * SWEEP_THRESHOLD_KEYS {
             writes.record(&Key::cluster(&number.to_string()), write(pods.engine(), "x", "1"));

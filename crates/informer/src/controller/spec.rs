@@ -51,7 +51,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             concurrency: 1,
-            reconcile_timeout: Duration::from_mins(5),
+            reconcile_timeout: Duration::from_secs(300),
             shutdown_timeout: Duration::from_secs(30),
             write_visibility_timeout: Duration::from_secs(30),
             field_manager: None,

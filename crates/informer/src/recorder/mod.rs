@@ -273,7 +273,8 @@ fn truncate(text: &str, max_bytes: usize, suffix: &str) -> String {
     if text.len() <= max_bytes {
         return text.to_owned();
     }
-    let cut = text.floor_char_boundary(max_bytes.saturating_sub(suffix.len()));
+    let max_cut = max_bytes.saturating_sub(suffix.len()).min(text.len());
+    let cut = (0..=max_cut).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
     format!("{}{suffix}", &text[..cut])
 }
 

@@ -450,7 +450,7 @@ mod tests {
         let UnstartedTasks { mut drivers, pump, .. } = *tasks;
         let driver = tokio::spawn(drivers.remove(0).run());
         drop(pump);
-        let ended = tokio::time::timeout(Duration::from_hours(1), driver).await;
+        let ended = tokio::time::timeout(Duration::from_secs(3600), driver).await;
         ended.expect("the driver ends with its pump").unwrap();
         assert_eq!(
             pods.wait_for_sync(Duration::MAX).await.unwrap_err().informers[0].state,

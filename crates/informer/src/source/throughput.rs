@@ -50,7 +50,7 @@ const SLOW_BYTES_PER_SECOND: u64 = 16_000_000;
 ///
 /// While a connection is slow, its bodies have gzip and are not counted. After this time a full list is
 /// requested without gzip and measured again.
-const SAMPLE_TTL: Duration = Duration::from_mins(30);
+const SAMPLE_TTL: Duration = Duration::from_secs(1800);
 
 impl Throughput {
     /// Starts to measure one full list.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Longer than any operation takes; a test that waits this long has failed.
-pub(crate) const TIMEOUT: Duration = Duration::from_mins(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A pod with the label `app=web` and no node.
 pub(crate) fn pod(namespace: &str, name: &str) -> Value {

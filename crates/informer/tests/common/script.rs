@@ -65,7 +65,7 @@ impl Source for Script {
 impl Server {
     /// Returns the next request. Fails if there is none for an hour of virtual time.
     pub async fn next(&mut self) -> Request {
-        let request = tokio::time::timeout(Duration::from_hours(1), self.requests.next()).await;
+        let request = tokio::time::timeout(Duration::from_secs(3600), self.requests.next()).await;
         request.expect("no request was sent").expect("the source was dropped")
     }
 

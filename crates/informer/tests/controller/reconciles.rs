@@ -158,7 +158,7 @@ async fn failing_key_is_retried_less_and_less_often() {
     let running = Running::start(
         Controller::new::<Pod>(&factory).reconcile(|_, _| async { Err::<Outcome, _>("always") }),
     );
-    advance_time(Duration::from_hours(24)).await;
+    advance_time(Duration::from_secs(86_400)).await;
     let failed = running.reconciler.metrics().failed;
     // Eighteen doublings from 5 ms to 1,000 s, then one per 1,000 s; delays vary by up to a fifth.
     assert!((80..=150).contains(&failed), "{failed} attempts in a day");
@@ -218,7 +218,7 @@ async fn retries_of_many_failing_keys_are_limited() {
             }
         }));
         until(|| running.reconciler.metrics().failed >= 1_000).await;
-        advance_time(Duration::from_mins(1)).await;
+        advance_time(Duration::from_secs(60)).await;
         let starts = std::mem::take(&mut *retries.lock().unwrap());
         let window = Duration::from_secs(1);
         let from = |first: usize| starts[first..].partition_point(|start| *start < starts[first] + window);
@@ -247,7 +247,7 @@ async fn last_outcome_decides_the_next_reconcile() {
             Ok::<_, Infallible>(match image.as_str() {
                 "done" => Outcome::Done,
                 "bad" => Outcome::terminal("never"),
-                _ => Outcome::RequeueAfter(Duration::from_mins(1)),
+                _ => Outcome::RequeueAfter(Duration::from_secs(60)),
             })
         }
     }));
@@ -262,10 +262,10 @@ async fn last_outcome_decides_the_next_reconcile() {
     advance_time(Duration::from_secs(10)).await;
     update("done");
     reconciles.expect(&["done 160"]).await;
-    advance_time(Duration::from_hours(1)).await;
+    advance_time(Duration::from_secs(3600)).await;
     update("bad");
     reconciles.expect(&["bad 3760"]).await;
-    advance_time(Duration::from_hours(1)).await;
+    advance_time(Duration::from_secs(3600)).await;
     assert!(reconciles.is_empty());
     let metrics = running.reconciler.metrics();
     assert_eq!((metrics.succeeded, metrics.requeued, metrics.terminal, metrics.failed), (1, 4, 1, 0));
@@ -282,7 +282,7 @@ async fn success_resets_the_failures() {
     let running = Running::start(Controller::new::<Pod>(&factory).reconcile(move |_, ctx| {
         let _ = sender.send(ctx.retries().to_string());
         let failed = count.fetch_add(1, Ordering::Relaxed) < 3;
-        let again = Outcome::RequeueAfter(Duration::from_mins(1));
+        let again = Outcome::RequeueAfter(Duration::from_secs(60));
         async move { if failed { Err("not yet") } else { Ok(again) } }
     }));
     reconciles.expect(&["0", "1", "2", "3", "0", "0"]).await;

@@ -130,7 +130,7 @@ async fn dropped_run_aborts_its_reconciles_and_can_be_run_again() {
     assert!(matches!(controller.run().await, Err(ControllerError::AlreadyRunning { .. })));
     running.task.abort();
     until(|| controller.state() == ControllerState::Idle).await;
-    advance_time(Duration::from_mins(1)).await;
+    advance_time(Duration::from_secs(60)).await;
     assert!(reconciles.is_empty());
     // A new run reconciles everything.
     let again = Running::start(controller);

@@ -395,7 +395,7 @@ async fn stream_keys_are_pending_until_reconciled_successfully() {
             let _ = sender.send(key.name().to_owned());
             if key.name() == "b" {
                 ctx.stop_requested().await;
-                advance_time(Duration::from_mins(1)).await;
+                advance_time(Duration::from_secs(60)).await;
             }
             if key.name() == "fails" { Err("always") } else { Ok(Outcome::Done) }
         }

@@ -99,7 +99,7 @@ async fn forbidden_source_delays_the_start_and_is_reported() {
             let _ = sender.send(key.to_string());
             async { Ok::<_, Infallible>(Outcome::Done) }
         }));
-    advance_time(Duration::from_mins(2)).await;
+    advance_time(Duration::from_secs(120)).await;
     assert!(reconciles.is_empty());
     let ControllerState::Waiting { reasons, .. } = running.reconciler.state() else {
         panic!("expected Waiting")
@@ -209,7 +209,7 @@ async fn outage_of_a_minute_loses_no_key() {
     create_pods(&server, &["c"]);
     server.delete("v1", "pods", Some("default"), "b").unwrap();
     server.compact();
-    advance_time(Duration::from_mins(1)).await;
+    advance_time(Duration::from_secs(60)).await;
     assert!(reconciles.is_empty());
     drop(unavailable);
     let mut late = vec![reconciles.0.recv().await.unwrap(), reconciles.0.recv().await.unwrap()];

@@ -67,7 +67,7 @@ async fn reconcile_sees_the_previous_write() {
     let factory = SharedInformerFactory::new(server.client());
     let running = Running::start(counter(&server, &factory, sender, 2));
     reconciles.expect(&["a 0", "a 1", "a 2", "a 3"]).await;
-    advance_time(Duration::from_mins(1)).await;
+    advance_time(Duration::from_secs(60)).await;
     running.stop().await.unwrap();
     assert_eq!(reconciles.take(), ["a 3"], "only the reconcile caused by the last write");
 }

@@ -101,7 +101,7 @@ async fn ready_once_all_required_caches_are_synced() {
     let _absent = server.inject(faults::forbid("configmaps"));
     let controller = owner(&server);
     let (handle, task) = start(Manager::new().controller(controller.clone()));
-    advance_time(Duration::from_mins(5)).await;
+    advance_time(Duration::from_secs(300)).await;
     assert_eq!(handle.readiness_failures().len(), 2);
     drop(forbidden);
     controller.wait_until_running().await;
@@ -288,7 +288,7 @@ async fn only_the_leader_reconciles_and_another_takes_over() {
     let (_, second) = start(second);
     let (third, last) = candidate(&server, &exclusive, "third");
     let (_, third) = start(third);
-    advance_time(Duration::from_mins(1)).await;
+    advance_time(Duration::from_secs(60)).await;
     assert_eq!((next.metrics().requeued, last.metrics().requeued), (0, 0));
     // Clean stop: the last reconcile finishes, then the lease is released, and the next manager does not wait
     // for it to expire.
@@ -303,7 +303,7 @@ async fn only_the_leader_reconciles_and_another_takes_over() {
     let done = leads.metrics().requeued;
     // Disconnected: the manager stops reconciling by itself and continues when it leads again.
     let disconnected = server.inject(faults::drop_connection());
-    advance_time(Duration::from_mins(1)).await;
+    advance_time(Duration::from_secs(60)).await;
     assert!(exclusive.0.lock().unwrap().is_empty());
     let before = standby.metrics().requeued;
     drop(disconnected);
@@ -442,7 +442,7 @@ async fn manager_runs_with_a_forbidden_kind_and_is_not_ready() {
     let factory = SharedInformerFactory::new(server.client());
     let secrets = factory.lister::<Secret>();
     let (handle, task) = start(Manager::new().factory(&factory));
-    advance_time(Duration::from_hours(1)).await;
+    advance_time(Duration::from_secs(3600)).await;
     assert!(!task.is_finished());
     let reasons = handle.readiness_failures();
     let reason = "informer: secrets in all namespaces: forbidden: 403 Forbidden";
@@ -491,13 +491,13 @@ async fn wait_for_sync_before_the_start_waits_for_the_manager() {
     let waits: Vec<_> = (0..2)
         .map(|_| {
             let factory = factory.clone();
-            tokio::spawn(async move { factory.wait_for_sync(Duration::from_hours(1)).await })
+            tokio::spawn(async move { factory.wait_for_sync(Duration::from_secs(3600)).await })
         })
         .collect();
-    advance_time(Duration::from_mins(1)).await;
+    advance_time(Duration::from_secs(60)).await;
     assert!(waits.iter().all(|wait| !wait.is_finished()));
     let (handle, task) = start(Manager::new().factory(&factory));
-    advance_time(Duration::from_mins(1)).await;
+    advance_time(Duration::from_secs(60)).await;
     assert!(waits.iter().all(|wait| !wait.is_finished()));
     handle.stop();
     for wait in waits {

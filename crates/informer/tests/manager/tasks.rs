@@ -134,7 +134,7 @@ async fn tasks_run_on_a_standby() {
     until(|| runs.lock().unwrap().len() == 2).await;
     let (standby, second) = start(manager("second"));
     standby.wait_until_ready(TIMEOUT).await.unwrap();
-    advance_time(Duration::from_mins(1)).await;
+    advance_time(Duration::from_secs(60)).await;
     assert_eq!(*runs.lock().unwrap(), ["first: all", "first: report", "second: all"]);
     leader.stop();
     end(task).await.unwrap();
@@ -158,12 +158,12 @@ async fn task_that_waits_for_the_sync_fails_or_ends_with_stop() {
         let _pods = factory.lister::<Pod>();
         let manager = Manager::new().factory(&factory).add_task("sync", |stop| async move {
             tokio::select! {
-                result = factory.wait_for_sync(Duration::from_hours(1)) => result.map_err(informer::Error::from),
+                result = factory.wait_for_sync(Duration::from_secs(3600)) => result.map_err(informer::Error::from),
                 () = stop => Ok(()),
             }
         });
         let (handle, task) = start(manager);
-        advance_time(Duration::from_mins(1)).await;
+        advance_time(Duration::from_secs(60)).await;
         assert_eq!(task.is_finished(), expected.is_some());
         handle.stop();
         assert_eq!(end(task).await.map_err(|error| error.kind()).err(), expected);

@@ -20,7 +20,7 @@ use crate::log::{Log, Network, Trace};
 use crate::oracle::{Oracle, State, View};
 
 /// A rewind may be detected only by the missing bookmarks: after twice the longest watch, with a margin.
-const RECOVERY_TIMEOUT: Duration = Duration::from_mins(50);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(3000);
 /// Requests that were active during a rewind have ended after this time.
 const MAX_REQUEST_AGE: Duration = Duration::from_secs(150);
 
@@ -135,7 +135,7 @@ impl Run {
                 self.log.note("start");
                 factory.start();
                 let factory = factory.clone();
-                let wait = async move { factory.wait_for_sync(Duration::from_mins(1)).await };
+                let wait = async move { factory.wait_for_sync(Duration::from_secs(60)).await };
                 waiting = Some(tokio::spawn(wait));
             }
             let pause = if self.random.below(4) == 0 { 0 } else { self.random.below(3_000) };
@@ -146,7 +146,7 @@ impl Run {
         let waiting = waiting.unwrap();
         self.fault_schedule.end(&self.log);
         if !waiting.is_finished() {
-            super::advance_time(Duration::from_mins(1)).await;
+            super::advance_time(Duration::from_secs(60)).await;
         }
         checks::c7_sync::waited(waiting.await.unwrap(), self.plan.fault_free);
     }
@@ -259,12 +259,12 @@ impl Run {
     /// Shuts everything down and checks all delivered events.
     async fn end(mut self) -> RunResult {
         let factory = self.factory.take().unwrap();
-        factory.shutdown(Duration::from_mins(1)).await.expect("C10: shutdown must not time out");
+        factory.shutdown(Duration::from_secs(60)).await.expect("C10: shutdown must not time out");
         assert_eq!(self.oracle.server.open_watches(), 0, "C10: watches were left open");
         let delivered: Vec<usize> =
             self.handlers.iter().map(|handler| handler.record().delivered.len()).collect();
         self.oracle.write(&mut self.random);
-        super::advance_time(Duration::from_mins(5)).await;
+        super::advance_time(Duration::from_secs(300)).await;
         for (handler, before) in self.handlers.iter_mut().zip(delivered) {
             match &handler.attachment {
                 // A stream still returns events received before the shutdown, then it ends.
@@ -370,7 +370,7 @@ fn options(seed: u64, plan: &Plan, random: &mut Random) -> InformerOptions {
         options = options.page_size(1 + u32::try_from(random.below(6)).unwrap());
     }
     if plan.drops {
-        options = options.audit_period(Duration::from_mins(1));
+        options = options.audit_period(Duration::from_secs(60));
     }
     options
 }

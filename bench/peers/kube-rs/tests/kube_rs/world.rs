@@ -79,7 +79,7 @@ pub(crate) async fn client(kubeconfig: Kubeconfig) -> Client {
 
 /// Limits a future to a time far beyond what a busy machine needs. Boxed, as futures of kube-rs are large.
 pub(crate) fn with_timeout<T>(future: impl Future<Output = T>) -> impl Future<Output = T> {
-    let limited = tokio::time::timeout(Duration::from_mins(1), Box::pin(future));
+    let limited = tokio::time::timeout(Duration::from_secs(60), Box::pin(future));
     async { limited.await.expect("timed out") }
 }
 

@@ -561,7 +561,7 @@ fn duration(text: &str) -> Duration {
     match unit {
         "ms" => Duration::from_millis(number),
         "s" => Duration::from_secs(number),
-        "m" => Duration::from_mins(number),
+        "m" => Duration::from_secs(number * 60),
         _ => panic!("invalid duration: {text}"),
     }
 }

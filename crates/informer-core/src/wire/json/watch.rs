@@ -197,12 +197,12 @@ impl WatchReader {
         let kind = FrameKind::read(&self.frame_type);
         match kind {
             FrameKind::Error => Frame::Error(Status::from_json(self.object.bytes()).unwrap_or_default()),
-            FrameKind::Bookmark if let Err(error) = self.object.check_type(&self.type_meta) => {
-                self.unreadable(kind, error)
-            }
-            FrameKind::Bookmark => Frame::Bookmark {
-                version: self.object.version(),
-                initial_events_end: self.object.annotation(INITIAL_EVENTS_END).as_deref() == Some("true"),
+            FrameKind::Bookmark => match self.object.check_type(&self.type_meta) {
+                Ok(()) => Frame::Bookmark {
+                    version: self.object.version(),
+                    initial_events_end: self.object.annotation(INITIAL_EVENTS_END).as_deref() == Some("true"),
+                },
+                Err(error) => self.unreadable(kind, error),
             },
             _ if !self.has_object => self.unreadable(kind, ObjectError::NotAnObject),
             _ => match (self.object.to_object(&self.type_meta), &kind) {

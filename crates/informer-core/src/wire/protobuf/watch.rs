@@ -322,16 +322,17 @@ impl ProtobufWatchReader {
         let kind = FrameKind::from_name(&self.frame_type);
         match kind {
             FrameKind::Error => Frame::Error(self.status().unwrap_or_default()),
-            FrameKind::Bookmark
+            FrameKind::Bookmark => {
                 if self.has_object
-                    && let Err(error) = check_type(&self.envelope.declared_type, &self.type_meta) =>
-            {
-                self.unreadable(kind, error)
+                    && let Err(error) = check_type(&self.envelope.declared_type, &self.type_meta)
+                {
+                    return self.unreadable(kind, error);
+                }
+                Frame::Bookmark {
+                    version: self.object.peek_identity().1,
+                    initial_events_end: self.object.annotation(INITIAL_EVENTS_END) == Some("true"),
+                }
             }
-            FrameKind::Bookmark => Frame::Bookmark {
-                version: self.object.peek_identity().1,
-                initial_events_end: self.object.annotation(INITIAL_EVENTS_END) == Some("true"),
-            },
             _ if !self.has_object => self.unreadable(kind, ObjectError::NotAnObject),
             FrameKind::Added => self.change(kind, Frame::Added),
             FrameKind::Modified => self.change(kind, Frame::Modified),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Lower bound of the audit period; each audit is a full list.
-const MIN_AUDIT_PERIOD: Duration = Duration::from_mins(1);
+const MIN_AUDIT_PERIOD: Duration = Duration::from_secs(60);
 
 /// Upper bound on the namespaces that descriptions and metric labels list by name.
 const MAX_NAMES: usize = 8;

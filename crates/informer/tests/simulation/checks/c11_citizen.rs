@@ -10,7 +10,7 @@ use crate::log::SentRequest;
 const MAX_REQUESTS_PER_MINUTE: usize = 240;
 /// Upper bound on full lists and watch-lists of one reflector per minute, without their pages.
 const MAX_FULL_LISTS_PER_MINUTE: usize = 30;
-const MINUTE: Duration = Duration::from_mins(1);
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// Checks the request rate of each reflector and returns the highest one.
 pub(crate) fn request_rate(requests: &[SentRequest]) -> usize {
