@@ -48,7 +48,13 @@ func (p *peer) execute(c command) (response, error) {
 	case "follow":
 		return p.deliveries.follow(c.Until, c.Latency)
 	case "read":
-		return p.read(c.Seconds, c.Through == "typed" || c.Through == "projection")
+		switch c.Through {
+		case "lister", "snapshot":
+			return p.read(c.Seconds, false)
+		case "projection", "typed":
+			return p.read(c.Seconds, true)
+		}
+		return nil, fmt.Errorf("unknown value `%s` of `through`", c.Through)
 	case "walk":
 		return p.walk(c.Seconds)
 	case "index":

@@ -32,8 +32,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One object of a store, of any kind.
-// The field order keeps what a typed read touches next to the reference count of the `Arc` around the entry,
-// so that these fields share a cache line.
+// The fields that a typed read touches are within 48 bytes of the reference count of the `Arc` around the entry,
+// so that they usually share a cache line.
 #[repr(C)]
 pub struct Entry {
     /// Values decoded from the bytes.
@@ -418,6 +418,11 @@ pub struct DecodeError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fields_of_typed_reads_are_at_the_start() {
+        assert!(std::mem::offset_of!(Entry, head) <= 32);
+    }
 
     /// A store has one entry per object, so every additional word costs memory for each object.
     #[test]

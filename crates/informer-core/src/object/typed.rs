@@ -187,8 +187,8 @@ impl Decoding {
     /// Returns whether entries should be evicted: too little is free for the largest object that was not kept since the
     /// last eviction, or less than an eighth of the limit, so that one eviction frees space for several objects.
     pub fn needs_eviction(&self) -> bool {
-        let free = self.wanted.load(Ordering::Relaxed).max(self.limit / 8);
-        self.bytes.load(Ordering::Relaxed) > self.limit - free
+        let required = self.wanted.load(Ordering::Relaxed).max(self.limit / 8);
+        self.bytes.load(Ordering::Relaxed) > self.limit - required
     }
 
     /// Records an eviction that has ended, and the number of entries whose decoded objects were dropped.
@@ -229,7 +229,7 @@ impl fmt::Debug for Decoding {
     }
 }
 
-/// What one decoded object takes of the limit of its cache; nothing if its entry belongs to no cache.
+/// The part of the cache's limit that one decoded object takes; nothing if its entry belongs to no cache.
 #[derive(Default)]
 pub(super) struct Reservation(Option<(Arc<Decoding>, usize)>);
 

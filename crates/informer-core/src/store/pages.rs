@@ -8,6 +8,9 @@
 
 use std::sync::Arc;
 
+/// The size of a cache line of most processors.
+pub(crate) const CACHE_LINE_BYTES: usize = 64;
+
 /// An array of `T` in pages of `SIZE`, below branches with `FANOUT` children, a power of two. Elements that were
 /// never set are `T::default()`.
 #[derive(Clone)]
@@ -34,10 +37,10 @@ impl<T: Clone + Default, const SIZE: usize, const FANOUT: usize> PagedVec<T, SIZ
     /// Number of bits of the page number that select a child on one level.
     const BITS: u32 = FANOUT.trailing_zeros();
 
-    /// Whether the pages below a branch are allocated together, so that they lie close together. Pages of a cache
-    /// line or less are otherwise scattered between the objects that are read at the same time, and finding an
-    /// element costs a cache miss and a page walk of the processor.
-    const ALLOCATES_SIBLINGS: bool = size_of::<[T; SIZE]>() <= 64;
+    /// Whether all pages below a branch are allocated with the first one. Allocated one by one, small pages lie
+    /// between the objects of an initial list, and reading one costs a cache miss and a TLB miss. A branch then
+    /// takes the memory of all its pages; later copies of a page may lie elsewhere.
+    const ALLOCATES_SIBLINGS: bool = size_of::<[T; SIZE]>() <= CACHE_LINE_BYTES;
 
     /// Returns the element at `index`, or `None` if its page was never allocated.
     #[inline]
@@ -45,7 +48,8 @@ impl<T: Clone + Default, const SIZE: usize, const FANOUT: usize> PagedVec<T, SIZ
         self.page(index / SIZE).map(|page| &page[index % SIZE])
     }
 
-    /// Returns the page with the elements from `number * SIZE` on, or `None` if none of them was ever set.
+    /// Returns the page with the elements from `number * SIZE` on, or `None` if it was never allocated. Small pages
+    /// are allocated before one of their elements is set.
     #[inline]
     pub(crate) fn page(&self, number: usize) -> Option<&[T; SIZE]> {
         if number >> (Self::BITS * self.height) != 0 {
@@ -73,12 +77,13 @@ impl<T: Clone + Default, const SIZE: usize, const FANOUT: usize> PagedVec<T, SIZ
         }
         let mut node = &mut self.root;
         for level in (0..self.height).rev() {
-            let is_new = matches!(node, Node::Empty);
-            let children = node.branch_mut();
-            if level == 0 && is_new {
-                Self::allocate_siblings(children);
+            let (at, children) = (Self::child(number, level), node.branch_mut());
+            if Self::ALLOCATES_SIBLINGS && level == 0 && matches!(children[at], Node::Empty) {
+                for child in children.iter_mut().filter(|child| matches!(child, Node::Empty)) {
+                    child.page_mut();
+                }
             }
-            node = &mut children[Self::child(number, level)];
+            node = &mut children[at];
         }
         node.page_mut()[index % SIZE] = value;
     }
@@ -92,22 +97,9 @@ impl<T: Clone + Default, const SIZE: usize, const FANOUT: usize> PagedVec<T, SIZ
     /// Adds a level above the root.
     fn add_level(&mut self) {
         let mut top = Node::Empty;
-        let children = top.branch_mut();
-        children[0] = std::mem::replace(&mut self.root, Node::Empty);
-        if self.height == 0 {
-            Self::allocate_siblings(children);
-        }
+        top.branch_mut()[0] = std::mem::replace(&mut self.root, Node::Empty);
         self.root = top;
         self.height += 1;
-    }
-
-    /// Allocates the pages of a new branch above pages.
-    fn allocate_siblings(children: &mut [Node<T, SIZE, FANOUT>; FANOUT]) {
-        if Self::ALLOCATES_SIBLINGS {
-            for child in children {
-                child.page_mut();
-            }
-        }
     }
 
     /// Calls `visit` for each index on a page that the arrays do not share, in order, with the elements of
@@ -197,12 +189,19 @@ mod tests {
 
     #[test]
     fn random_sets_match_a_vec_and_leave_copies_unchanged() {
+        const { assert!(PagedVec::<u32, 4, 16>::ALLOCATES_SIBLINGS) };
+        check_random_sets::<4>();
+        const { assert!(!PagedVec::<u32, 32, 16>::ALLOCATES_SIBLINGS) };
+        check_random_sets::<32>();
+    }
+
+    fn check_random_sets<const SIZE: usize>() {
         let mut seed = 7_u64;
         let mut random = |bound: usize| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) as usize % bound
         };
-        let (mut pages, mut model) = (PagedVec::<u32, 4, 16>::default(), vec![0; 5000]);
+        let (mut pages, mut model) = (PagedVec::<u32, SIZE, 16>::default(), vec![0; 5000]);
         let mut copies = Vec::new();
         for round in 0..20_000 {
             // Starts with small indexes so that the tree grows during the test.
@@ -245,5 +244,22 @@ mod tests {
         });
         let one = Some(1);
         assert_eq!(visited, [(500, one, one), (501, one, Some(2)), (502, one, one), (503, one, one)]);
+    }
+
+    /// Regression: comparing a one-page array with a larger one copied the shared page, and visited it.
+    #[test]
+    fn page_shared_with_a_higher_tree_is_not_visited() {
+        let mut pages = PagedVec::<u32, 4, 16>::default();
+        (0..4).for_each(|index| pages.set(index, 1));
+        let before = pages.clone();
+        pages.set(4, 2);
+        let visited = |left: &PagedVec<u32, 4, 16>, right| {
+            let mut visited = Vec::new();
+            left.for_each_unshared(right, |index, _, _| visited.push(index));
+            visited
+        };
+        assert_eq!(visited(&before, &pages), (4..64).collect::<Vec<_>>());
+        assert_eq!(visited(&pages, &before), (4..64).collect::<Vec<_>>());
+        assert!(std::ptr::eq(before.page(0).unwrap(), pages.page(0).unwrap()));
     }
 }

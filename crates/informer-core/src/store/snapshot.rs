@@ -103,7 +103,7 @@ impl StoreSnapshot {
     /// Returns the distinct values of an index in order. If the snapshot does not contain the index, all
     /// objects are examined.
     pub fn index_values<'a>(&'a self, index: &IndexHandle) -> impl Iterator<Item = Cow<'a, str>> + use<'a> {
-        let postings = self.postings(index);
+        let postings = self.0.postings(index);
         let computed = if postings.is_some() { BTreeSet::new() } else { self.compute_values(index) };
         let indexed = postings.into_iter().flat_map(Postings::values);
         indexed.map(|value| Cow::Borrowed(&**value)).chain(computed.into_iter().map(Cow::Owned))
@@ -115,7 +115,7 @@ impl StoreSnapshot {
 
     /// Returns whether the snapshot contains this index, so that lookups need not examine every object.
     pub fn has_index(&self, index: &IndexHandle) -> bool {
-        self.postings(index).is_some()
+        self.0.postings(index).is_some()
     }
 
     /// Returns the version that the snapshot represents: the lowest of all scopes.
@@ -150,14 +150,10 @@ impl StoreSnapshot {
     pub fn unreadable(&self) -> impl Iterator<Item = (&Key, &str)> {
         self.0.unreadable.iter().map(|(key, mark)| (key, &*mark.reason))
     }
-
-    fn postings(&self, index: &IndexHandle) -> Option<&Postings> {
-        self.0.postings(index)
-    }
 }
 
 impl State {
-    /// See [`StoreSnapshot::by_index`].
+    /// Returns the entries that have this value in an index, in no particular order.
     fn by_index<'a>(
         &'a self,
         index: &'a IndexHandle,
@@ -205,6 +201,8 @@ impl StoreReader {
     }
 
     /// Returns the entries of the newest snapshot that have this value in an index, in key order.
+    ///
+    /// Like [`StoreSnapshot::by_index`], examines all objects if the snapshot does not contain the index.
     pub fn by_index(&self, index: &IndexHandle, value: &str) -> Vec<Arc<Entry>> {
         let mut entries: Vec<_> =
             self.published.with(|state| state.by_index(index, value).cloned().collect());

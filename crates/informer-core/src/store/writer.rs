@@ -53,7 +53,7 @@ impl StoreWriter {
         (Self { state, indexes, free, reader: reader.clone(), retired, reported_panics: 0 }, reader)
     }
 
-    /// Saves 66 bytes per object, and makes lookups by key slower. Call this before the first delta.
+    /// Saves about 67 bytes per object, and makes lookups by key slower. Call this before the first delta.
     #[must_use]
     pub fn without_key_copies(mut self) -> Self {
         self.state.objects = Objects::new(false);

@@ -3,7 +3,7 @@
 //! It states the guarantees C1 to C3 and C5 a second time, in the simplest way.
 
 use crate::objects::{Broken, Name, Plain, key};
-use informer_core::{Change, Entry, Index, IndexHandle, Object, Scope, StoreSnapshot};
+use informer_core::{Change, Entry, Index, IndexHandle, Object, Scope, StoreReader, StoreSnapshot};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -216,6 +216,25 @@ impl Model {
         self.check_versions(snapshot);
         for (rule, installed) in rules.iter().zip(&self.installed) {
             self.check_index(snapshot, rule, *installed);
+        }
+    }
+
+    /// Reads of the newest state return what its snapshot contains.
+    pub(crate) fn check_reader(&self, reader: &StoreReader, rules: &[Rule]) {
+        let snapshot = reader.snapshot();
+        for (name, held) in &self.objects {
+            let key = key(name);
+            assert!(reader.get(&key).is_some_and(|entry| Arc::ptr_eq(&entry, &held.entry)), "get {key}");
+        }
+        assert!(reader.get(&key(&("a", "missing".to_owned()))).is_none());
+        for (rule, installed) in rules.iter().zip(&self.installed) {
+            // Without the index every lookup scans all objects, so one is enough.
+            let looked_up = if *installed { usize::MAX } else { 1 };
+            for value in snapshot.index_values(&rule.handle).take(looked_up) {
+                let mut expected: Vec<_> = snapshot.by_index(&rule.handle, &value).collect();
+                expected.sort_unstable_by_key(|entry| entry.key());
+                same(reader.by_index(&rule.handle, &value).iter(), &expected, &value);
+            }
         }
     }
 

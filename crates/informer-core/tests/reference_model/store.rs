@@ -76,6 +76,7 @@ impl Run {
 
     fn check(&self) {
         self.model.check(&self.reader.snapshot(), &self.rules);
+        self.model.check_reader(&self.reader, &self.rules);
         self.model.check_stale();
         self.writer.check_invariants();
     }

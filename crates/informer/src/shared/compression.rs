@@ -5,7 +5,7 @@
 //! to train and on which samples; this file does not.
 
 use super::options::InformerOptions;
-use super::rewrite::{Exit, Rewriter, blocking, until_stopped};
+use super::rewrite::{Exit, Rewriter, blocking, run_until_stopped};
 use crate::resource::ResourceType;
 use crate::status::{Diagnostic, DiagnosticSink, StatusCell};
 use informer_core::reflector::Config;
@@ -83,7 +83,7 @@ impl CompressionTask {
     /// Runs until the informer stops. The result of work that is still running on a blocking thread is then
     /// dropped.
     pub(super) async fn run(self) {
-        if until_stopped(&self.stop, self.work()).await == Some(Exit::Panicked) {
+        if run_until_stopped(&self.stop, self.work()).await == Some(Exit::Panicked) {
             // Cached entries remain valid; nothing is trained or recompressed from now on (C9).
             self.compression.compressor.disable_training();
             self.status.record_compression_panic();

@@ -1,7 +1,7 @@
 //! The limit of [`Retention::RecentlyDecoded`]: the task that drops decoded objects which were not used recently.
 
 use super::projections::CacheProjections;
-use super::rewrite::{Exit, Rewriter, until_stopped};
+use super::rewrite::{Exit, Rewriter, run_until_stopped};
 use informer_core::reflector::Config;
 use informer_core::{DecodedMetrics, Decoding, Entry, Retention};
 use std::sync::Arc;
@@ -79,7 +79,7 @@ pub(super) struct EvictionTask {
 impl EvictionTask {
     /// Runs until the informer stops.
     pub(super) async fn run(self) {
-        until_stopped(&self.stop, self.work()).await;
+        run_until_stopped(&self.stop, self.work()).await;
     }
 
     async fn work(&self) -> Exit {

@@ -1,6 +1,6 @@
 //! The projections of a cache, and the task that frees the values of those that were released.
 
-use super::rewrite::{Exit, Rewriter, until_stopped};
+use super::rewrite::{Exit, Rewriter, run_until_stopped};
 use crate::status::{Diagnostic, DiagnosticSink};
 use informer_core::reflector::Config;
 use informer_core::{
@@ -76,7 +76,7 @@ pub(super) struct ReleaseTask {
 impl ReleaseTask {
     /// Runs until the informer stops.
     pub(super) async fn run(self) {
-        until_stopped(&self.stop, self.work()).await;
+        run_until_stopped(&self.stop, self.work()).await;
     }
 
     async fn work(&self) -> Exit {

@@ -75,7 +75,7 @@ pub(super) struct RewrittenSlice {
 }
 
 /// Runs `work` until the informer stops. Returns why the work ended; `None` if the informer has stopped.
-pub(super) async fn until_stopped(
+pub(super) async fn run_until_stopped(
     stop: &watch::Sender<bool>,
     work: impl Future<Output = Exit>,
 ) -> Option<Exit> {
