@@ -16,6 +16,7 @@ use kube::api::DynamicObject;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::access::RequiredAccess;
 use crate::discovery::DynamicResource;
 use crate::error::FinalizerError;
 use crate::resource::ResourceType;
@@ -108,6 +109,13 @@ impl<K> Finalizer<K> {
     /// Returns the name of the finalizer.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns the permissions that the finalizer needs, in all namespaces, for the roles of the program.
+    pub fn required_access(&self) -> RequiredAccess {
+        let mut access = RequiredAccess::default();
+        access.add_verbs(None, &self.resource.group, &self.resource.plural, None, &["get", "patch"]);
+        access
     }
 
     /// Adds the finalizer to an object that is not being deleted and does not have it, and returns the action

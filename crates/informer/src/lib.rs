@@ -114,6 +114,7 @@
 //! Kubernetes types in their spec or status, such as `Condition`, and `test-util` of `tokio` for tests that
 //! pause the clock (`#[tokio::test(start_paused = true)]`).
 
+pub mod access;
 pub mod cache;
 mod client;
 mod clock;

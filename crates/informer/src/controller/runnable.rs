@@ -6,6 +6,7 @@ use super::reconcile::ReconcileRunner;
 use super::shared::{Call, Phase, Shared};
 use super::source::{ErasedSource, forward_keys};
 use super::spec::ControllerSpec;
+use crate::access::RequiredAccess;
 use crate::election::Term;
 use crate::error::ControllerError;
 use crate::factory::SharedInformerFactory;
@@ -88,6 +89,11 @@ impl RunnableController {
     /// Returns the factory passed to the constructor.
     pub fn factory(&self) -> &SharedInformerFactory {
         &self.shared.factory
+    }
+
+    /// Adds the permissions that the sources need.
+    pub(crate) fn add_required_access(&self, access: &mut RequiredAccess) {
+        self.shared.sources.iter().for_each(|source| source.engine.add_required_access(access));
     }
 
     /// Returns the current state, with the reasons if the controller has not started to reconcile.

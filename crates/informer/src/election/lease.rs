@@ -12,6 +12,8 @@ use kube::api::{Api, ApiResource, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Map, Value, json};
 
+use crate::access::RequiredAccess;
+
 /// A client for one Lease.
 pub(super) struct LeaseClient {
     api: Api<DynamicObject>,
@@ -34,6 +36,13 @@ impl LeaseClient {
             name: name.to_owned(),
             last_seen: Mutex::default(),
         }
+    }
+
+    pub(super) fn add_required_access(&self, access: &mut RequiredAccess) {
+        let (namespace, group) = (Some(&*self.namespace), "coordination.k8s.io");
+        // A rule with a name cannot allow to create.
+        access.add_verbs(namespace, group, "leases", None, &["create"]);
+        access.add_verbs(namespace, group, "leases", Some(&self.name), &["get", "update"]);
     }
 
     pub(super) async fn execute(&self, request: LeaseRequest) -> LeaseResponse {

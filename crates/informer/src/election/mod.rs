@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use crate::access::RequiredAccess;
 use crate::error::ConfigError;
 use driver::{Driver, ElectionStatus};
 use lease::LeaseClient;
@@ -129,6 +130,11 @@ impl LeaderElector {
     /// Returns namespace and name of the Lease.
     pub(crate) fn lease_name(&self) -> String {
         self.lease.to_string()
+    }
+
+    /// Adds the permissions that the election needs.
+    pub(crate) fn add_required_access(&self, access: &mut RequiredAccess) {
+        self.lease.add_required_access(access);
     }
 
     /// Returns a handle to observe the election, which can be used before, during and after

@@ -10,6 +10,7 @@ pub mod accessors;
 mod registry;
 mod wait;
 
+use crate::access::RequiredAccess;
 use crate::discovery::DynamicResource;
 use crate::error::ConfigError;
 use crate::informer::SharedInformer;
@@ -210,6 +211,11 @@ impl SharedInformerFactory {
     /// Panics outside a tokio runtime.
     pub fn start(&self) {
         self.registry.start();
+    }
+
+    /// Adds the permissions that the existing informers need.
+    pub(crate) fn add_required_access(&self, access: &mut RequiredAccess) {
+        self.registry.engines().iter().for_each(|engine| engine.add_required_access(access));
     }
 
     /// Returns the metrics of all existing informers, ordered by kind and selection.

@@ -13,6 +13,7 @@ mod tasks;
 
 pub use handle::ManagerHandle;
 
+use crate::access::RequiredAccess;
 use crate::controller::RunnableController;
 use crate::election::LeaderElector;
 use crate::factory::SharedInformerFactory;
@@ -346,6 +347,26 @@ impl Manager {
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.shutdown_timeout = timeout;
         self
+    }
+
+    /// Returns the permissions that informers, leader election and event recorders need, for the roles of the
+    /// program.
+    ///
+    /// They include `list` and `watch` of all sources of the controllers and of all existing informers of the
+    /// factories. A [finalizer](crate::finalizer::Finalizer::required_access) belongs to a reconcile function, and
+    /// is added with [`RequiredAccess::merge`]. What reconcile functions write is unknown: add it with
+    /// [`RequiredAccess::add`], or from the requests that the embedded API server has recorded in a test.
+    pub fn required_access(&self) -> RequiredAccess {
+        let mut access = RequiredAccess::default();
+        self.factories.iter().for_each(|factory| factory.add_required_access(&mut access));
+        self.controllers.iter().for_each(|controller| controller.add_required_access(&mut access));
+        if let Some(elector) = &self.elector {
+            elector.add_required_access(&mut access);
+        }
+        if !self.recorders.is_empty() {
+            EventRecorder::add_required_access(&mut access);
+        }
+        access
     }
 
     /// Returns a handle, which can be used before, during and after the run.

@@ -17,6 +17,7 @@ use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
+use crate::access::RequiredAccess;
 use crate::clock::{Clock, sleep_until};
 use crate::error::{ShutdownError, Unfinished};
 use crate::reference::{ObjectReference, ToObjectReference};
@@ -94,6 +95,12 @@ struct Shared {
 }
 
 impl EventRecorder {
+    /// Adds the permissions that a recorder needs, in all namespaces: it is not known which objects it will be
+    /// used for.
+    pub(crate) fn add_required_access(access: &mut RequiredAccess) {
+        access.add_verbs(None, "events.k8s.io", "events", None, &["create", "patch"]);
+    }
+
     /// Creates a recorder for a controller with a name such as `websites.example.com/controller` or
     /// `my-controller`.
     ///

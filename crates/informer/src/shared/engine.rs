@@ -11,6 +11,7 @@ use super::options::InformerOptions;
 use super::projections::{CacheProjections, ReleaseTask};
 use super::pump::Pump;
 use super::rewrite::Rewriter;
+use crate::access::RequiredAccess;
 use crate::clock::Clock;
 use crate::delta_queue::DeltaQueue;
 use crate::error::{ShutdownError, Unfinished};
@@ -20,7 +21,7 @@ use crate::resource::ResourceType;
 use crate::status::{Diagnostic, DiagnosticSink, InformerStatus, StatusCell};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use informer_core::reflector::Reflector;
+use informer_core::reflector::{Config, Reflector};
 use informer_core::{DecodeAhead, Delta, IndexHandle, Projection, Replaced, Scope, StoreReader, StoreWriter};
 use serde::de::DeserializeOwned;
 use std::panic::AssertUnwindSafe;
@@ -48,6 +49,8 @@ pub(crate) struct Engine {
     /// The labels of its metrics.
     metric_labels: Arc<[(&'static str, Box<str>)]>,
     pub(crate) kind: ResourceType,
+    /// Whether the objects come from an API server, and not from a source of the application.
+    is_served: bool,
     pub(crate) reader: StoreReader,
     pub(super) status: Arc<StatusCell>,
     pub(super) clock: Clock,
@@ -104,11 +107,7 @@ impl Engine {
         let projections = CacheProjections::new(diagnostics.clone());
         let driver = |(scope_index, scope): (usize, &Scope)| {
             let mut config = options.config(resource, scope.clone());
-            decoded.configure(&mut config);
-            projections.configure(&mut config);
-            if let Some(compression) = &compression {
-                compression.configure(&mut config);
-            }
+            configure(&mut config, &decoded, &projections, compression.as_ref());
             // The seed is only for jitter, which spreads the requests of a server's clients over time.
             let seed = options.seed_of(&description, scope_index);
             Some(ReflectorDriver {
@@ -148,6 +147,7 @@ impl Engine {
             description,
             metric_labels: options.metric_labels(resource),
             kind: resource.clone(),
+            is_served: !options.has_source(),
             reader,
             status,
             clock,
@@ -192,6 +192,20 @@ impl Engine {
             }
             unchanged => unchanged,
         };
+    }
+
+    /// Adds the permissions that the informer needs.
+    pub(crate) fn add_required_access(&self, access: &mut RequiredAccess) {
+        if !self.is_served {
+            return;
+        }
+        for scope in self.reader.snapshot().scopes() {
+            let namespace = match scope {
+                Scope::All => None,
+                Scope::Namespace(namespace) => Some(&**namespace),
+            };
+            access.add_verbs(namespace, &self.kind.group, &self.kind.plural, None, &["list", "watch"]);
+        }
     }
 
     /// Replaces the cached objects of an engine that was not started, for unit tests.
@@ -363,6 +377,20 @@ impl Engine {
 
     fn lock_run_state(&self) -> MutexGuard<'_, RunState> {
         self.run_state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Adds to a configuration what the entries of the cache share.
+fn configure(
+    config: &mut Config,
+    decoded: &DecodedObjects,
+    projections: &CacheProjections,
+    compression: Option<&CacheCompression>,
+) {
+    decoded.configure(config);
+    projections.configure(config);
+    if let Some(compression) = compression {
+        compression.configure(config);
     }
 }
 

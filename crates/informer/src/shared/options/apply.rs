@@ -144,6 +144,11 @@ impl InformerOptions {
         text
     }
 
+    /// Returns whether objects come from a source of the application, and not from an API server.
+    pub(crate) fn has_source(&self) -> bool {
+        self.source.is_some()
+    }
+
     /// Returns the labels of an informer's metrics (see `InformerMetrics::labels`).
     pub(crate) fn metric_labels(&self, resource: &ResourceType) -> Arc<[(&'static str, Box<str>)]> {
         let SelectionKey { namespaces, labels, fields } = self.selection_key();
