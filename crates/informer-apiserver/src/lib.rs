@@ -58,3 +58,8 @@ pub use log::{RecordedRequest, Verb};
 pub use model::EncodingCounters;
 pub use server::{ApiServer, ApiServerBuilder, Backup, WaitError};
 pub use user::User;
+
+/// The README as a documentation test, so that its program compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -7,6 +7,8 @@
 //! resulting deltas queue up in a [`DeltaFifo`], and a [`StoreWriter`] applies them: it publishes snapshots
 //! for readers and returns the changes.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod backoff;
 #[cfg(feature = "compression")]
 pub mod compressor;

@@ -114,6 +114,8 @@
 //! Kubernetes types in their spec or status, such as `Condition`, and `test-util` of `tokio` for tests that
 //! pause the clock (`#[tokio::test(start_paused = true)]`).
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod access;
 pub mod cache;
 mod client;

@@ -14,3 +14,6 @@ mod probes {}
 
 #[doc = include_str!("../../../docs/apiserver.md")]
 mod apiserver {}
+
+#[doc = include_str!("../README.md")]
+mod readme {}
