@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::repo::Repo;
-use crate::{codegen, control_plane, fuzz, suites, tidy};
+use crate::{book, codegen, control_plane, fuzz, suites, tidy};
 
 struct Stage {
     name: &'static str,
@@ -31,6 +31,8 @@ enum Work {
     Suites,
     /// A short run of [`fuzz`] with a fixed seed.
     Fuzz,
+    /// The pages of [`book`].
+    Book,
     /// Clippy of the library with its accessors, for the oldest and the newest Kubernetes types.
     Accessors,
     /// Check of the published crates with the minimum Rust version, if rustup is installed.
@@ -82,6 +84,7 @@ const STAGES: &[Stage] = &[
             env: &[("RUSTDOCFLAGS", "-D warnings")],
         },
     },
+    Stage { name: "book", work: Work::Book },
 ];
 
 pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
@@ -129,6 +132,7 @@ impl Stage {
             Work::Peers => peers(repo),
             Work::Suites => client_suites(repo),
             Work::Fuzz => fuzz::run(repo, &["--inputs", "10000", "--seed", "1"].map(str::to_owned)),
+            Work::Book => book::run(repo, &[]),
             Work::Accessors => codegen::VERSIONS.iter().try_for_each(|minor| check_accessors(repo, *minor)),
             Work::MinimumRust => check_minimum_rust(repo),
             Work::Cargo { args, env } => run_cargo(repo, args, env),
@@ -227,12 +231,16 @@ fn check_minimum_rust(repo: &Repo) -> Result<(), Failure> {
         .ok_or_else(|| Failure::Failed("Cargo.toml has no line `rust-version = …`".to_owned()))?;
     let install = format!("toolchain install {version} --profile minimal --no-self-update");
     run_rustup(repo, &install)?;
-    run_rustup(repo, &format!("run {version} cargo check -p informer-cli --features informer/accessors --locked"))
+    run_rustup(
+        repo,
+        &format!("run {version} cargo check -p informer-cli --features informer/accessors --locked"),
+    )
 }
 
 /// Returns the minimum Rust version of a manifest as the name of a toolchain.
 fn minimum_rust(manifest: &str) -> Option<String> {
-    let version = manifest.lines().find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"'))?;
+    let version =
+        manifest.lines().find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"'))?;
     Some(if version.split('.').count() < 3 { format!("{version}.0") } else { version.to_owned() })
 }
 
@@ -285,7 +293,7 @@ mod tests {
     fn all_stages_run_by_default() {
         assert_eq!(
             names(&[]).unwrap(),
-            "fmt tidy codegen clippy features accessors msrv kubectl peers test fuzz control-plane suites shuttle queue doc"
+            "fmt tidy codegen clippy features accessors msrv kubectl peers test fuzz control-plane suites shuttle queue doc book"
         );
         assert_eq!(names(&["--only", "doc,fmt"]).unwrap(), "fmt doc");
     }

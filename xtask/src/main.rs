@@ -5,12 +5,14 @@
 
 #[cfg(unix)]
 mod bench;
+mod book;
 mod ci;
 mod codegen;
 #[cfg(unix)]
 mod control_plane;
 mod failure;
 mod fuzz;
+mod included;
 mod repo;
 #[cfg(unix)]
 mod suites;
@@ -36,6 +38,12 @@ const COMMANDS: &[Command] = &[
         options: "[--quick] [FILTER]",
         about: "compare informer with client-go, kube-rs and the baseline, in scenarios whose names contain FILTER; also --times N, --control-plane KUBECONFIG, --name NAME, and --tables to write only the tables of the documents",
         run: bench::run,
+    },
+    Command {
+        name: "book",
+        options: "",
+        about: "renew the programs in the pages of the book, and build it as web pages",
+        run: book::run,
     },
     Command {
         name: "ci",

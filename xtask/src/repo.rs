@@ -99,6 +99,11 @@ impl Repo {
             .map_err(|error| Failure::Failed(format!("cannot read {path}: {error}")))
     }
 
+    /// Reads a file as text, or an empty text if it is a folder or no text; `None` if it does not exist.
+    pub(crate) fn read_if_exists(&self, path: &str) -> Option<String> {
+        self.exists(path).then(|| fs::read_to_string(self.root.join(path)).unwrap_or_default())
+    }
+
     /// Writes a file; creates its folder if necessary.
     pub(crate) fn write(&self, path: &str, text: &str) -> Result<(), Failure> {
         let file = self.root.join(path);

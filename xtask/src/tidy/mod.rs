@@ -10,9 +10,11 @@ mod examples;
 mod graph;
 mod items;
 mod layers;
+mod links;
 mod modules;
 mod sources;
 mod table;
+mod translations;
 mod words;
 
 use std::fmt;
@@ -140,7 +142,10 @@ fn check(repo: &Repo, sources: &[Source]) -> Result<Vec<Problem>, Failure> {
         }
     }
     problems.extend(table::check(&repo.read(table::FILE)?, &rows));
-    problems.extend(words::check(sources, &documents(repo)?));
+    let documents = documents(repo)?;
+    problems.extend(links::check(&documents, &|path| repo.read_if_exists(path)));
+    problems.extend(translations::check(&documents));
+    problems.extend(words::check(sources, &documents));
     Ok(problems)
 }
 

@@ -1,0 +1,68 @@
+//! `cargo xtask book`: renews the copies of programs in the pages of `docs/book`, and builds them as web pages.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::failure::Failure;
+use crate::included;
+use crate::repo::Repo;
+
+const MDBOOK_VERSION: &str = "0.5.4";
+
+pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
+    if let [first, ..] = args {
+        return Err(Failure::Usage(format!("`book` does not accept `{first}`")));
+    }
+    renew_copies(repo)?;
+    let own = env::current_exe()
+        .map_err(|error| Failure::Failed(format!("cannot find the path of this program: {error}")))?;
+    let mdbook = install(repo, &own.with_file_name("tools").join(format!("mdbook-{MDBOOK_VERSION}")))?;
+    let pages = own.with_file_name("book");
+    for (book, folder) in [("docs/book", pages.clone()), ("docs/book/zh", pages.join("zh"))] {
+        let status = Command::new(&mdbook)
+            .arg("build")
+            .arg(repo.path(book))
+            .arg("--dest-dir")
+            .arg(folder)
+            .status()
+            .map_err(|error| Failure::Failed(format!("cannot run mdbook: {error}")))?;
+        if !status.success() {
+            return Err(Failure::Failed(format!("mdbook failed: {status}")));
+        }
+    }
+    println!("{}", pages.join("index.html").display());
+    Ok(())
+}
+
+fn renew_copies(repo: &Repo) -> Result<(), Failure> {
+    for page in repo.files_under("docs/book", "md")? {
+        let renewed = included::renew(&page.text, &|path| repo.read_if_exists(path))
+            .map_err(|(line, mistake)| Failure::Failed(format!("{}:{line}: {mistake}", page.path)))?;
+        if renewed != page.text {
+            repo.write(&page.path, &renewed)?;
+        }
+    }
+    Ok(())
+}
+
+/// Installs mdBook into a folder, unless it is already there, and returns the path of the program.
+fn install(repo: &Repo, folder: &Path) -> Result<PathBuf, Failure> {
+    let program = folder.join("bin").join(format!("mdbook{}", env::consts::EXE_SUFFIX));
+    if program.is_file() {
+        return Ok(program);
+    }
+    eprintln!("installing mdBook {MDBOOK_VERSION} (only once)");
+    let version = format!("={MDBOOK_VERSION}");
+    let status = repo
+        .cargo(&["install", "mdbook", "--locked", "--quiet", "--no-default-features", "--version", &version])
+        .arg("--root")
+        .arg(folder)
+        .status()
+        .map_err(|error| Failure::Failed(format!("cannot run cargo: {error}")))?;
+    if status.success() {
+        Ok(program)
+    } else {
+        Err(Failure::Failed(format!("installing mdBook failed: {status}")))
+    }
+}
