@@ -85,6 +85,16 @@ pub(crate) enum Command {
     #[command(about = GET_ABOUT, long_about = GET_LONG_ABOUT, after_help = GET_EXAMPLES)]
     Get(Get),
     Apiserver(Apiserver),
+    /// Explains a state of an informer or a reason of a failure
+    ///
+    /// Prints what it means and what to do about it. Without an argument, lists all states and reasons.
+    #[command(
+        after_help = "Examples:\n  informer explain\n  informer explain NotServed\n  informer explain backing-off"
+    )]
+    Explain {
+        /// State or reason, as in logs and metrics
+        state: Option<String>,
+    },
     /// Prints a shell completion script
     ///
     /// In bash, zsh and fish, resources and namespaces are completed from the cluster.
@@ -365,7 +375,7 @@ mod tests {
                 Command::Watch(watch) => watch.demo,
                 Command::Get(get) => get.into_watch().demo,
                 Command::Apiserver(apiserver) => apiserver.demo,
-                Command::Completions { .. } => Demo::default(),
+                Command::Completions { .. } | Command::Explain { .. } => Demo::default(),
             };
             assert_eq!(demo.size(), expected, "{line}");
         }

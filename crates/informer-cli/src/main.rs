@@ -9,6 +9,7 @@ mod cli_error;
 mod cluster;
 mod completions;
 mod demo;
+mod explain;
 mod resolve;
 mod show;
 mod terminal;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
             Command::Watch(args) => watch::run(args).await,
             Command::Get(args) => watch::run(args.into_watch()).await,
             Command::Apiserver(args) => apiserver::run(args).await,
+            Command::Explain { state } => explain::run(state.as_deref()),
             Command::Completions { shell } => completions::run(shell),
         }
     });

@@ -95,7 +95,9 @@ impl Setup {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(120), delivered).await.expect("the handlers make no progress");
+        tokio::time::timeout(Duration::from_secs(120), delivered)
+            .await
+            .expect("the handlers make no progress");
         self.took += start.elapsed();
     }
 }
