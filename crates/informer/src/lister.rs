@@ -85,8 +85,7 @@ impl<K> Lister<K> {
 
     /// Returns the keys of the objects that have this value in an index, in order.
     pub fn keys_by_index(&self, index: &IndexHandle<K>, value: &str) -> Vec<Key> {
-        let entries = self.reader.by_index(&index.handle, value);
-        entries.iter().map(|entry| entry.key().clone()).collect()
+        self.snapshot().state.index_keys(&index.handle, value)
     }
 
     /// Returns the values that occur in an index, in order.
