@@ -29,7 +29,7 @@ pub struct RequiredAccess {
     verbs: BTreeMap<Target, BTreeSet<String>>,
 }
 
-/// What a permission applies to.
+/// The resource that a permission applies to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Target {
     /// `None` for all namespaces, and for cluster-scoped resources.
@@ -114,16 +114,12 @@ impl RequiredAccess {
     /// Returns whether another permission includes this one: for all objects, or in all namespaces.
     fn is_implied(&self, target: &Target, verb: &str) -> bool {
         let wider = [
-            (target.name.is_some(), Target { name: None, ..target.clone() }),
-            (target.namespace.is_some(), Target { namespace: None, ..target.clone() }),
-            (
-                target.name.is_some() && target.namespace.is_some(),
-                Target { name: None, namespace: None, ..target.clone() },
-            ),
+            Target { name: None, ..target.clone() },
+            Target { namespace: None, ..target.clone() },
+            Target { name: None, namespace: None, ..target.clone() },
         ];
-        wider.iter().any(|(is_wider, target)| {
-            *is_wider && self.verbs.get(target).is_some_and(|verbs| verbs.contains(verb))
-        })
+        let grants = |wider: &Target| self.verbs.get(wider).is_some_and(|verbs| verbs.contains(verb));
+        wider.iter().any(|wider| wider != target && grants(wider))
     }
 }
 
