@@ -231,10 +231,8 @@ fn check_minimum_rust(repo: &Repo) -> Result<(), Failure> {
         .ok_or_else(|| Failure::Failed("Cargo.toml has no line `rust-version = …`".to_owned()))?;
     let install = format!("toolchain install {version} --profile minimal --no-self-update");
     run_rustup(repo, &install)?;
-    run_rustup(
-        repo,
-        &format!("run {version} cargo check -p informer-cli --features informer/accessors --locked"),
-    )
+    let features = "informer/accessors,informer/compression";
+    run_rustup(repo, &format!("run {version} cargo check -p informer-cli --features {features} --locked"))
 }
 
 /// Returns the minimum Rust version of a manifest as the name of a toolchain.
