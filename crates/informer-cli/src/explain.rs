@@ -98,7 +98,7 @@ const FAILURES: &[Explanation] = &[
     },
     Explanation {
         name: "Timeout",
-        meaning: "No answer or no data in time.",
+        meaning: "No response or no data in time.",
         action: "A proxy or a firewall that drops idle connections.",
     },
     Explanation {
@@ -134,7 +134,7 @@ const FAILURES: &[Explanation] = &[
     Explanation {
         name: "MalformedBody",
         meaning: "The response is neither JSON nor protobuf.",
-        action: "Is a proxy in between that answers by itself?",
+        action: "Is a proxy in between that responds by itself?",
     },
 ];
 
