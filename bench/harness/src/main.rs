@@ -2,8 +2,8 @@
 //!
 //! Each run of a scenario is a new process. A round runs each client once, starting with another client in
 //! each round; rounds are repeated, so that other load on the machine affects all clients equally.
-//! `bench/peers/README.md` describes the programs and the protocol, `docs/benchmarks.md` the method and its
-//! limits.
+//! `bench/peers/README.md` describes the programs and the protocol, the page "Benchmarks" of the book the method
+//! and its limits.
 
 mod data;
 mod failure;
@@ -187,7 +187,10 @@ fn write_tables(repo: &Repo, results: &str) -> Result<(), Failure> {
 fn pages(repo: &Repo, results: &str) -> Result<Vec<(&'static str, String)>, Failure> {
     let (rows, machine) = Rows::parse(&repo.read(results)?)
         .ok_or_else(|| Failure::Failed(format!("{results}: not a result file of this program")))?;
-    let tables = [("README.md", rows.summary(&machine)), ("docs/benchmarks.md", rows.table(&machine))];
+    let tables = [
+        ("README.md", rows.summary(&machine)),
+        ("docs/book/src/reference/benchmarks.md", rows.table(&machine)),
+    ];
     let mut pages = Vec::new();
     for (path, table) in tables {
         let page = report::replace_table(&repo.read(path)?, &table)

@@ -124,7 +124,7 @@ impl Rows {
         Some((Self(rows?), all["machine"].as_str()?.to_owned()))
     }
 
-    /// Returns the table with all rows, for `docs/benchmarks.md`.
+    /// Returns the table with all rows, for the page "Benchmarks" of the book.
     pub(super) fn table(&self, machine: &str) -> String {
         let introduction = format!(
             "Medians of interleaved runs on {machine}; × is how many times better informer is, **bold** where it is \

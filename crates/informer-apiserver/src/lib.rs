@@ -23,8 +23,8 @@
 //! # }
 //! ```
 //!
-//! Tests wait with [`ApiServer::wait_for`] and [`ApiServer::wait_until`]. `docs/apiserver.md` in the repository
-//! contains a complete test of a controller.
+//! Tests wait with [`ApiServer::wait_for`] and [`ApiServer::wait_until`]. The page "Test without a cluster" of
+//! the book (`docs/book` in the repository) contains a complete test of a controller.
 //!
 //! Clients in other processes connect through [`ApiServer::listen`], with TLS and access control
 //! ([`AccessControl`]). The module [`faults`] makes the server misbehave.
@@ -35,7 +35,7 @@
 //! validation) is in the crate `informer-objects`.
 //!
 //! Not supported: controllers, most of admission, logs and exec, and storage on disk. The complete list is in
-//! `docs/apiserver.md` of the repository.
+//! the book, on the page "The embedded API server".
 
 mod access;
 mod clock;

@@ -60,8 +60,8 @@
 //!
 //! # Guarantees
 //!
-//! Code and tests refer to the guarantees by number. `docs/guarantees.md` in the repository lists the limits
-//! of each guarantee and the tests that check it.
+//! Code and tests refer to the guarantees by number. The book (`docs/book` in the repository) lists the limits of
+//! each guarantee and the tests that check it.
 //!
 //! - **C1 Order.** A handler sees the states of one object in the server's order.
 //! - **C2 No loss.** Every object that exists at sync is delivered. Every later change, or a newer change of the

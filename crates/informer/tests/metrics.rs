@@ -142,7 +142,7 @@ async fn served_text(handle: &ManagerHandle) -> String {
     response.split_once("\r\n\r\n").unwrap().1.to_owned()
 }
 
-/// `docs/metrics.md` has a row for every metric that a program with all components serves, and no others.
+/// The page `reference/metrics.md` of the book has a row for every metric that a program with all components serves, and no others.
 #[tokio::test]
 async fn documentation_lists_all_metrics_with_labels_and_meaning() {
     let server = ApiServer::new();
@@ -168,13 +168,14 @@ async fn documentation_lists_all_metrics_with_labels_and_meaning() {
     tokio::time::timeout(TIMEOUT, task).await.expect("the manager ends").unwrap().unwrap();
 
     let is_row = |line: &&str| line.starts_with("| `");
-    let mut documented: Vec<&str> = include_str!("../../../docs/metrics.md").lines().filter(is_row).collect();
+    let mut documented: Vec<&str> =
+        include_str!("../../../docs/book/src/reference/metrics.md").lines().filter(is_row).collect();
     let mut expected = documentation_rows(&text);
     documented.sort_unstable();
     expected.sort_unstable();
     assert!(
         documented == expected,
-        "docs/metrics.md must contain exactly these rows:\n{}",
+        "docs/book/src/reference/metrics.md must contain exactly these rows:\n{}",
         expected.join("\n")
     );
 }

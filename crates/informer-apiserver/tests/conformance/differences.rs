@@ -1,5 +1,5 @@
-//! Behaviour of kube-apiserver that the embedded server lacks and no other module covers. `docs/apiserver.md` lists
-//! each statement.
+//! Behaviour of kube-apiserver that the embedded server lacks and no other module covers. The page
+//! "The embedded API server" of the book lists each statement.
 
 use serde_json::{Value, json};
 

@@ -38,8 +38,8 @@ use std::process::ExitCode;
 
 use runner::Difference;
 
-/// Known differences of the embedded server: statement, part of the failure message, reason. `docs/apiserver.md`
-/// lists the same.
+/// Known differences of the embedded server: statement, part of the failure message, reason. The page "The
+/// embedded API server" of the book lists the same.
 const DIFFERENCES: &[Difference] = &[
     differs(
         "corners::a_duplicate_environment_variable_causes_a_warning",
@@ -176,10 +176,13 @@ async fn main() -> ExitCode {
 
 /// Checks that every listed statement exists and is documented.
 fn check_list(statements: &[runner::Statement<targets::Target>]) {
-    let page = include_str!("../../../../docs/apiserver.md");
+    let page = include_str!("../../../../docs/book/src/reference/apiserver.md");
     for Difference { statement: listed, .. } in DIFFERENCES {
         let name = listed.strip_prefix("embedded::").or(listed.strip_prefix("https::")).unwrap_or(listed);
         assert!(statements.iter().any(|statement| statement.name == name), "no statement is called {name}");
-        assert!(page.contains(&format!("| `{name}` |")), "{name} is missing in docs/apiserver.md");
+        assert!(
+            page.contains(&format!("| `{name}` |")),
+            "{name} is missing in docs/book/src/reference/apiserver.md"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Metrics of leader elections, under client-go's names (LE-19 in `docs/client-go-rules.md`).
+//! Metrics of leader elections, under client-go's names (LE-19 of the rules of client-go in the book).
 
 use super::Leadership;
 use crate::metrics::{CollectNamed, Encoder};

@@ -267,8 +267,8 @@ impl Manager {
     /// Serves `/healthz`, `/readyz` and `/metrics` on this port of the loopback address.
     ///
     /// In a pod, neither the kubelet nor Prometheus can reach this address: use
-    /// [`serve_on_all_addresses`](Self::serve_on_all_addresses). `docs/metrics.md` in the repository lists the
-    /// names, labels and meanings of all metrics. Port 0 selects a free port; see [`ManagerHandle::address`].
+    /// [`serve_on_all_addresses`](Self::serve_on_all_addresses). The page "Metrics" of the book lists the names,
+    /// labels and meanings of all metrics. Port 0 selects a free port; see [`ManagerHandle::address`].
     pub fn serve(self, port: u16) -> Self {
         self.serve_on((Ipv4Addr::LOCALHOST, port))
     }
@@ -286,7 +286,7 @@ impl Manager {
     /// readinessProbe: {httpGet: {path: /readyz, port: health}}
     /// ```
     ///
-    /// `docs/probes.md` in the repository shows the whole pod and explains what the probes check.
+    /// The page "Probes of a pod" of the book shows the whole pod and explains what the probes check.
     pub fn serve_on_all_addresses(self, port: u16) -> Self {
         self.serve_on((Ipv6Addr::UNSPECIFIED, port))
     }

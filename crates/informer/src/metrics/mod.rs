@@ -2,7 +2,7 @@
 //!
 //! Every component returns its metrics as a plain struct; [`encode`] turns any number of components into
 //! text. Nothing is counted here: the values come from the status, the cache and the handlers at the time of
-//! the call. `docs/metrics.md` in the repository lists the names, labels and meanings of all metrics.
+//! the call. The page "Metrics" of the book lists the names, labels and meanings of all metrics.
 
 mod encoder;
 

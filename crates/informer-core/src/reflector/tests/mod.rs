@@ -1,7 +1,6 @@
 //! Tests of the reflector, by phase. Most tests are scripts, in the language of `script`.
 //!
-//! Comments name the guarantees that a test checks (`C1`…, `docs/guarantees.md`), and the bugs of kube-rs
-//! that it excludes (`P1`…).
+//! Comments name the guarantees that a test checks (`C1`…, in the book), and the bugs of kube-rs that it excludes (`P1`…).
 
 mod any_server;
 mod audit;
