@@ -36,7 +36,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "bench",
         options: "[--quick] [FILTER]",
-        about: "compare informer with client-go, kube-rs and the baseline, in scenarios whose names contain FILTER; also --times N, --control-plane KUBECONFIG, --name NAME, and --tables to write only the tables of the documents",
+        about: "compare informer with client-go, kube-rs and the baseline, in scenarios whose names contain FILTER; also --times N, --control-plane KUBECONFIG, --name NAME, and --tables to write only the tables and plots of the documents",
         run: bench::run,
     },
     Command {

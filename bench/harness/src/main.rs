@@ -8,11 +8,13 @@
 mod data;
 mod failure;
 mod plan;
+mod plot;
 mod program;
 mod replay;
 mod repo;
 mod report;
 mod scenario;
+mod topics;
 mod wire;
 
 use std::fs;
@@ -66,7 +68,7 @@ fn main() -> ExitCode {
 
 fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     if args == ["--tables"] {
-        return write_tables(repo, LATEST);
+        return write_documents(repo, LATEST);
     }
     let options = Options::parse(args)?;
     let plan = Plan::new(&options)?;
@@ -162,7 +164,7 @@ fn is_full(options: &Options, client_go: bool, failures: usize) -> bool {
         && failures == 0
 }
 
-/// Prints the table and writes the result file; after a full run, also the tables in the documents.
+/// Prints the table and writes the result file; after a full run, also the tables and plots of the documents.
 fn publish(repo: &Repo, options: &Options, rows: &Rows, full: bool) -> Result<(), Failure> {
     let machine = machine();
     println!("{}", rows.table(&machine));
@@ -171,33 +173,33 @@ fn publish(repo: &Repo, options: &Options, rows: &Rows, full: bool) -> Result<()
     let path = format!("bench/results/{name}.json");
     repo.write(&path, &rows.json(&machine, options.quick))?;
     eprintln!("written: {path}");
-    if full { write_tables(repo, &path) } else { Ok(()) }
+    if full { write_documents(repo, &path) } else { Ok(()) }
 }
 
-/// Writes the tables of a result file into the documents.
-fn write_tables(repo: &Repo, results: &str) -> Result<(), Failure> {
-    for (path, page) in pages(repo, results)? {
-        repo.write(path, &page)?;
-        eprintln!("written: the table in {path}");
+/// Writes the tables and the plots of a result file.
+fn write_documents(repo: &Repo, results: &str) -> Result<(), Failure> {
+    for (path, text) in documents(repo, results)? {
+        repo.write(&path, &text)?;
+        eprintln!("written: {path}");
     }
     Ok(())
 }
 
-/// Returns the documents that contain a table, updated from a result file.
-fn pages(repo: &Repo, results: &str) -> Result<Vec<(&'static str, String)>, Failure> {
+/// Returns the paths and the texts of the documents with tables and of the plots, updated from a result file.
+fn documents(repo: &Repo, results: &str) -> Result<Vec<(String, String)>, Failure> {
     let (rows, machine) = Rows::parse(&repo.read(results)?)
         .ok_or_else(|| Failure::Failed(format!("{results}: not a result file of this program")))?;
     let tables = [
         ("README.md", rows.summary(&machine)),
         ("docs/book/src/reference/benchmarks.md", rows.table(&machine)),
     ];
-    let mut pages = Vec::new();
+    let mut documents = topics::files(&rows);
     for (path, table) in tables {
         let page = report::replace_table(&repo.read(path)?, &table)
             .ok_or_else(|| Failure::Failed(format!("{path}: the markers around the table are missing")))?;
-        pages.push((path, page));
+        documents.push((path.to_owned(), page));
     }
-    Ok(pages)
+    Ok(documents)
 }
 
 /// Cores and memory, nothing else.
@@ -319,15 +321,15 @@ mod tests {
     }
 
     #[test]
-    fn documents_contain_the_tables_of_the_result_file() {
+    fn tables_and_plots_are_those_of_the_result_file() {
         let repo = Repo::locate();
         let (rows, _) = Rows::parse(&repo.read(LATEST).map_err(Failure::message).unwrap()).unwrap();
         for name in report::SUMMARY {
             assert!(rows.summary("").contains(&format!("\n| {name} | ")), "no row is called {name}");
         }
-        for (path, page) in pages(&repo, LATEST).map_err(Failure::message).unwrap() {
-            let current = repo.read(path).map_err(Failure::message).unwrap();
-            assert!(page == current, "{path} is out of date: run `cargo xtask bench --tables`");
+        for (path, expected) in documents(&repo, LATEST).map_err(Failure::message).unwrap() {
+            let current = repo.read(&path).unwrap_or_default();
+            assert!(expected == current, "{path} is out of date: run `cargo xtask bench --tables`");
         }
     }
 

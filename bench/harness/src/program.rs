@@ -31,6 +31,16 @@ impl Client {
             Self::Baseline => "baseline",
         }
     }
+
+    /// Returns the name in tables and plots.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::Informer => "informer",
+            Self::Go => "client-go",
+            Self::KubeRs => "kube-rs",
+            Self::Baseline => "baseline",
+        }
+    }
 }
 
 /// The client programs.

@@ -1,5 +1,5 @@
 //! The results: medians, the file in `bench/results`, and the table, which is also in the README. Pure:
-//! figures to text.
+//! figures to text. The plots of the same rows are in `topics`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -30,9 +30,9 @@ const END: &str = "<!-- bench: end -->";
 /// A row of the table with the figures of all runs.
 #[derive(Debug)]
 pub(super) struct Row {
-    name: String,
-    unit: String,
-    better: Better,
+    pub(super) name: String,
+    pub(super) unit: String,
+    pub(super) better: Better,
     values: BTreeMap<Client, Vec<f64>>,
     /// Handler calls per change and handler, if counted.
     delivered: BTreeMap<Client, Vec<f64>>,
@@ -74,7 +74,7 @@ impl Rows {
                 if self.0[index].values.contains_key(&client) {
                     continue;
                 }
-                let Some(source) = self.0.iter().find(|row| row.name == source) else { continue };
+                let Some(source) = self.find(&source) else { continue };
                 let of = |from: &BTreeMap<Client, Vec<f64>>| from.get(&client).cloned();
                 let (Some(values), delivered) = (of(&source.values), of(&source.delivered)) else { continue };
                 let row = &mut self.0[index];
@@ -93,7 +93,7 @@ impl Rows {
     ) {
         let kinds = [("initial sync", "µs per pod", 1e6), ("memory, settled", "KB per pod", 1e3)];
         for (what, unit, factor) in kinds {
-            let find = |size: &str| self.0.iter().find(|row| row.name == format!("{what}, {size} pods"));
+            let find = |size: &str| self.find(&format!("{what}, {size} pods"));
             let (Some(small), Some(large)) = (find(small_name), find(large_name)) else { continue };
             let mut values = BTreeMap::new();
             for client in Client::ALL.into_iter().filter(|client| *client != Client::Baseline) {
@@ -108,6 +108,11 @@ impl Rows {
 
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Returns the row of this name.
+    pub(super) fn find(&self, name: &str) -> Option<&Row> {
+        self.0.iter().find(|row| row.name == name)
     }
 
     /// Returns the content of the result file.
@@ -144,7 +149,7 @@ impl Rows {
              protobuf; in the\ncompressed row, informer and client-go use protobuf. \"get\" reads the cache; informer does not decode \
              the object then.\n\n"
         );
-        let rows = SUMMARY.iter().filter_map(|name| self.0.iter().find(|row| row.name == *name));
+        let rows = SUMMARY.iter().filter_map(|name| self.find(name));
         introduction + &markdown(rows, &[Client::Informer, Client::Go, Client::KubeRs])
     }
 }
@@ -153,13 +158,13 @@ impl Rows {
 ///
 /// The last columns contain how many times better informer is; below one, informer is worse, and the value is bold.
 fn markdown<'a>(rows: impl Iterator<Item = &'a Row>, clients: &[Client]) -> String {
-    let titles: Vec<String> = clients.iter().map(|client| client.name().replace('_', "-")).collect();
+    let titles: Vec<&str> = clients.iter().map(|client| client.title()).collect();
     let mut text = format!("| | unit | {} | × client-go | × kube-rs |\n|---|---|", titles.join(" | "));
     text.push_str(&"---:|".repeat(clients.len() + 2));
     text.push('\n');
     for row in rows {
         let values: Vec<String> = clients.iter().map(|client| row.cell(*client)).collect();
-        let times = |client| row.times(client).map_or_else(String::new, times);
+        let times = |peer| row.times(Client::Informer, peer).map_or_else(String::new, times);
         let (values, go, rs) = (values.join(" | "), times(Client::Go), times(Client::KubeRs));
         // Writing to a String cannot fail.
         let _ = writeln!(text, "| {} | {} | {values} | {go} | {rs} |", row.name, row.unit);
@@ -207,30 +212,34 @@ impl Row {
         Some(Self { name: text("name")?, unit: text("unit")?, better, values, delivered, applied })
     }
 
-    fn median(&self, client: Client) -> Option<f64> {
+    pub(super) fn median(&self, client: Client) -> Option<f64> {
         median(self.values.get(&client)?)
     }
 
     fn cell(&self, client: Client) -> String {
-        let value = self.median(client).map_or_else(String::new, shown);
+        self.median(client).map_or_else(String::new, shown) + &self.remark(client)
+    }
+
+    /// Returns what limits the comparison of a client's value, in parentheses after a space; usually empty.
+    pub(super) fn remark(&self, client: Client) -> String {
         let percent = |from: &BTreeMap<Client, Vec<f64>>| Some(100.0 * median(from.get(&client)?)?);
         match (percent(&self.delivered), percent(&self.applied)) {
             (Some(delivered), _) if (delivered - 100.0).abs() >= 0.5 => {
-                format!("{value} (delivered {delivered:.0} %)")
+                format!(" (delivered {delivered:.0} %)")
             }
             (_, Some(applied)) if applied < MIN_APPLIED_PERCENT => {
-                format!("{value} (changes {applied:.0} %)")
+                format!(" (changes {applied:.0} %)")
             }
-            _ => value,
+            _ => String::new(),
         }
     }
 
-    /// Returns how many times better informer is than a peer.
-    fn times(&self, peer: Client) -> Option<f64> {
-        let (informer, peer) = (self.median(Client::Informer)?, self.median(peer)?);
+    /// Returns how many times better a client is than another.
+    pub(super) fn times(&self, client: Client, other: Client) -> Option<f64> {
+        let (client, other) = (self.median(client)?, self.median(other)?);
         Some(match self.better {
-            Better::Less => peer / informer,
-            Better::More => informer / peer,
+            Better::Less => other / client,
+            Better::More => client / other,
         })
     }
 
@@ -273,7 +282,7 @@ fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// Formats a value with three significant digits and separated thousands.
-fn shown(value: f64) -> String {
+pub(super) fn shown(value: f64) -> String {
     match value.abs() {
         size if size < 1.0 => format!("{value:.3}"),
         size if size < 10.0 => format!("{value:.2}"),
