@@ -10,6 +10,7 @@ mod ci;
 mod codegen;
 #[cfg(unix)]
 mod control_plane;
+mod diagram;
 mod failure;
 mod fuzz;
 mod included;
@@ -42,7 +43,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "book",
         options: "",
-        about: "renew the programs in the pages of the book, and build it as web pages",
+        about: "renew the programs and diagrams in the pages of the book, and build it as web pages",
         run: book::run,
     },
     Command {

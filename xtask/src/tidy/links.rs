@@ -151,6 +151,9 @@ mod tests {
     #[test]
     fn missing_file_is_a_problem() {
         check(&[("docs/a.md", "\n[b](b.md)")], &["docs/a.md:2: link to `b.md`: no such file"]);
+        let image = "![b](images/b.svg)\n";
+        check(&[("docs/a.md", image)], &["docs/a.md:1: link to `images/b.svg`: no such file"]);
+        check(&[("docs/a.md", image), ("docs/images/b.svg", "<svg/>")], &[]);
     }
 
     #[test]

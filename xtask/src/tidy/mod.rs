@@ -6,6 +6,7 @@
 
 mod code;
 mod cycles;
+mod diagrams;
 mod examples;
 mod graph;
 mod items;
@@ -19,6 +20,7 @@ mod words;
 
 use std::fmt;
 
+use crate::diagram;
 use crate::failure::Failure;
 use crate::repo::{Repo, TextFile};
 
@@ -144,15 +146,17 @@ fn check(repo: &Repo, sources: &[Source]) -> Result<Vec<Problem>, Failure> {
     problems.extend(table::check(&repo.read(table::FILE)?, &rows));
     let documents = documents(repo)?;
     problems.extend(links::check(&documents, &|path| repo.read_if_exists(path)));
+    problems.extend(diagrams::check(&documents, &|path| repo.read_if_exists(path)));
     problems.extend(translations::check(&documents));
     problems.extend(words::check(sources, &documents));
     Ok(problems)
 }
 
-/// Reads the Markdown and Go files of the repository.
+/// Reads the Markdown and Go files of the repository, and the diagrams.
 fn documents(repo: &Repo) -> Result<Vec<TextFile>, Failure> {
     let mut files = repo.files_under("", "md")?;
     files.extend(repo.files_under("", "go")?);
+    files.extend(repo.files_under(diagram::FOLDER, "txt")?);
     Ok(files)
 }
 
