@@ -19,6 +19,7 @@ const USAGE: &str = "usage: custom_resource [--kubeconfig PATH] [--namespace NAM
 Prints what happens to objects of kind Backup (informer.example), and whether the server has that kind, until Ctrl-C.
 With --crd it prints the kind's definition, for kubectl, and ends.";
 
+// ANCHOR: kind
 /// The spec of a backup. The derive creates the kind `Backup` with metadata and this `spec`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(group = "informer.example", version = "v1", kind = "Backup", namespaced)]
@@ -28,6 +29,7 @@ pub(crate) struct BackupSpec {
     /// Number of backups to keep.
     pub(crate) keep: u32,
 }
+// ANCHOR_END: kind
 
 #[tokio::main]
 async fn main() -> ExitCode {

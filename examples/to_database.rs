@@ -27,6 +27,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 const APPLICATION_ID: i64 = 0x706f_6473;
 /// Increase it with every change of `SCHEMA`. A program and a table of different versions do not mix.
 const SCHEMA_VERSION: i64 = 1;
+// ANCHOR: schema
 /// Contains the whole objects. Columns for queries are computed from them, so a new one needs no new data.
 const SCHEMA: &str = "CREATE TABLE pods (
     uid TEXT PRIMARY KEY, namespace TEXT, name TEXT, version TEXT, object TEXT,
@@ -34,6 +35,7 @@ const SCHEMA: &str = "CREATE TABLE pods (
 /// Versions are not compared: the last delivered state is correct, even after the cluster was restored from a
 /// backup.
 const PUT: &str = "INSERT OR REPLACE INTO pods VALUES (?1, ?2, ?3, ?4, ?5)";
+// ANCHOR_END: schema
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -66,6 +68,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
+// ANCHOR: follow
 async fn follow(
     pods: &SharedInformer<Pod>,
     file: &str,
@@ -98,6 +101,7 @@ async fn follow(
         lines.map_err(|error| format!("the table cannot be written: {error}"))?.into_iter().for_each(&print);
     }
 }
+// ANCHOR_END: follow
 
 /// Repeats an operation until no other program locks the file.
 async fn when_unlocked<T>(
@@ -150,7 +154,10 @@ impl Table {
         connection.execute_batch("PRAGMA journal_mode = wal; PRAGMA synchronous = normal")?;
         Ok(Self(connection))
     }
+}
 
+// ANCHOR: table
+impl Table {
     /// Writes events in one transaction, and describes them. The uid distinguishes a pod from a later one with
     /// the same name.
     fn write(&mut self, events: &[Event<Pod>]) -> Result<Vec<String>, Error> {
@@ -196,3 +203,4 @@ impl Table {
         Ok(lines)
     }
 }
+// ANCHOR_END: table

@@ -82,6 +82,23 @@ fn website(name: &str, replicas: i32) -> Website {
     website
 }
 
+// ANCHOR: access
+/// Returns the permissions of the operator, after a run against `server`.
+fn required_access(server: &ApiServer) -> RequiredAccess {
+    let client = server.client();
+    // Informers, leader election and recorded events.
+    let mut access = manager(client.clone()).required_access();
+    access.merge(Finalizer::<Website>::new(client, "informer.example/website").required_access());
+    // What the reconcile function did. The lease is in a known namespace; websites may be in any.
+    for request in requests(server).iter().filter(|request| request.plural != "leases") {
+        for verb in verbs(request) {
+            access.add(None, &request.group, &resource(request), verb);
+        }
+    }
+    access
+}
+// ANCHOR_END: access
+
 /// Runs the operator, and does everything that makes it send requests.
 async fn run(server: &ApiServer) {
     // Otherwise the initial lists are watches.
@@ -161,16 +178,7 @@ async fn manifest_is_derived_from_a_run() {
         .unwrap();
     run(&server).await;
 
-    let client = server.client();
-    let mut access: RequiredAccess = manager(client.clone()).required_access();
-    access.merge(Finalizer::<Website>::new(client, "informer.example/website").required_access());
-    // The lease is in a known namespace; websites may be in any.
-    for request in requests(&server).iter().filter(|request| request.plural != "leases") {
-        for verb in verbs(request) {
-            access.add(None, &request.group, &resource(request), verb);
-        }
-    }
-    let derived = access.manifests(NAME, NAMESPACE);
+    let derived = required_access(&server).manifests(NAME, NAMESPACE);
     let yaml: Vec<String> =
         derived.iter().map(|manifest| serde_saphyr::to_string(manifest).unwrap()).collect();
     assert_eq!(documents(RBAC), derived, "rbac.yaml should be:\n{}", yaml.join("---\n"));
