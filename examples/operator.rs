@@ -1,8 +1,9 @@
 //! An operator: for every `Website` a deployment and a service, a status with the ready replicas, and a
 //! finalizer for cleanup.
 //!
-//!     cargo run --example operator -- --crd | kubectl apply -f -
-//!     cargo run --example operator -- [--kubeconfig PATH] [--lease-namespace NAME] [--probe-address IP:PORT]
+//!     cargo example operator -- --crd | kubectl apply -f -
+//!     cargo example operator -- [--kubeconfig PATH] [--lease-namespace NAME] [--pod-name NAME]
+//!         [--probe-address IP:PORT] [--log-format text|json]
 
 use informer::conditions::{self, ConditionChange};
 use informer::controller::predicates;
@@ -21,15 +22,18 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
+use std::str::FromStr;
 
-const USAGE: &str = "usage: operator [--kubeconfig PATH] [--lease-namespace NAME] [--probe-address IP:PORT] | --crd
+const USAGE: &str = "usage: operator [--kubeconfig PATH] [--lease-namespace NAME] [--pod-name NAME]
+                [--probe-address IP:PORT] [--log-format text|json] | --crd
 
 Manages a deployment and a service for each website until Ctrl-C. With --crd, prints the definition of the kind Website
 for kubectl and exits.
 
-The lease is in the namespace of --lease-namespace or LEASE_NAMESPACE, or in that of the kubeconfig or pod. /healthz,
-/readyz and /metrics are served on --probe-address or PROBE_ADDRESS (default 127.0.0.1:8080; in a pod [::]:8080, all
-addresses, so that the kubelet reaches it).";
+Options can also be given as environment variables, such as LEASE_NAMESPACE. The lease is in the namespace of
+--lease-namespace, or in that of the kubeconfig or pod, and shows --pod-name (default: the host name) as its holder.
+/healthz, /readyz and /metrics are served on --probe-address (default 127.0.0.1:8080; in a pod [::]:8080, all addresses,
+so that the kubelet reaches it). Logs are written to standard error.";
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(group = "informer.example", version = "v1", kind = "Website", namespaced, status = "WebsiteStatus")]
@@ -79,16 +83,50 @@ async fn main() -> ExitCode {
         }
         let address: Option<SocketAddr> = arguments.setting("--probe-address")?;
         let namespace: Option<String> = arguments.setting("--lease-namespace")?;
+        let pod_name: Option<String> = arguments.setting("--pod-name")?;
+        let log_format: Option<LogFormat> = arguments.setting("--log-format")?;
         let client = arguments.client().await?;
         let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
-        let elector = LeaderElector::new(client.clone(), &namespace, "website-operator");
+        let mut elector = LeaderElector::new(client.clone(), &namespace, "website-operator");
+        if let Some(name) = pod_name {
+            elector = elector.identity(&name); // `kubectl get lease` shows which pod leads
+        }
         let is_in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
         let address = address.unwrap_or(default_probe_address(is_in_pod));
-        tracing_subscriber::fmt().with_writer(std::io::stderr).init(); // logs of the library
-        eprintln!("press Ctrl-C to stop");
+        log_format.unwrap_or(LogFormat::Text).init();
+        tracing::info!(%address, "starting, until SIGTERM or Ctrl-C");
         Ok(manager(client).leader_election(elector).serve_on(address).run().await?)
     })
     .await
+}
+
+/// How logs are written, the library's too.
+enum LogFormat {
+    Text,
+    /// One JSON object per line, for programs that collect logs.
+    Json,
+}
+
+impl FromStr for LogFormat {
+    type Err = std::io::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err(std::io::Error::other("expected text or json")),
+        }
+    }
+}
+
+impl LogFormat {
+    fn init(self) {
+        let logs = tracing_subscriber::fmt().with_writer(std::io::stderr);
+        match self {
+            Self::Text => logs.init(),
+            Self::Json => logs.json().flatten_event(true).init(),
+        }
+    }
 }
 
 /// In a pod, the kubelet connects to the address of the pod. Elsewhere, other hosts have no access.
