@@ -1,8 +1,8 @@
 //! A custom kind. Its definition may be missing: the informer waits for it, follows the kind once it is
 //! served, and waits again when the definition is deleted.
 //!
-//!     cargo run --example custom_resource -- [--kubeconfig PATH] [--namespace NAME]
-//!     cargo run --example custom_resource -- --crd | kubectl apply -f -     # meanwhile, in another terminal
+//!     cargo example custom_resource -- [--kubeconfig PATH] [--namespace NAME]
+//!     cargo example custom_resource -- --crd | kubectl apply -f -     # meanwhile, in another terminal
 
 use informer::status::InformerState;
 use informer::{Event, Object, SharedInformer};

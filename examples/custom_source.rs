@@ -2,7 +2,7 @@
 //! JSON files of a directory.
 //!
 //!     mkdir files && echo '{"color": "blue"}' > files/theme.json
-//!     cargo run --example custom_source -- files
+//!     cargo example custom_source -- files
 
 use futures::stream::{self, StreamExt as _};
 use informer::source::{

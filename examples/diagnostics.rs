@@ -1,7 +1,7 @@
 //! What an informer reports about itself: failures as they happen, its state, and an audit that compares the
 //! cache with the server.
 //!
-//!     cargo run --example diagnostics -- [--kubeconfig PATH] [--namespace NAME]
+//!     cargo example diagnostics -- [--kubeconfig PATH] [--namespace NAME]
 
 use informer::status::Diagnostic;
 use informer::{InformerOptions, SharedInformer};

@@ -1,8 +1,8 @@
 //! A kind known only at run time, named on the command line: prints changes of its objects and which parts
 //! changed.
 //!
-//!     cargo run --example dynamic -- deployments
-//!     cargo run --example dynamic -- apps/v1/deployments/Deployment
+//!     cargo example dynamic -- deployments
+//!     cargo example dynamic -- apps/v1/deployments/Deployment
 
 use informer::discovery::DynamicResource;
 use informer::{Event, Object, SharedInformerFactory};

@@ -1,7 +1,7 @@
 //! Events as a stream, read one by one by a task that may wait in between, until it is stopped. It receives
 //! every state, and a notice if it was too slow for that.
 //!
-//!     cargo run --example event_stream -- [--kubeconfig PATH] [--namespace NAME]
+//!     cargo example event_stream -- [--kubeconfig PATH] [--namespace NAME]
 
 use informer::handler::Delivery;
 use informer::{Event, EventStream, SharedInformer};

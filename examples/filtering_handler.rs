@@ -1,7 +1,7 @@
 //! A handler that receives only matching objects: pods that occupy a node. An update that makes a pod match
 //! is delivered as an add, one that makes it stop matching as a delete.
 //!
-//!     cargo run --example filtering_handler -- [--kubeconfig PATH] [--namespace NAME]
+//!     cargo example filtering_handler -- [--kubeconfig PATH] [--namespace NAME]
 
 use informer::handler::FilteringHandler;
 use informer::{Handler, Object, SharedInformer, UpdateCause};

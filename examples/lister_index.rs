@@ -1,7 +1,7 @@
 //! Lookups in the cache: indexes on a field, on a label, and on the result of a closure, and several lookups
 //! in one snapshot.
 //!
-//!     cargo run --example lister_index -- [--kubeconfig PATH] [--namespace NAME]
+//!     cargo example lister_index -- [--kubeconfig PATH] [--namespace NAME]
 
 use informer::{Index, Object, SharedInformerFactory};
 use informer_examples::program;

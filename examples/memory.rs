@@ -1,6 +1,6 @@
 //! How much memory a cache takes: all fields or some, a transform, compression; and when objects are decoded.
 //!
-//!     cargo run --release --example memory -- [--kubeconfig PATH] [--namespace NAME]
+//!     cargo example memory --release -- [--kubeconfig PATH] [--namespace NAME]
 
 use informer::cache::Retention;
 use informer::{InformerOptions, SharedInformer};
@@ -47,10 +47,9 @@ fn ways(options: &InformerOptions) -> Result<Vec<(&'static str, InformerOptions)
     Ok(vec![
         // The bytes that the server sent, without managedFields.
         ("all fields", options()),
-        // Fields are left out while an object is read. They must be optional in the Rust type.
+        // Fields are left out while an object is read. In the types of k8s-openapi they have their default value.
         ("without status and annotations", options().drop_fields(["status", "metadata.annotations"])?),
-        // Containers are needed only because they are not optional.
-        ("only phase and node", options().keep_fields(["spec.nodeName", "spec.containers", "status.phase"])?),
+        ("only phase and node", options().keep_fields(["spec.nodeName", "status.phase"])?),
         // For what paths cannot express. Objects are requested as JSON, decoded and encoded again, so prefer
         // field filters. An error leaves the object as received and is reported (`transform_fallback`).
         (

@@ -1,7 +1,7 @@
 //! Only the metadata of a kind: the server sends nothing else, so this program knows the owners of secrets
 //! without ever receiving their data.
 //!
-//!     cargo run --example metadata_only -- [--kubeconfig PATH] [--namespace NAME]
+//!     cargo example metadata_only -- [--kubeconfig PATH] [--namespace NAME]
 
 use informer::{Event, Object, SharedInformerFactory};
 use informer_examples::{program, stop_signal};

@@ -1,7 +1,7 @@
 //! One cache for several namespaces, for a user without permissions in the others; and reading one's own
 //! writes: the cache is read only after it contains them.
 //!
-//!     cargo run --example namespaces -- settings shop billing search
+//!     cargo example namespaces -- settings shop billing search
 
 use informer::{InformerOptions, ResourceVersion, SharedInformer};
 use informer_examples::program;

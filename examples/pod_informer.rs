@@ -1,6 +1,6 @@
 //! The classic first program: prints changes of the pods of a cluster until Ctrl-C.
 //!
-//!     cargo run --example pod_informer -- [--kubeconfig PATH] [--namespace NAME]
+//!     cargo example pod_informer -- [--kubeconfig PATH] [--namespace NAME]
 
 use informer::{Event, InformerOptions, SharedInformer};
 use k8s_openapi::api::core::v1::Pod;

@@ -1,7 +1,7 @@
 //! A resync: the handler receives every object again from time to time, to notice what is not a change. Here:
 //! pods that stay pending for too long.
 //!
-//!     cargo run --example resync -- [--kubeconfig PATH] [--namespace NAME] [--minutes N]
+//!     cargo example resync -- [--kubeconfig PATH] [--namespace NAME] [--minutes N]
 
 use informer::{Event, Object, SharedInformer, UpdateCause};
 use informer_examples::{program, stop_signal};

@@ -1,7 +1,7 @@
 //! A scheduler built with informers: a queue with priorities, indexes, retries when there is room again, leader
 //! election.
 //!
-//!     cargo run --example scheduler -- [--kubeconfig PATH] [--lease-namespace NAME]
+//!     cargo example scheduler -- [--kubeconfig PATH] [--lease-namespace NAME]
 
 #[path = "scheduler/fit.rs"]
 pub(crate) mod fit;

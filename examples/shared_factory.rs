@@ -1,6 +1,6 @@
 //! Two independent parts of a program get pods from one factory and share one watch and one cache.
 //!
-//!     cargo run --example shared_factory -- [--kubeconfig PATH] [--namespace NAME]
+//!     cargo example shared_factory -- [--kubeconfig PATH] [--namespace NAME]
 
 use informer::{Event, Registration, SharedInformerFactory};
 use informer_examples::{program, stop_signal};

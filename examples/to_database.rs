@@ -1,7 +1,7 @@
 //! Keeps a table of a database equal to the pods of a cluster: many changes per transaction, correct after a
 //! crash and after changes while the program was not running, patient with a locked file and an absent server.
 //!
-//!     cargo run --example to_database -- pods.db [--kubeconfig PATH] [--namespace NAME]
+//!     cargo example to_database -- pods.db [--kubeconfig PATH] [--namespace NAME]
 //!     sqlite3 pods.db 'select namespace, name, node, phase from pods'
 //!     sqlite3 pods.db "select object ->> '$.spec.serviceAccountName', count(*) from pods group by 1"
 

@@ -1,7 +1,7 @@
 //! A work queue between an informer and workers: changes are coalesced per key, each key is processed by one
 //! worker at a time, failures are retried with backoff, and keys can be delayed.
 //!
-//!     cargo run --example workqueue -- [--kubeconfig PATH] [--namespace NAME]
+//!     cargo example workqueue -- [--kubeconfig PATH] [--namespace NAME]
 
 use informer::workqueue::{ExponentialBackoff, Priority, WithMaxDelay, WorkQueue};
 use informer::{Event, Key, Lister, SharedInformer};

@@ -1,13 +1,9 @@
 //! The custom resource example against an embedded server whose definitions are created and deleted.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-#[path = "../custom_resource.rs"]
-#[allow(dead_code)]
-mod custom_resource;
-
-use common::{Program, output, rest, server};
-use custom_resource::{Backup, BackupSpec};
+use crate::common::{Program, output, rest, server};
+use crate::programs::custom_resource;
+use crate::programs::custom_resource::{Backup, BackupSpec};
 use informer::SharedInformer;
 use informer_apiserver::ApiServer;
 use kube::CustomResourceExt as _;
@@ -71,7 +67,7 @@ async fn undecodable_object_is_reported_and_affects_no_other() {
     let program = Program::start(|stopped| async move {
         custom_resource::run(&backups, print, async { drop(stopped.await) }).await
     });
-    common::cluster::until(|| lines.0.len() == 3).await;
+    crate::common::cluster::until(|| lines.0.len() == 3).await;
     program.stop().await;
     let lines = rest(lines).await;
     let odd = lines.iter().find(|line| line.contains("odd")).unwrap();

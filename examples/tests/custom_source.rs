@@ -1,12 +1,8 @@
 //! The custom source example, which needs no server.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-#[path = "../custom_source.rs"]
-#[allow(dead_code)]
-mod custom_source;
-
-use common::{Program, output};
+use crate::common::{Program, output};
+use crate::programs::custom_source;
 use std::path::PathBuf;
 
 fn new_directory(name: &str) -> PathBuf {
@@ -40,7 +36,7 @@ async fn files_are_objects() {
     let elsewhere = directory.with_extension("moved");
     let _ = std::fs::remove_dir_all(&elsewhere);
     std::fs::rename(&directory, &elsewhere).unwrap();
-    common::cluster::advance_time(std::time::Duration::from_secs(120)).await;
+    crate::common::cluster::advance_time(std::time::Duration::from_secs(120)).await;
     assert_eq!(lines.take(), [""; 0]);
     std::fs::rename(&elsewhere, &directory).unwrap();
     std::fs::remove_file(directory.join("theme.json")).unwrap();

@@ -1,13 +1,9 @@
 //! The diagnostics example against an embedded server.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-#[path = "../diagnostics.rs"]
-#[allow(dead_code)]
-mod diagnostics;
-
-use common::cluster::{EventLog, TIMEOUT, advance_time, inject_from_first_frame, pod, with};
-use common::{Program, output, rest, server};
+use crate::common::cluster::{EventLog, TIMEOUT, advance_time, inject_from_first_frame, pod, with};
+use crate::common::{Program, output, rest, server};
+use crate::programs::diagnostics;
 use informer::InformerOptions;
 use informer_apiserver::{ApiServer, faults};
 use serde_json::{Value, json};

@@ -1,13 +1,9 @@
 //! The dynamic example against an embedded server.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-#[path = "../dynamic.rs"]
-#[allow(dead_code)]
-mod dynamic;
-
-use common::cluster::{until, with};
-use common::{Program, output, server};
+use crate::common::cluster::{until, with};
+use crate::common::{Program, output, server};
+use crate::programs::dynamic;
 use informer::{InformerOptions, SharedInformerFactory};
 use serde_json::json;
 

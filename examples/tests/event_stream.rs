@@ -1,13 +1,9 @@
 //! The event stream example against an embedded server.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-#[path = "../event_stream.rs"]
-#[allow(dead_code)]
-mod event_stream;
-
-use common::cluster::{pod, until, with};
-use common::{Program, server};
+use crate::common::cluster::{pod, until, with};
+use crate::common::{Program, server};
+use crate::programs::event_stream;
 use informer::SharedInformer;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::mpsc;

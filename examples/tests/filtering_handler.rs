@@ -1,13 +1,9 @@
 //! The filtering handler example against an embedded server.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-#[path = "../filtering_handler.rs"]
-#[allow(dead_code)]
-mod filtering_handler;
-
-use common::cluster::{pod, with};
-use common::{Program, output, rest, server};
+use crate::common::cluster::{pod, with};
+use crate::common::{Program, output, rest, server};
+use crate::programs::filtering_handler;
 use informer::SharedInformer;
 use serde_json::{Value, json};
 

@@ -1,13 +1,9 @@
 //! The lister example against an embedded server.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-#[path = "../lister_index.rs"]
-#[allow(dead_code)]
-mod lister_index;
-
-use common::cluster::{pod, with};
-use common::{output, rest, server};
+use crate::common::cluster::{pod, with};
+use crate::common::{output, rest, server};
+use crate::programs::lister_index;
 use informer::SharedInformerFactory;
 use serde_json::json;
 

@@ -1,13 +1,9 @@
 //! The memory example against an embedded server.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-#[path = "../memory.rs"]
-#[allow(dead_code)]
-mod memory;
-
-use common::cluster::{pod, with};
-use common::{output, rest, server};
+use crate::common::cluster::{pod, with};
+use crate::common::{output, rest, server};
+use crate::programs::memory;
 use informer::InformerOptions;
 use serde_json::json;
 

@@ -1,13 +1,9 @@
 //! The metadata example against an embedded server.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-#[path = "../metadata_only.rs"]
-#[allow(dead_code)]
-mod metadata_only;
-
-use common::cluster::{until, with};
-use common::{Program, output, server};
+use crate::common::cluster::{until, with};
+use crate::common::{Program, output, server};
+use crate::programs::metadata_only;
 use informer::SharedInformerFactory;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};

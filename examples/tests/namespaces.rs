@@ -1,13 +1,9 @@
 //! The namespaces example against an embedded server.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-#[path = "../namespaces.rs"]
-#[allow(dead_code)]
-mod namespaces;
-
-use common::cluster::{config_map, create_namespace, requests_for};
-use common::{output, server};
+use crate::common::cluster::{config_map, create_namespace, requests_for};
+use crate::common::{output, server};
+use crate::programs::namespaces;
 use informer_apiserver::Verb;
 
 #[tokio::test(start_paused = true)]

@@ -2,17 +2,13 @@
 //! faults.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-#[path = "../operator.rs"]
-#[allow(dead_code)]
-mod operator;
-
-use common::cluster::{advance_time, break_watches, requests_for, until};
-use common::server;
+use crate::common::cluster::{advance_time, break_watches, requests_for, until};
+use crate::common::server;
+use crate::programs::operator;
+use crate::programs::operator::{Website, WebsiteSpec};
 use informer::manager::ManagerHandle;
 use informer_apiserver::{ApiServer, Verb, faults};
 use kube::CustomResourceExt as _;
-use operator::{Website, WebsiteSpec};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::task::JoinHandle;

@@ -2,13 +2,10 @@
 //! permissions of `rbac.yaml`.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-#[path = "../operator.rs"]
-#[allow(dead_code)]
-mod operator;
-
-use common::cluster::TIMEOUT;
-use common::server;
+use crate::common::cluster::TIMEOUT;
+use crate::common::server;
+use crate::programs::operator;
+use crate::programs::operator::{Website, WebsiteSpec};
 use informer::access::RequiredAccess;
 use informer::election::LeaderElector;
 use informer::finalizer::Finalizer;
@@ -16,7 +13,6 @@ use informer::manager::Manager;
 use informer_apiserver::{ApiServer, RecordedRequest, User, Verb, faults};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::CustomResourceExt as _;
-use operator::{Website, WebsiteSpec};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

@@ -2,17 +2,14 @@
 //! the responses to its requests are given, its writes are checked.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../operator.rs"]
-#[allow(dead_code)]
-mod operator;
-
+use crate::programs::operator;
+use crate::programs::operator::{State, Website};
 use informer::controller::Outcome;
 use informer::error::PatchStatusError;
 use informer::recorder::EventRecorder;
 use informer::testing::{self, RecordedRequest};
 use informer::{Error, Key};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
-use operator::{State, Website};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::time::Duration;

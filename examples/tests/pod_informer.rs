@@ -1,14 +1,9 @@
 //! The pod informer example against a server played by the test.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../pod_informer.rs"]
-#[allow(dead_code)]
-mod pod_informer;
-#[path = "../../crates/informer/tests/common/script.rs"]
-mod script;
-
+use crate::programs::pod_informer;
+use crate::script::{pod, script};
 use informer::{InformerOptions, SharedInformer};
-use script::{pod, script};
 use tokio::sync::{mpsc, oneshot};
 
 #[tokio::test(start_paused = true)]

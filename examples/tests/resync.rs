@@ -1,13 +1,9 @@
 //! The resync example against an embedded server.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-#[path = "../resync.rs"]
-#[allow(dead_code)]
-mod resync;
-
-use common::cluster::{advance_time, pod, until};
-use common::{Program, output, server};
+use crate::common::cluster::{advance_time, pod, until};
+use crate::common::{Program, output, server};
+use crate::programs::resync;
 use informer::SharedInformer;
 use serde_json::json;
 use std::time::Duration;

@@ -2,15 +2,11 @@
 //! killed half-way.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-#[path = "../scheduler.rs"]
-#[allow(dead_code)]
-mod scheduler;
-
-use common::{Program, cluster, output, server};
+use crate::common::{Program, cluster, output, server};
+use crate::programs::scheduler;
+use crate::programs::scheduler::fit;
 use informer_apiserver::{ApiServer, ApiService, Verb, faults};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use scheduler::fit;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

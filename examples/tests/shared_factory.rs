@@ -1,13 +1,9 @@
 //! The shared factory example against an embedded server.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-#[path = "../shared_factory.rs"]
-#[allow(dead_code)]
-mod shared_factory;
-
-use common::cluster::{pod, until};
-use common::{Program, output, rest, server};
+use crate::common::cluster::{pod, until};
+use crate::common::{Program, output, rest, server};
+use crate::programs::shared_factory;
 use informer::SharedInformerFactory;
 use informer_apiserver::{Verb, faults};
 

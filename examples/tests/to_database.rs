@@ -1,19 +1,15 @@
 //! The database example against an embedded server, with restarts. Writes block, so time is real here.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-#[path = "../to_database.rs"]
-#[allow(dead_code)]
-mod to_database;
-
-use common::cluster::{pod, until, with};
-use common::{Program, server};
+use crate::common::cluster::{pod, until, with};
+use crate::common::{Program, server};
+use crate::programs::to_database;
+use crate::programs::to_database::Table;
 use informer::SharedInformer;
 use informer_apiserver::{ApiServer, faults};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
-use to_database::Table;
 
 /// Path of a new database file.
 fn new_file(name: &str) -> String {

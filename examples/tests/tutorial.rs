@@ -28,7 +28,7 @@ mod tests;
 
 use common::cluster::{TIMEOUT, pod, with};
 use common::server;
-use informer::{Index, SharedInformer, testing};
+use informer::{Index, InformerOptions, SharedInformer, testing};
 use k8s_openapi::api::core::v1::Pod;
 use kube::CustomResourceExt as _;
 use serde_json::{Value, json};
@@ -42,6 +42,26 @@ async fn step1_lists_the_pods() {
     let server = server();
     server.create(&pod("shop", "a")).unwrap();
     step1::run(server.client()).await.unwrap();
+}
+
+// ANCHOR: options
+fn web_pods(client: kube::Client) -> Result<SharedInformer<Pod>, informer::Error> {
+    let options = InformerOptions::default().namespace("shop").label_selector("app=web".parse()?);
+    Ok(SharedInformer::with_options(client, options))
+}
+// ANCHOR_END: options
+
+#[tokio::test(start_paused = true)]
+async fn step1_with_options_contains_one_namespace_and_label() {
+    let server = server();
+    server.create(&pod("shop", "a")).unwrap();
+    server.create(&with(pod("shop", "b"), "/metadata/labels/app", "db")).unwrap();
+    server.create(&pod("default", "c")).unwrap();
+    let pods = web_pods(server.client()).unwrap();
+    pods.start();
+    pods.wait_for_sync(TIMEOUT).await.unwrap();
+    let names: Vec<String> = pods.snapshot().iter().map(|pod| pod.key().to_string()).collect();
+    assert_eq!(names, ["shop/a"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,13 +1,9 @@
 //! The work queue example against an embedded server.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-#[path = "../workqueue.rs"]
-#[allow(dead_code)]
-mod workqueue;
-
-use common::cluster::{advance_time, with};
-use common::{Program, server};
+use crate::common::cluster::{advance_time, with};
+use crate::common::{Program, server};
+use crate::programs::workqueue;
 use informer::SharedInformer;
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::ConfigMap;

@@ -1,13 +1,12 @@
 //! `cargo xtask fuzz`: runs the fuzzer, which feeds malformed responses to the readers of the core.
 //!
 //! The fuzzer is `crates/informer-core/fuzz`; it defines the inputs and the rules that must hold. It is built
-//! like tests: optimised, and with debug assertions. This file only starts it and reports an input that
+//! like tests: optimized, and with debug assertions. This file only starts it and reports an input that
 //! crashed it.
 
 use std::env;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::failure::Failure;
@@ -29,13 +28,12 @@ struct Options {
 pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     let options = Options::parse(args)?;
     let seed = options.seed.unwrap_or_else(seed_from_clock);
-    // With `--workspace`, so that the build of `cargo test --workspace` is reused.
-    repo.cargo_output(&["build", "--quiet", "--locked", "--workspace", "--example", "fuzz"])?;
     let own = env::current_exe()
         .map_err(|error| Failure::Failed(format!("cannot find the path of this program: {error}")))?;
-    let program = own.with_file_name("examples").join(format!("fuzz{}", env::consts::EXE_SUFFIX));
     let failures = own.with_file_name("fuzz");
-    let status = Command::new(program)
+    // With `--workspace`, so that the libraries of `cargo test --workspace` are reused.
+    let status = repo
+        .cargo(&["test", "--quiet", "--locked", "--workspace", "--bench", "fuzz", "--"])
         .args([options.seconds(), seed].map(|number| number.to_string()))
         .args(
             [options.inputs, options.input]

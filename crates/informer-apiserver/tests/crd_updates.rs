@@ -5,9 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-mod common;
-
-use common::{CONTENT_TYPE, Watch, raw, send, server, with_timeout};
+use crate::common::{CONTENT_TYPE, Watch, raw, send, server, with_timeout};
 use http_body_util::BodyExt;
 use informer_apiserver::ApiServer;
 use serde_json::{Value, json};
@@ -197,7 +195,7 @@ async fn storage_version_prunes_and_each_version_shows_its_fields() {
         assert_eq!(spec_at(&server, OTHERS).await, json!({"a": "1"}));
         assert_eq!(spec_at(&server, FOOS).await, json!({"a": "1", "d": "d"}));
         let mut watch = Watch::open(&server, &format!("{OTHERS}?watch=1")).await;
-        let common::Got::Frame(frame) = watch.next().await else { panic!("no frame") };
+        let crate::common::Got::Frame(frame) = watch.next().await else { panic!("no frame") };
         assert_eq!(frame["object"]["spec"], json!({"a": "1"}));
 
         let version_before = server.resource_version();

@@ -6,11 +6,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{definition, server, with_timeout};
+use crate::common::{definition, server, with_timeout};
 use http::Request;
 use http_body_util::BodyExt;
 use informer_apiserver::ApiServer;

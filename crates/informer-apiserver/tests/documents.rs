@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-mod common;
-
-use common::{raw, server, with_timeout};
+use crate::common::{raw, server, with_timeout};
 use serde_json::{Value, json};
 
 fn definition() -> Value {

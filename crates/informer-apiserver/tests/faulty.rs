@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-mod common;
-
-use common::{Watch, configmap, raw, send, server, with_timeout};
+use crate::common::{Watch, configmap, raw, send, server, with_timeout};
 use std::time::Duration;
 
 use informer_apiserver::{Verb, faults};
@@ -358,7 +356,7 @@ async fn frames_are_dropped_duplicated_corrupted_and_truncated() {
         let guard = server.inject(faults::malformed_object().for_verb(Verb::Watch).after_frames(1));
         let mut watch = Watch::open(&server, &path).await;
         watch.next_summary().await;
-        let common::Got::Frame(frame) = watch.next().await else { panic!("no frame") };
+        let crate::common::Got::Frame(frame) = watch.next().await else { panic!("no frame") };
         assert_eq!(
             (&frame["object"]["spec"], &frame["object"]["metadata"]["name"]),
             (&7.into(), &"b".into())

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-mod common;
-
-use common::{configmap, definition, pod, raw_with, server, with_timeout};
+use crate::common::{configmap, definition, pod, raw_with, server, with_timeout};
 use http::Request;
 use http_body_util::BodyExt;
 use informer_apiserver::{AccessControl, ApiServer, User};
@@ -24,7 +22,7 @@ async fn send_request(
     kind: &str,
     body: &Value,
 ) -> (u16, Value) {
-    let accept = format!("{JSON}{}{kind}", common::CONTENT_TYPE);
+    let accept = format!("{JSON}{}{kind}", crate::common::CONTENT_TYPE);
     raw_with(server, method, path, &accept, Some(body.to_string().into_bytes())).await
 }
 

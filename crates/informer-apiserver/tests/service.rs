@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Watch, advance_time, configmap, raw, raw_with, server, with_timeout};
+use crate::common::{Watch, advance_time, configmap, raw, raw_with, server, with_timeout};
 use informer_apiserver::{ApiServer, WaitError, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -123,7 +121,7 @@ async fn lists_are_filtered_by_selectors() {
     with_timeout(async {
         let server = server();
         for (name, node, app) in [("a", "n1", "web"), ("b", "n2", "web"), ("c", "", "db")] {
-            let mut pod = common::pod(name);
+            let mut pod = crate::common::pod(name);
             pod["metadata"]["labels"] = json!({"app": app});
             if !node.is_empty() {
                 pod["spec"]["nodeName"] = json!(node);
@@ -155,7 +153,7 @@ async fn lists_are_filtered_by_selectors() {
 async fn status_and_spec_are_updated_separately() {
     with_timeout(async {
         let server = server();
-        let mut pod = common::pod("p");
+        let mut pod = crate::common::pod("p");
         pod["status"] = json!({"phase": "Running"});
         let created = server.create(&pod).unwrap();
         assert_eq!(created["status"]["phase"], "Pending", "a create does not set the status");
@@ -198,7 +196,7 @@ async fn metadata_only_reads_return_partial_objects() {
 async fn discovery_lists_served_resources() {
     with_timeout(async {
         let server = server();
-        server.create(&common::definition()).unwrap();
+        server.create(&crate::common::definition()).unwrap();
         let found = Discovery::new(server.client()).run().await.unwrap();
         assert!(found.has_group("apps"));
         let group = found.groups().find(|group| group.name() == "rec.example.com").unwrap();
@@ -225,7 +223,7 @@ async fn long_list_is_sent_in_chunks() {
         let all = maps.list(&ListParams::default()).await.unwrap();
         assert_eq!(all.items.len(), 500);
         assert!(all.items.is_sorted_by_key(|map| map.metadata.name.clone()));
-        let chunks = common::chunks(&server, "/api/v1/configmaps").await;
+        let chunks = crate::common::chunks(&server, "/api/v1/configmaps").await;
         assert!(chunks > 5, "{chunks} chunks");
     })
     .await;
@@ -274,7 +272,7 @@ async fn waits_end_when_the_condition_holds() {
     let watching = tokio::spawn(async move {
         advance_time(Duration::from_secs(1)).await;
         let mut watch = Watch::open(&client, "/api/v1/configmaps?watch=1&timeoutSeconds=5").await;
-        while watch.next().await != common::Got::End {}
+        while watch.next().await != crate::common::Got::End {}
     });
     let waits: [fn(&ApiServer) -> bool; 3] = [
         |server| server.recorded_requests().len() == 1,
@@ -298,7 +296,7 @@ async fn hits_of_a_rule_end_a_wait() {
         let client = server.clone();
         let watching = tokio::spawn(async move {
             let mut watch = Watch::open(&client, "/api/v1/configmaps?watch=1").await;
-            while watch.next().await != common::Got::End {}
+            while watch.next().await != crate::common::Got::End {}
         });
         server.wait_until(minute, |server| server.open_watches() == 1).await.unwrap();
         let started = Instant::now();

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Watch, configmap, definition, raw, server, widget, with_timeout};
+use crate::common::{Watch, configmap, definition, raw, server, widget, with_timeout};
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
@@ -145,7 +143,7 @@ async fn converted_objects_are_encoded_once_for_all_watchers() {
         server.delete("v1", "events", Some("default"), "e").unwrap();
         for watch in &mut json {
             for (kind, version) in ["ADDED", "DELETED"].iter().zip(from + 1..) {
-                let common::Got::Frame(frame) = watch.next().await else { panic!("no frame") };
+                let crate::common::Got::Frame(frame) = watch.next().await else { panic!("no frame") };
                 assert_eq!((&frame["type"], &frame["object"]["note"]), (&json!(kind), &json!("hello")));
                 assert_eq!(frame["object"]["apiVersion"], "events.k8s.io/v1");
                 assert_eq!(frame["object"]["metadata"]["resourceVersion"], version.to_string());
@@ -167,9 +165,9 @@ async fn bookmarks_are_sent_every_minute_and_before_the_end() {
         let from = server.resource_version();
         let path = format!("{MAPS}&resourceVersion={from}&allowWatchBookmarks=true&timeoutSeconds=75");
         let mut watch = Watch::open(&server, &path).await;
-        server.create(&common::pod("p")).unwrap();
+        server.create(&crate::common::pod("p")).unwrap();
         assert_eq!(watch.next_summary().await, format!("BOOKMARK - {}", from + 1));
-        server.create(&common::pod("q")).unwrap();
+        server.create(&crate::common::pod("q")).unwrap();
         assert_eq!(watch.next_summary().await, format!("BOOKMARK - {}", from + 2), "the final bookmark");
         assert_eq!(watch.next_summary().await, "end");
     })
@@ -241,8 +239,8 @@ async fn selector_turns_updates_into_added_and_deleted() {
         let expected = [format!("ADDED b {}", from + 1), format!("MODIFIED b {}", from + 2)];
         assert_eq!(watch.next_summaries(2).await, expected);
         // DELETED carries the last matching state with the version of the change.
-        let common::Got::Frame(left) = watch.next().await else { panic!("no frame") };
-        assert_eq!(common::summary(&left), format!("DELETED b {}", from + 3));
+        let crate::common::Got::Frame(left) = watch.next().await else { panic!("no frame") };
+        assert_eq!(crate::common::summary(&left), format!("DELETED b {}", from + 3));
         assert_eq!(left["object"]["metadata"]["labels"]["on"], "yes");
         assert_eq!(left["object"]["data"]["k"], "2");
         assert!(watch.is_silent(10).await);
@@ -254,13 +252,13 @@ async fn selector_turns_updates_into_added_and_deleted() {
 async fn deleted_pod_is_modified_then_deleted() {
     with_timeout(async {
         let server = server();
-        server.create(&common::pod("p")).unwrap();
+        server.create(&crate::common::pod("p")).unwrap();
         let from = server.resource_version();
         let path = format!("/api/v1/pods?watch=1&resourceVersion={from}");
         let mut watch = Watch::open(&server, &path).await;
         server.delete("v1", "pods", Some("default"), "p").unwrap();
-        let common::Got::Frame(terminating) = watch.next().await else { panic!("no frame") };
-        assert_eq!(common::summary(&terminating), format!("MODIFIED p {}", from + 1));
+        let crate::common::Got::Frame(terminating) = watch.next().await else { panic!("no frame") };
+        assert_eq!(crate::common::summary(&terminating), format!("MODIFIED p {}", from + 1));
         assert_eq!(terminating["object"]["metadata"]["generation"], 2);
         assert_eq!(watch.next_summary().await, format!("DELETED p {}", from + 2));
     })
@@ -275,7 +273,7 @@ async fn metadata_watch_sends_partial_objects() {
         let accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
         let mut watch = Watch::open_as(&server, &format!("{MAPS}&{WATCH_LIST}"), accept).await;
         for expected in ["ADDED", "BOOKMARK"] {
-            let common::Got::Frame(frame) = watch.next().await else { panic!("no frame") };
+            let crate::common::Got::Frame(frame) = watch.next().await else { panic!("no frame") };
             assert_eq!(frame["type"], expected);
             assert_eq!(frame["object"]["kind"], "PartialObjectMetadata");
             assert!(frame["object"].get("data").is_none());

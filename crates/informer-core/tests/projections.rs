@@ -89,7 +89,7 @@ fn c9_objects_that_do_not_fit_are_counted_and_reported_once() {
     }
     assert_eq!(good.projected(&lite).unwrap().spec.node, "n1");
     assert_eq!(lite.metrics().decode_errors, 2, "one error per object, not per read");
-    let expected = "a/b1 at version 5 does not decode as projections::Lite, at spec.node: \
+    let expected = "a/b1 at version 5 does not decode as integration::projections::Lite, at spec.node: \
                     invalid type: integer `7`, expected a string";
     let reported = reported.lock().unwrap();
     assert_eq!(reported.len(), 1, "{reported:?}");

@@ -2,10 +2,9 @@
 #![cfg(feature = "compression")]
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/cluster.rs"]
-mod cluster;
-
-use cluster::{Diagnostics, TIMEOUT, gap_without_change, log_events, pod, synced_informer, until, with};
+use crate::cluster::{
+    Diagnostics, TIMEOUT, gap_without_change, log_events, pod, synced_informer, until, with,
+};
 use informer::cache::Retention;
 use informer::source::WatchListPolicy;
 use informer::{Index, InformerOptions, SharedInformer};

@@ -1,10 +1,7 @@
 //! Retention of decoded objects: decoded when they arrive, or kept while they are used.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/cluster.rs"]
-mod cluster;
-
-use cluster::{TIMEOUT, advance_time, config_map, create_pods, pod, synced_informer, until, with};
+use crate::cluster::{TIMEOUT, advance_time, config_map, create_pods, pod, synced_informer, until, with};
 use informer::cache::Retention;
 use informer::controller::{Controller, Outcome};
 use informer::{Event, InformerOptions, SharedInformerFactory};

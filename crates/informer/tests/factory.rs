@@ -1,10 +1,7 @@
 //! Factories: sharing, configuration, lifetime of informers, kinds that appear and disappear.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/cluster.rs"]
-mod cluster;
-
-use cluster::{TIMEOUT, config_map, log_events, names, pod, until, with};
+use crate::cluster::{TIMEOUT, config_map, log_events, names, pod, until, with};
 use informer::cache::{Encoding, Retention};
 use informer::error::ConfigError;
 use informer::source::WatchListPolicy;
@@ -419,7 +416,8 @@ async fn c6_handlers_of_two_views_see_the_same_events() {
     two.expect(&["+a"]).await;
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let late = Arc::clone(&seen);
-    let registration = dynamic.on_event(move |event| late.lock().unwrap().push(cluster::describe(&event)));
+    let registration =
+        dynamic.on_event(move |event| late.lock().unwrap().push(crate::cluster::describe(&event)));
     assert!(registration.wait_for_sync().await);
     assert_eq!(*seen.lock().unwrap(), ["+a initial"]);
 }

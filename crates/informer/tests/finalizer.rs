@@ -1,10 +1,7 @@
 //! Finalizers against the embedded server: when one is added and removed, with concurrent writers.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/cluster.rs"]
-mod cluster;
-
-use cluster::{TIMEOUT, config_map, with};
+use crate::cluster::{TIMEOUT, config_map, with};
 use informer::error::{ErrorKind, FinalizerError};
 use informer::finalizer::{Finalizer, FinalizerAction};
 use informer::{InformerOptions, Lister, Object, ResourceVersion, SharedInformer, SharedInformerFactory};
@@ -147,7 +144,7 @@ async fn written_object_is_returned_only_if_it_still_exists() {
     let other: Finalizer<ConfigMap> = Finalizer::new(cluster.server.client(), "example.com/other");
     assert!(other.remove(&left).await.unwrap().is_none());
     // A pod has a grace period: it exists until that is over, even without finalizers.
-    let pod = with(cluster::pod("default", "p"), "/metadata/finalizers", json!([OURS]));
+    let pod = with(crate::cluster::pod("default", "p"), "/metadata/finalizers", json!([OURS]));
     let pod = with(pod, "/spec/nodeName", "node-1");
     cluster.server.create(&pod).unwrap();
     let pods: kube::Api<Pod> = kube::Api::namespaced(cluster.server.client(), "default");

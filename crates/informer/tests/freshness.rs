@@ -1,10 +1,7 @@
 //! Freshness of a cache: waiting for versions, status, diagnostics, audits, metrics.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/cluster.rs"]
-mod cluster;
-
-use cluster::{
+use crate::cluster::{
     Diagnostics, TIMEOUT, advance_time, break_watches_with, config_map, create_pods, frame, gap,
     gap_without_change, inject_from_first_frame, log_events, log_events_with, pod, requests_for,
     synced_informer, until, with,

@@ -1,10 +1,7 @@
 //! Handlers: closures, traits and streams; filters; inline and blocking; coalesced and every state; removal.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/cluster.rs"]
-mod cluster;
-
-use cluster::{TIMEOUT, describe, log_events, pod, until, with};
+use crate::cluster::{TIMEOUT, describe, log_events, pod, until, with};
 use informer::handler::{Delivery, FilteringHandler};
 use informer::status::Diagnostic;
 use informer::{Handler, InformerOptions, Object, Registration, SharedInformer, UpdateCause};
@@ -77,7 +74,7 @@ async fn closure_trait_and_stream_receive_the_same_events() {
     let (_closure, mut closure) = log_events(&pods);
     let (sender, receiver) = mpsc::unbounded_channel();
     let _handler = pods.add_handler(LoggingHandler(sender));
-    let mut from_trait = cluster::EventLog(receiver);
+    let mut from_trait = crate::cluster::EventLog(receiver);
     let mut stream = pods.event_stream();
     let first = stream.next().await.unwrap();
     assert_eq!(describe(&first), "+a initial");
@@ -116,7 +113,7 @@ async fn stream_ends_with_its_informer_after_received_events() {
 #[tokio::test(start_paused = true)]
 async fn initial_list_of_a_stream_can_be_awaited_and_taken_as_a_whole() {
     let server = ApiServer::new();
-    cluster::create_pods(&server, &["a", "b", "c"]);
+    crate::cluster::create_pods(&server, &["a", "b", "c"]);
     let pods = SharedInformer::<Pod>::new(server.client());
     let (mut stream, uncoalesced) = (pods.event_stream(), pods.handler().uncoalesced().event_stream());
     pods.start();
@@ -175,10 +172,10 @@ async fn c3_update_that_starts_or_stops_matching_is_add_or_delete() {
     let (sender, receiver) = mpsc::unbounded_channel();
     let _as_option =
         pods.handler().filter(assigned).on_event(move |event| drop(sender.send(describe(&event))));
-    let mut by_option = cluster::EventLog(receiver);
+    let mut by_option = crate::cluster::EventLog(receiver);
     let (sender, receiver) = mpsc::unbounded_channel();
     let _as_handler = pods.add_handler(FilteringHandler::new(assigned, LoggingHandler(sender)));
-    let mut by_handler = cluster::EventLog(receiver);
+    let mut by_handler = crate::cluster::EventLog(receiver);
 
     server.create(&pod("default", "a")).unwrap();
     server.insert_unchecked(&with(pod("default", "a"), "/spec/nodeName", "node-1")).unwrap();
@@ -279,7 +276,7 @@ async fn batch_contains_pending_events_up_to_its_maximum() {
 async fn batch_is_not_limited_by_the_budget_of_the_task() {
     let server = ApiServer::new();
     let names: Vec<String> = (0..300).map(|index| format!("pod-{index:03}")).collect();
-    cluster::create_pods(&server, &names.iter().map(String::as_str).collect::<Vec<_>>());
+    crate::cluster::create_pods(&server, &names.iter().map(String::as_str).collect::<Vec<_>>());
     let pods = SharedInformer::<Pod>::new(server.client());
     let mut all = pods.event_stream();
     let mut few = pods.handler().filter(|pod: &Object<Pod>| pod.name() >= "pod-290").event_stream();

@@ -2,14 +2,11 @@
 //! names contain the number of the guarantee.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/script.rs"]
-mod script;
-
+use crate::script::{Server, pod, pod_with_uid, script};
 use informer::source::WatchListPolicy;
 use informer::status::InformerState;
 use informer::{Event, Index, InformerOptions, Key, Registration, SharedInformer};
 use k8s_openapi::api::core::v1::Pod;
-use script::{Server, pod, pod_with_uid, script};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

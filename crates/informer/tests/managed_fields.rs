@@ -1,10 +1,7 @@
 //! The option that keeps `metadata.managedFields`.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/cluster.rs"]
-mod cluster;
-
-use cluster::{TIMEOUT, pod, synced_informer, with};
+use crate::cluster::{TIMEOUT, pod, synced_informer, with};
 use informer::source::WatchListPolicy;
 use informer::{InformerOptions, Key, SharedInformer, SharedInformerFactory, Snapshot};
 use informer_apiserver::ApiServer;

@@ -2,12 +2,8 @@
 //! recorders and collectors of the application.
 #![allow(clippy::unwrap_used, clippy::float_cmp, reason = "the samples are small whole numbers")]
 
-#[path = "common/cluster.rs"]
-mod cluster;
-#[path = "common/prometheus.rs"]
-mod prometheus;
-
-use cluster::{TIMEOUT, create_pods, log_events_with, until};
+use crate::cluster::{TIMEOUT, create_pods, log_events_with, until};
+use crate::prometheus::{Sample, parse};
 use informer::controller::{Controller, Outcome};
 use informer::election::LeaderElector;
 use informer::manager::{Manager, ManagerHandle};
@@ -19,7 +15,6 @@ use informer_apiserver::ApiServer;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::core::PartialObjectMeta;
-use prometheus::{Sample, parse};
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

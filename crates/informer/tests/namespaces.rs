@@ -1,10 +1,7 @@
 //! What an informer selects: several namespaces in one cache, selectors, query parameters.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/cluster.rs"]
-mod cluster;
-
-use cluster::{
+use crate::cluster::{
     TIMEOUT, advance_time, break_watches_with, config_map, create_namespace, create_pods, gap_for,
     log_events, names, pod, requests_for, synced_informer, until, with,
 };

@@ -2,10 +2,7 @@
 //! found.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/cluster.rs"]
-mod cluster;
-
-use cluster::{TIMEOUT, config_map};
+use crate::cluster::{TIMEOUT, config_map};
 use informer::error::OwnerError;
 use informer::owner::{
     ObjectReference, ToObjectReference, controller_of, is_controlled_by, is_owned_by,

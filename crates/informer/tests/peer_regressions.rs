@@ -2,10 +2,7 @@
 //! of the list of findings; each test starts with a description of the bug.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/cluster.rs"]
-mod cluster;
-
-use cluster::{
+use crate::cluster::{
     Diagnostics, TIMEOUT, advance_time, break_watches, config_map, create_pods, describe, frame, gap,
     gap_with_changes, inject_from_first_frame, log_events, names, pod, requests_for, synced_informer, until,
     with,

@@ -2,10 +2,7 @@
 //! handle.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/cluster.rs"]
-mod cluster;
-
-use cluster::{Diagnostics, create_pods, pod, synced_informer, until, with};
+use crate::cluster::{Diagnostics, create_pods, pod, synced_informer, until, with};
 use informer::{Event, InformerOptions};
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::Pod;

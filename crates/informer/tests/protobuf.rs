@@ -11,9 +11,8 @@ mod encode;
 mod generator;
 #[path = "../../informer-core/tests/protobuf/reference_model.rs"]
 mod reference_model;
-#[path = "common/types.rs"]
-mod types;
 
+use crate::types::{Visit, with_type};
 use bytes::{envelope, frame, object, read_watch};
 use generator::{KINDS, Maker, types_of};
 use informer_core::wire::{Frame, TypeMeta};
@@ -24,7 +23,6 @@ use reference_model::{json_object, json_watch, recordings, type_of};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
-use types::{Visit, with_type};
 
 /// Metadata only.
 #[derive(Debug, PartialEq, Deserialize)]

@@ -2,15 +2,12 @@
 //! counted on failure.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/cluster.rs"]
-mod cluster;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use cluster::{TIMEOUT, config_map, create_namespace};
+use crate::cluster::{TIMEOUT, config_map, create_namespace};
 use informer::SharedInformerFactory;
 use informer::owner::ObjectReference;
 use informer::recorder::{EventRecorder, EventType};

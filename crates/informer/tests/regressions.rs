@@ -1,10 +1,7 @@
 //! Regression tests; each starts with a description of the bug.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/cluster.rs"]
-mod cluster;
-
-use cluster::{TIMEOUT, config_map, names, pod, until};
+use crate::cluster::{TIMEOUT, config_map, names, pod, until};
 use futures::StreamExt as _;
 use informer::metrics::{self, Collect};
 use informer::source::{ListRequest, WatchListPolicy, WatchRequest};

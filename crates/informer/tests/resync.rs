@@ -2,10 +2,7 @@
 //! requests.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/cluster.rs"]
-mod cluster;
-
-use cluster::{
+use crate::cluster::{
     EventLog, TIMEOUT, advance_time, break_watches, create_pods, describe, gap_without_change,
     log_events_with, pod, synced_informer, until, with,
 };
@@ -147,7 +144,7 @@ async fn c12_resync_sends_no_request() {
 #[tokio::test(start_paused = true)]
 async fn c12_resync_period_of_handler_overrides_kind_and_factory() {
     let server = server_with(1);
-    server.create(&cluster::config_map("default", "map", "1")).unwrap();
+    server.create(&crate::cluster::config_map("default", "map", "1")).unwrap();
     let factory = SharedInformerFactory::with_options(
         server.client(),
         InformerOptions::default().resync_period(seconds(20)),

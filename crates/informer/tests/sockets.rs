@@ -2,15 +2,12 @@
 //! state.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/loopback.rs"]
-mod loopback;
-
+use crate::loopback::{Loopback, Reply};
 use informer::source::WatchListPolicy;
 use informer::status::InformerState;
 use informer::{InformerOptions, SharedInformer};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, Config};
-use loopback::{Loopback, Reply};
 use std::io::Write as _;
 use std::time::Duration;
 

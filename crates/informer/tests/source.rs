@@ -2,16 +2,13 @@
 //! one: what is sent, what is received, and how each failure is reported.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/loopback.rs"]
-mod loopback;
-
+use crate::loopback::{Loopback, Reply};
 use flate2::{Compression, write::GzEncoder};
 use futures::{StreamExt as _, TryStreamExt as _};
 use informer::source::{KubeSource, Response, Source as _, SourceError};
 use informer_core::reflector::{Consistency, ListRequest, WatchRequest, WatchStart};
 use informer_core::version::ResourceVersion;
 use kube::{Client, Config};
-use loopback::{Loopback, Reply};
 use std::io::Write as _;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;

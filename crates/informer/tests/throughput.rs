@@ -2,10 +2,7 @@
 //! connection.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/cluster.rs"]
-mod cluster;
-
-use cluster::{TIMEOUT, pod, with};
+use crate::cluster::{TIMEOUT, pod, with};
 use futures::stream::StreamExt as _;
 use http_body_util::{BodyDataStream, StreamBody};
 use informer::source::WatchListPolicy;

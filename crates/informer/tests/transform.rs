@@ -1,10 +1,7 @@
 //! What is cached of an object: dropped fields, kept fields, transforms, metadata only.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/cluster.rs"]
-mod cluster;
-
-use cluster::{
+use crate::cluster::{
     Diagnostics, TIMEOUT, create_pods, gap, gap_without_change, log_events, names, pod, synced_informer,
     until, with,
 };
@@ -332,7 +329,7 @@ async fn typed_and_dynamic_metadata_share_a_cache_apart_from_full_objects() {
     let whole = factory.informer::<Pod>();
     factory.start();
     factory.wait_for_sync(TIMEOUT).await.unwrap();
-    assert_eq!(cluster::requests_for(&server, Verb::Watch, "pods").len(), 2);
+    assert_eq!(crate::cluster::requests_for(&server, Verb::Watch, "pods").len(), 2);
     let (one, other) =
         (typed.lister().get("default", "a").unwrap(), dynamic.lister().get("default", "a").unwrap());
     assert!(Arc::ptr_eq(one.entry(), other.entry()), "one cache");

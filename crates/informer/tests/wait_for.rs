@@ -1,10 +1,7 @@
 //! Waiting until a condition holds for a cache.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/cluster.rs"]
-mod cluster;
-
-use cluster::{TIMEOUT, advance_time, break_watches, config_map, create_pods, synced_informer};
+use crate::cluster::{TIMEOUT, advance_time, break_watches, config_map, create_pods, synced_informer};
 use informer::error::ErrorKind;
 use informer::status::InformerState;
 use informer::{InformerOptions, Key, SharedInformer, Snapshot};

@@ -19,7 +19,7 @@ const READY: &str = "serving Kubernetes";
 /// Builds the program and returns its path.
 pub(super) fn build(repo: &Repo) -> Result<PathBuf, Failure> {
     // With `--workspace`, so that the build of `cargo test --workspace` is reused.
-    repo.cargo_output(&["build", "--quiet", "--locked", "--workspace", "--bin", "informer"])?;
+    repo.run_cargo("build --quiet --locked --profile test --workspace --bin informer", &[])?;
     let own = std::env::current_exe()
         .map_err(|error| Failure::Failed(format!("cannot find the path of this program: {error}")))?;
     Ok(own.with_file_name(format!("informer{}", std::env::consts::EXE_SUFFIX)))

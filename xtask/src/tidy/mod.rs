@@ -15,6 +15,7 @@ mod links;
 mod modules;
 mod sources;
 mod table;
+mod test_files;
 mod translations;
 mod words;
 
@@ -138,6 +139,8 @@ fn check(repo: &Repo, sources: &[Source]) -> Result<Vec<Problem>, Failure> {
     problems.extend(sources.iter().flat_map(examples::check));
     let crates = graph::crates(&metadata);
     for member in &crates {
+        let manifest = repo.read(&format!("{}/Cargo.toml", member.folder))?;
+        problems.extend(test_files::check(&member.folder, &manifest, sources));
         if let Some(row) = rows.get(&member.name) {
             let files = modules::files(sources, &format!("{}/src", member.folder));
             problems.extend(layers::check(&member.name, row, &files));

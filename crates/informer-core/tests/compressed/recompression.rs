@@ -3,7 +3,7 @@
 //! > Recompression is invisible: no change is reported, indexes are unaffected, and existing snapshots keep
 //! > their entries.
 
-use crate::objects::{SHELF, compressed, recompress, store, widget};
+use super::objects::{SHELF, compressed, recompress, store, widget};
 use informer_core::wire::{BodyLocation, ObjectError, UnreadableObject};
 use informer_core::{
     Compressor, Delta, Index, Key, Object, ResourceVersion, Scope, StoreReader, StoreWriter,
@@ -111,7 +111,7 @@ fn relist_concurrent_with_recompression_reports_no_change() {
     let known: Vec<_> = reader.snapshot().list().cloned().collect();
     recompress(&mut writer, &reader, &compressor, 256);
     let rewritten = reader.snapshot();
-    let applied = writer.apply(&Scope::All, [crate::objects::list(9900, known)]);
+    let applied = writer.apply(&Scope::All, [super::objects::list(9900, known)]);
     assert!(applied.changes.is_empty(), "{applied:?}");
     assert!(reader.snapshot().list().zip(rewritten.list()).all(|(now, then)| Arc::ptr_eq(now, then)));
 }

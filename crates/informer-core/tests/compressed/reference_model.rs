@@ -3,7 +3,7 @@
 //! Dictionaries are trained at random times, and entries are recompressed slice by slice in between, some of
 //! them late. Both stores report the same changes and return the same results.
 
-use crate::objects::{ENGINE, SHELF, Shape, compressed, list, plain, widget};
+use super::objects::{ENGINE, SHELF, Shape, compressed, list, plain, widget};
 use informer_core::random::Random;
 use informer_core::{
     Change, Compressor, Deleted, Delta, Entry, Index, IndexHandle, Key, ResourceVersion, Rewrite, Scope,
@@ -191,7 +191,7 @@ impl Run {
 fn read_again(entry: &Entry) -> informer_core::wire::ScannedObject {
     let types = informer_core::TypeMeta::new("example.com/v1", "Widget");
     let bytes = entry.bytes();
-    crate::objects::scanned(&types, std::str::from_utf8(&bytes).unwrap())
+    super::objects::scanned(&types, std::str::from_utf8(&bytes).unwrap())
 }
 
 type Reported = (char, Key, ResourceVersion, Vec<u8>);

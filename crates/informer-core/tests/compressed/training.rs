@@ -1,6 +1,6 @@
 //! Training: when a dictionary is trained, and on which samples.
 
-use crate::objects::{ENGINE, SHELF, Shape, compressed, list, recompress, store, widget};
+use super::objects::{ENGINE, SHELF, Shape, compressed, list, recompress, store, widget};
 use informer_core::{Compressor, Delta, Scope, StoreReader, StoreWriter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

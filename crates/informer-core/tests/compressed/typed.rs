@@ -1,7 +1,7 @@
 //! Typed access to compressed objects, in JSON and in protobuf.
 
-use crate::encode;
-use crate::objects::scanned;
+use super::encode;
+use super::objects::scanned;
 use bench_data::pods::{Pod, Random};
 use informer_core::wire::{Limits, ListItem, ProtobufListReader, ScannedObject, message_of};
 use informer_core::{Compressor, Entry, Object, Retention, Scope, StoreWriter, TypeMeta};

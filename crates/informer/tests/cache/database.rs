@@ -1,6 +1,6 @@
 //! A source that is not an API server: objects in memory, with a log of changes.
 
-use crate::typed;
+use super::typed;
 use futures::stream::{self, Stream};
 use informer::source::{ListWatch, ListWatchError, WatchEvent};
 use informer::{Key, ResourceVersion};

@@ -1,6 +1,6 @@
 //! The delta FIFO.
 
-use crate::{advance_time, object, texts};
+use super::{advance_time, object, texts};
 use informer::cache::{Delta, DeltaFifo, QueueClosed, Store};
 use informer::{Key, Object, ResourceVersion};
 use k8s_openapi::api::core::v1::ConfigMap;

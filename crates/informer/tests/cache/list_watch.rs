@@ -1,7 +1,7 @@
 //! Sources made of two functions, good ones and bad ones. Time is virtual.
 
-use crate::database::Database;
-use crate::{advance_time, texts, typed};
+use super::database::Database;
+use super::{advance_time, texts, typed};
 use futures::stream::{self, BoxStream, StreamExt as _};
 use informer::source::{ListWatch, ListWatchError, WatchEvent};
 use informer::status::{Diagnostic, InformerState};
@@ -168,7 +168,7 @@ async fn c9_bad_objects_of_a_list_affect_nothing_else() {
         |_| async { Ok(silent()) },
     );
     let maps = started(source, options).await;
-    assert_eq!(maps.lister().list().iter().map(crate::value).collect::<Vec<_>>(), ["new", "red"]);
+    assert_eq!(maps.lister().list().iter().map(super::value).collect::<Vec<_>>(), ["new", "red"]);
     assert_eq!(maps.status().cache.duplicates, 1);
     let diagnostics = diagnostics.lock().unwrap();
     assert!(matches!(&diagnostics[..], [one] if one.contains("metadata.name")), "{diagnostics:?}");
@@ -458,7 +458,7 @@ async fn dynamic_objects_without_versions_are_listed() {
     maps.start();
     maps.wait_for_sync(TIMEOUT).await.unwrap();
     let map = maps.lister().get("a", "x").unwrap();
-    assert_eq!((crate::value(&map).as_str(), map.resource_version().as_str()), ("red", "0"));
+    assert_eq!((super::value(&map).as_str(), map.resource_version().as_str()), ("red", "0"));
 }
 
 /// An audit compares two lists of one version. Changes that a list of another version contains are no drift.

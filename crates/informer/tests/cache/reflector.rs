@@ -1,7 +1,7 @@
 //! A reflector that feeds a sink of the program.
 
-use crate::database::Database;
-use crate::{advance_time, texts, typed};
+use super::database::Database;
+use super::{advance_time, texts, typed};
 use futures::stream::{self, StreamExt as _};
 use informer::cache::{Delta, Reflector, Retention, Store};
 use informer::source::{ListWatch, ListWatchError, WatchEvent};
@@ -205,7 +205,7 @@ async fn objects_of_a_reflector_keep_no_typed_values() {
         let reflector = Reflector::<ConfigMap>::with_source(database.source(), options);
         let run = reflector.run(|deltas| {
             let object = &deltas[0].objects()[0];
-            assert_eq!(crate::value(object), "red");
+            assert_eq!(super::value(object), "red");
             assert!(object.typed_ref().is_none(), "{retention:?}");
             async { Err("enough") }
         });

@@ -1,6 +1,6 @@
 //! A store that is filled by hand.
 
-use crate::{object, texts, typed, value};
+use super::{object, texts, typed, value};
 use informer::cache::{Delta, Store};
 use informer::status::Scope;
 use informer::{Event, Index, IndexHandle, Key, Object, ResourceVersion};

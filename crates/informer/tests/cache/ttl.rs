@@ -1,6 +1,6 @@
 //! A store whose objects expire, in virtual time.
 
-use crate::{object, texts};
+use super::{object, texts};
 use informer::cache::TtlStore;
 use informer::{Index, Key};
 use std::time::Duration;

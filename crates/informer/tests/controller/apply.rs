@@ -1,7 +1,7 @@
 //! Writing from a reconcile: server-side apply, the time, conflicts.
 
+use super::{Running, event_log};
 use crate::cluster::{create_namespace, create_pods, requests_for};
-use crate::{Running, event_log};
 use informer::controller::{Context, Controller, Outcome};
 use informer::error::{ApplyError, ErrorKind, OwnerError};
 use informer::{Error, SharedInformerFactory};

@@ -1,9 +1,6 @@
 //! Controllers against the embedded server: event sources, reconciles, start and stop.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../common/cluster.rs"]
-mod cluster;
-
 mod apply;
 mod reconciles;
 mod relists;
@@ -13,7 +10,7 @@ mod start;
 mod status;
 mod writes;
 
-use cluster::TIMEOUT;
+use crate::cluster::TIMEOUT;
 use informer::controller::RunnableController;
 use informer::error::ControllerError;
 use tokio::sync::{mpsc, oneshot};
@@ -45,7 +42,7 @@ impl Running {
 }
 
 /// A sender for reconciles, and the log that receives them.
-fn event_log() -> (mpsc::UnboundedSender<String>, cluster::EventLog) {
+fn event_log() -> (mpsc::UnboundedSender<String>, crate::cluster::EventLog) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    (sender, cluster::EventLog(receiver))
+    (sender, crate::cluster::EventLog(receiver))
 }

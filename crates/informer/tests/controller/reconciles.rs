@@ -1,7 +1,7 @@
 //! What a reconcile may do, and what happens to its key.
 
+use super::{Running, event_log};
 use crate::cluster::{advance_time, config_map, create_pods, pod, until, with};
-use crate::{Running, event_log};
 use informer::SharedInformerFactory;
 use informer::controller::{Controller, Outcome};
 use informer::metrics::{self, Collect};

@@ -1,7 +1,7 @@
 //! What a controller reconciles after a relist (P1).
 
+use super::{Running, event_log};
 use crate::cluster::{advance_time, create_pods, gap_with_changes, names, until};
-use crate::{Running, event_log};
 use informer::controller::{Controller, Outcome};
 use informer::source::WatchListPolicy;
 use informer::{InformerOptions, SharedInformerFactory};

@@ -1,7 +1,7 @@
 //! Stopping a controller and running it again.
 
+use super::{Running, event_log};
 use crate::cluster::{advance_time, create_pods, until};
-use crate::{Running, event_log};
 use informer::SharedInformerFactory;
 use informer::controller::{Controller, ControllerState, Outcome};
 use informer::error::ControllerError;

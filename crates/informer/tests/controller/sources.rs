@@ -1,7 +1,7 @@
 //! Which changes enqueue which keys.
 
+use super::{Running, event_log};
 use crate::cluster::{advance_time, config_map, create_pods, pod, with};
-use crate::{Running, event_log};
 use futures::StreamExt as _;
 use informer::controller::{Context, Controller, Outcome, predicates};
 use informer::{Key, SharedInformerFactory};

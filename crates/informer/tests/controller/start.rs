@@ -1,8 +1,8 @@
 //! When reconciles start: after all event sources have delivered their initial lists, whatever happens to a
 //! source later.
 
+use super::{Running, event_log};
 use crate::cluster::{advance_time, break_watches_with, config_map, create_pods, until};
-use crate::{Running, event_log};
 use informer::controller::{Controller, ControllerState, Outcome};
 use informer::{Key, SharedInformerFactory};
 use informer_apiserver::{ApiServer, faults};

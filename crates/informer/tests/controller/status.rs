@@ -1,8 +1,8 @@
 //! Writing the status from a reconcile.
 
-use crate::apply::in_a_reconcile;
+use super::apply::in_a_reconcile;
+use super::{Running, event_log};
 use crate::cluster::{config_map, create_pods, requests_for};
-use crate::{Running, event_log};
 use informer::controller::{Context, Controller, Outcome};
 use informer::error::{ErrorKind, PatchStatusError};
 use informer::{Error, Object, SharedInformerFactory};

@@ -1,7 +1,7 @@
 //! Write visibility: the next reconcile of a key sees the previous write.
 
+use super::{Running, event_log};
 use crate::cluster::{advance_time, break_watches, create_pods, inject_from_first_frame, until};
-use crate::{Running, event_log};
 use informer::SharedInformerFactory;
 use informer::controller::{Controller, Outcome};
 use informer_apiserver::{ApiServer, faults};

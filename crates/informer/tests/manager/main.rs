@@ -1,11 +1,9 @@
 //! Managers against the embedded server: start and stop order, leadership, HTTP endpoints, signals.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../common/cluster.rs"]
-mod cluster;
 mod tasks;
 
-use cluster::{TIMEOUT, advance_time, create_pods, requests_for, until};
+use crate::cluster::{TIMEOUT, advance_time, create_pods, requests_for, until};
 use futures::FutureExt as _;
 use informer::SharedInformerFactory;
 use informer::controller::{Controller, Outcome, RunnableController};
@@ -606,7 +604,7 @@ async fn signal_test_program() {
 /// Runs that program and sends it signals. Returns its output and exit code.
 fn signalled(way: &str, signals: &[&str]) -> (String, Option<i32>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "signal_test_program", "--nocapture", "--test-threads=1"])
+        .args(["--exact", "manager::signal_test_program", "--nocapture", "--test-threads=1"])
         .env("INFORMER_TEST_SIGNALS", way)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

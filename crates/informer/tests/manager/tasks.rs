@@ -1,7 +1,7 @@
 //! Tasks of the program: `Manager::add_task`.
 
+use super::{end, get_endpoint, idle, start};
 use crate::cluster::{TIMEOUT, advance_time, until};
-use crate::{end, get_endpoint, idle, start};
 use informer::SharedInformerFactory;
 use informer::election::LeaderElector;
 use informer::error::{ErrorKind, ManagerError};
