@@ -16,6 +16,7 @@ use futures::stream::{BoxStream, StreamExt as _};
 use informer_core::reflector::InformerState;
 use informer_core::workqueue::Priority;
 use informer_core::{DecodeAhead, Key, Object};
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -137,15 +138,24 @@ fn enqueue<W>(queue: &WorkQueue<Key>, event: &Event<W>, map: &Map<W>) {
         }
         _ => Priority::NORMAL,
     };
-    let mut add = |key| queue.add_with_priority(key, priority);
+    let mut queued = HashSet::new();
     // A panic of the mapper for the old state must not prevent the call for the new state.
     let old_state_result = match event {
         Event::Updated { old, cause: UpdateCause::Change, .. } => {
+            let mut add = |key: Key| {
+                queued.insert(key.clone());
+                queue.add_with_priority(key, priority);
+            };
             catch_unwind(AssertUnwindSafe(|| map(old, &mut add)))
         }
         _ => Ok(()),
     };
-    map(event.object(), &mut add);
+    // Each key once: between two adds, a worker could take the key, and would process it again after the second one.
+    map(event.object(), &mut |key| {
+        if !queued.contains(&key) {
+            queue.add_with_priority(key, priority);
+        }
+    });
     old_state_result.unwrap_or_else(|panic| resume_unwind(panic));
 }
 

@@ -1,7 +1,7 @@
 //! Which changes enqueue which keys.
 
 use super::{Running, event_log};
-use crate::cluster::{advance_time, config_map, create_pods, pod, with};
+use crate::cluster::{TIMEOUT, advance_time, config_map, create_pods, pod, with};
 use futures::StreamExt as _;
 use informer::controller::{Context, Controller, Outcome, predicates};
 use informer::{Key, SharedInformerFactory};
@@ -14,7 +14,9 @@ use kube::core::{ApiResource, PartialObjectMeta};
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::future::Ready;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// A reconcile function that logs its keys.
@@ -46,6 +48,45 @@ async fn existing_added_changed_and_deleted_objects_are_reconciled() {
     reconciles.expect(&["default/a"]).await;
     server.delete("v1", "pods", Some("default"), "b").unwrap();
     reconciles.expect(&["default/b"]).await;
+    running.stop().await.unwrap();
+    assert!(reconciles.is_empty());
+}
+
+/// Bug: an update was often reconciled twice, because its key was added for the old and for the new state, and a worker
+/// took the key between the two adds. Tests with one thread did not see it: no worker ran in between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn update_is_reconciled_once_even_if_a_worker_is_faster_than_the_mapper() {
+    let server = ApiServer::new();
+    server.create(&config_map("default", "map", "old")).unwrap();
+    let (sender, mut reconciles) = event_log();
+    let factory = SharedInformerFactory::new(server.client());
+    let count = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&count);
+    let controller = Controller::new::<Pod>(&factory).watches::<ConfigMap>(move |map| {
+        if map.name() == "last" {
+            return vec![Key::new("default", "last")];
+        }
+        // For the new state, wait until the key of the old state was processed.
+        let began = Instant::now();
+        let is_new = map.field("data.v").as_deref() == Some("new");
+        let is_waiting = || is_new && seen.load(Ordering::SeqCst) < 2 && began.elapsed() < TIMEOUT;
+        tokio::task::block_in_place(|| {
+            while is_waiting() {
+                std::thread::yield_now();
+            }
+        });
+        vec![Key::new("default", "p")]
+    });
+    let running = Running::start(controller.reconcile(move |key, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+        let _ = sender.send(key.to_string());
+        std::future::ready(Ok::<_, Infallible>(Outcome::Done))
+    }));
+    reconciles.expect(&["default/p"]).await;
+    server.update(&config_map("default", "map", "new")).unwrap();
+    reconciles.expect(&["default/p"]).await;
+    server.create(&config_map("default", "last", "")).unwrap();
+    reconciles.expect(&["default/last"]).await;
     running.stop().await.unwrap();
     assert!(reconciles.is_empty());
 }
