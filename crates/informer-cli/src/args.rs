@@ -1,9 +1,10 @@
 //! Command line arguments.
 
 use crate::show::jsonpath::JsonPath;
-use crate::show::{Format, FormatParser};
+use crate::show::{Format, FormatParser, Headers};
 use clap::builder::styling::{AnsiColor, Styles};
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum as _};
 use informer::selector::{FieldSelector, LabelSelector};
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -36,12 +37,88 @@ Exit codes:
 /// is neither, watches the pods of a demo cluster inside this program.
 #[derive(Debug, Parser)]
 #[command(name = "informer", version, styles = STYLES, after_help = EXIT_CODES, max_term_width = 100)]
-#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    pub(crate) command: Option<Command>,
+    command: Option<Command>,
     #[command(flatten)]
-    pub(crate) demo: Demo,
+    demo: Demo,
+    // Its value is needed for errors of the command line, so it is read by `Color::find`.
+    #[arg(long, value_name = "WHEN", default_value = "auto", global = true, help = COLOR_HELP)]
+    _color: Color,
+}
+
+const COLOR_HELP: &str = "When to use colors; auto: on a terminal, unless NO_COLOR is set";
+
+/// When to use colors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+impl Color {
+    /// Returns the value of `--color` in a command line that need not be valid.
+    pub(crate) fn find(args: &[OsString]) -> Self {
+        let mut args = args.iter().map(|arg| arg.to_str().unwrap_or_default());
+        let value = args.find_map(|arg| match arg.strip_prefix("--color")? {
+            "" => Some(None),
+            value => Some(Some(value.strip_prefix('=')?)),
+        });
+        let value = value.and_then(|value| value.or_else(|| args.next()));
+        value.and_then(|value| Self::from_str(value, false).ok()).unwrap_or(Self::Auto)
+    }
+}
+
+impl From<Color> for anstream::ColorChoice {
+    fn from(color: Color) -> Self {
+        match color {
+            Color::Auto => Self::Auto,
+            Color::Always => Self::Always,
+            Color::Never => Self::Never,
+        }
+    }
+}
+
+impl From<Color> for clap::ColorChoice {
+    fn from(color: Color) -> Self {
+        match color {
+            Color::Auto => Self::Auto,
+            Color::Always => Self::Always,
+            Color::Never => Self::Never,
+        }
+    }
+}
+
+impl Args {
+    /// Parses a command line. Help and errors use colors as the command line says.
+    pub(crate) fn try_parse_colored(args: &[OsString]) -> Result<Self, clap::Error> {
+        let command = Self::command().color(Color::find(args).into());
+        Self::from_arg_matches(&command.try_get_matches_from(args)?)
+    }
+
+    /// Returns the command with the demo options, which may also be given before it. Without a command, pods are
+    /// watched.
+    pub(crate) fn into_command(self) -> Result<Command, clap::Error> {
+        let Self { command, demo: before, .. } = self;
+        let Some(mut command) = command else { return Ok(Command::default_command(before)) };
+        if before.size().is_none() {
+            return Ok(command);
+        }
+        let conflict = |text: &str| Err(Self::command().error(ErrorKind::ArgumentConflict, text));
+        let demo = match &mut command {
+            Command::Watch(watch) | Command::Get(Get { watch, .. }) => {
+                if watch.kubeconfig.is_some() || watch.context.is_some() {
+                    return conflict("a demo cluster has no kubeconfig and no context");
+                }
+                &mut watch.demo
+            }
+            Command::Apiserver(apiserver) => &mut apiserver.demo,
+            _ => return conflict("this command has no demo cluster"),
+        };
+        *demo = Demo { demo: true, demo_pods: demo.demo_pods.or(before.demo_pods) };
+        Ok(command)
+    }
 }
 
 /// Options of the demo cluster, the same for all commands.
@@ -105,6 +182,14 @@ pub(crate) enum Command {
         /// Shell
         shell: clap_complete::Shell,
     },
+    /// Prints a manual page
+    ///
+    /// In the format of man(1). Without an argument, the page of the program.
+    #[command(after_help = "Examples:\n  informer man | man -l -\n  informer man watch > informer-watch.1")]
+    Man {
+        /// Command whose page is printed
+        command: Option<String>,
+    },
 }
 
 const WATCH_EXAMPLES: &str = "\
@@ -164,7 +249,7 @@ pub(crate) struct Watch {
     /// Print the existing objects and exit
     #[arg(long)]
     pub(crate) once: bool,
-    /// Time limit for connecting and discovery and, with --once, for the whole command
+    /// Time limit for connecting and discovery and, unless changes are watched, for the whole command
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub(crate) timeout: Duration,
     /// Kubeconfig; defaults to $KUBECONFIG, ~/.kube/config or the service account of the pod
@@ -180,6 +265,8 @@ pub(crate) struct Watch {
     /// What is printed without --live.
     #[arg(skip)]
     view: View,
+    #[arg(skip)]
+    pub(crate) headers: Headers,
 }
 
 /// What to do if there is neither a kubeconfig nor a service account.
@@ -234,14 +321,18 @@ pub(crate) struct Get {
     /// After the current objects, print changes, as informer watch
     #[arg(short = 'w', long = "watch")]
     follow: bool,
+    /// Print tables without titles
+    #[arg(long, conflicts_with_all = ["follow", "live"])]
+    no_headers: bool,
 }
 
 impl Get {
     /// Returns the command as a variant of `watch`.
     pub(crate) fn into_watch(self) -> Watch {
         let view = if self.follow { View::Events } else { View::Objects };
+        let headers = if self.no_headers { Headers::Hidden } else { Headers::Shown };
         let once = self.watch.once || !(self.follow || self.watch.live);
-        Watch { once, view, ..self.watch }
+        Watch { once, view, headers, ..self.watch }
     }
 }
 
@@ -343,116 +434,4 @@ pub(crate) fn namespace(text: &str) -> Result<String, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory as _;
-
-    #[test]
-    fn command_line_definition_is_consistent() {
-        Args::command().debug_assert();
-    }
-
-    #[test]
-    fn default_command_watches_pods() {
-        let Command::Watch(watch) = Command::default_command(Demo::default()) else { panic!("not a watch") };
-        assert_eq!(watch.resources, ["pods"]);
-        assert!(!watch.once && watch.demo.size().is_none());
-        assert_eq!(watch.without_cluster, WithoutCluster::StartDemo);
-    }
-
-    #[test]
-    fn demo_options_are_the_same_for_all_commands() {
-        for (line, expected) in [
-            ("informer", None),
-            ("informer --demo", Some(40)),
-            ("informer --demo-pods 7", Some(7)),
-            ("informer watch pods --demo", Some(40)),
-            ("informer get --demo-pods 7 pods", Some(7)),
-            ("informer apiserver --demo --demo-pods 7 --kubeconfig k", Some(7)),
-        ] {
-            let Args { command, demo } = Args::try_parse_from(line.split(' ')).unwrap();
-            let demo = match command.unwrap_or_else(|| Command::default_command(demo)) {
-                Command::Watch(watch) => watch.demo,
-                Command::Get(get) => get.into_watch().demo,
-                Command::Apiserver(apiserver) => apiserver.demo,
-                Command::Completions { .. } | Command::Explain { .. } => Demo::default(),
-            };
-            assert_eq!(demo.size(), expected, "{line}");
-        }
-        assert!(Args::try_parse_from(["informer", "--demo", "watch", "pods"]).is_err());
-    }
-
-    #[test]
-    fn number_after_demo_is_found() {
-        for (line, expected) in [
-            ("informer --demo 100", Some("100")),
-            ("informer watch --demo 100 pods", Some("100")),
-            ("informer watch pods --demo=100", Some("100")),
-            ("informer apiserver --demo 100", Some("100")),
-            ("informer watch pods --demo", None),
-            ("informer watch --demo pods --demo-pods 100", None),
-            ("informer watch pods -n 100 --demo", None),
-        ] {
-            let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            assert_eq!(number_after_demo(&args), expected, "{line}");
-        }
-    }
-
-    #[test]
-    fn get_prints_objects_once_unless_it_watches() {
-        let parse = |line: &str| match Args::try_parse_from(line.split(' ')).map(|args| args.command) {
-            Ok(Some(Command::Get(get))) => get.into_watch(),
-            other => panic!("{other:?}"),
-        };
-        let get = parse("informer get pods/web-0 --sort-by .metadata.name -o jsonpath={.metadata.name}");
-        assert!(get.once && get.view() == View::Objects && get.sort_by.is_some());
-        assert_eq!(get.resources, ["pods/web-0"]);
-        let get = parse("informer get pods -w -A");
-        assert!(!get.once && get.view() == View::Events && get.all_namespaces);
-        for line in ["informer get pods --live", "informer get pods -w --live"] {
-            let get = parse(line);
-            assert!(!get.once && get.view() == View::Live, "{line}");
-        }
-        let help = Args::try_parse_from(["informer", "get", "--help"]).unwrap_err().to_string();
-        assert!(
-            help.contains("Prints the current objects") && help.contains("informer get pods -w"),
-            "{help}"
-        );
-        assert!(!help.contains("Print the existing objects") && help.contains("--sort-by"), "{help}");
-        let help = Args::try_parse_from(["informer", "watch", "--help"]).unwrap_err().to_string();
-        assert!(help.contains("Prints objects and their changes") && help.contains("--once"), "{help}");
-    }
-
-    #[test]
-    fn durations_are_parsed() {
-        for (text, expected) in [("60s", 60_000), ("1m30s", 90_000), ("2h", 7_200_000), ("500ms", 500)] {
-            assert_eq!(duration(text), Ok(Duration::from_millis(expected)), "{text}");
-        }
-        for text in
-            ["", "5", "s", "-5s", "1.5s", "10d", "0s", "99999999999s", "4294967295h4294967295h", "5 s", "٣s"]
-        {
-            assert!(duration(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn demo_pods_sets_size_and_implies_demo() {
-        let parse = |line: &str| match Args::try_parse_from(line.split(' ')).map(|args| args.command) {
-            Ok(Some(Command::Watch(watch))) => Ok((watch.demo.size(), watch.resources)),
-            Ok(_) => Err("another command".to_owned()),
-            Err(error) => Err(error.to_string()),
-        };
-        assert_eq!(
-            parse("informer watch --demo pods,svc"),
-            Ok((Some(40), vec!["pods".into(), "svc".into()]))
-        );
-        assert_eq!(parse("informer watch --demo --demo-pods 500 pods"), Ok((Some(500), vec!["pods".into()])));
-        assert_eq!(parse("informer watch pods --demo-pods 500"), Ok((Some(500), vec!["pods".into()])));
-        assert!(parse("informer watch pods --demo-pods 0").is_err());
-        assert!(parse("informer watch pods --demo --context a").is_err());
-        assert!(parse("informer watch pods --demo-pods 5 --kubeconfig k").is_err());
-        assert!(parse("informer watch pods -A -n a").is_err());
-        assert!(parse("informer watch pods -n ../x").is_err());
-        assert!(parse("informer watch").is_err());
-    }
-}
+mod tests;

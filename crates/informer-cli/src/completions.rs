@@ -9,12 +9,11 @@ use crate::args::{Args, Command};
 use crate::cli_error::CliError;
 use crate::cluster;
 use crate::resolve::{Served, resolve};
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, print};
 use clap::{CommandFactory as _, Parser as _};
 use clap_complete::Shell;
 use k8s_openapi::api::core::v1::Namespace;
 use std::ffi::OsString;
-use std::io::{ErrorKind, Write as _};
 use std::time::Duration;
 
 /// The command that the scripts run. It is no command of clap, so that it is neither listed nor completed.
@@ -32,7 +31,7 @@ pub(crate) fn run(shell: Shell) -> Result<(), CliError> {
 /// Prints nothing if they cannot be determined in time.
 pub(crate) async fn complete(what: &str, words: &[OsString]) {
     let Some(line) = cluster_options(words) else { return };
-    let Ok(Args { command: Some(Command::Watch(args)), .. }) = Args::try_parse_from(line) else { return };
+    let Ok(Command::Watch(args)) = Args::try_parse_from(line).and_then(Args::into_command) else { return };
     let names = async {
         let (cluster, served) = cluster::reach(&args, &Terminal::new()).await.ok()?;
         match what {
@@ -103,14 +102,6 @@ fn is_plain(name: &str) -> bool {
             .all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || b"-.".contains(&letter))
 }
 
-fn print(text: &str) -> std::io::Result<()> {
-    let mut stdout = std::io::stdout();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
-        _ => Ok(()),
-    }
-}
-
 fn script(shell: Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), "informer", &mut script);
@@ -125,7 +116,9 @@ fn script(shell: Shell) -> String {
 
 /// Returns the options of `watch` and `get` that take a value, apart from the namespace.
 fn options_with_value() -> Vec<String> {
-    let args = Args::command();
+    let mut args = Args::command();
+    // Gives commands the options of all commands.
+    args.build();
     let watch = args.find_subcommand("watch").into_iter().flat_map(clap::Command::get_arguments);
     let valued = watch.filter(|arg| arg.get_action().takes_values() && arg.get_id() != "namespace");
     let names = valued.flat_map(|arg| {
@@ -144,7 +137,11 @@ _informer_cluster() {
     elif [[ "$prev" == "=" ]]; then
         prev="${COMP_WORDS[COMP_CWORD-2]}"
     fi
-    case "${COMP_WORDS[1]}" in
+    local command="" word
+    for word in "${COMP_WORDS[@]:1}"; do
+        case "$word" in watch | get | apiserver | explain | completions | man) command="$word" && break ;; esac
+    done
+    case "$command" in
         watch | get)
             case "$prev" in
                 -n | --namespace) kind=namespaces ;;
@@ -267,6 +264,7 @@ mod tests {
         }
         let bash = script(Shell::Bash);
         assert!(bash.contains("\"$1\" __complete") && bash.contains(" -o | --output | "), "{bash}");
+        assert!(bash.contains(" | --color"), "{bash}");
         let zsh = script(Shell::Zsh);
         assert!(zsh.starts_with("#compdef informer\n"), "{zsh}");
         // For `watch` and `get`.

@@ -3,6 +3,7 @@
 //! The texts are those of the page `docs/book/src/reference/states.md`.
 
 use crate::cli_error::CliError;
+use crate::terminal::print;
 use std::fmt;
 
 /// The explanation of a state or of a kind of failure.
@@ -141,19 +142,23 @@ const FAILURES: &[Explanation] = &[
 /// Prints the explanation of a name, or all names.
 pub(crate) fn run(name: Option<&str>) -> Result<(), CliError> {
     let Some(name) = name else {
-        println!("States of an informer:\n{}\n\nReasons of a failure:\n{}", names(STATES), names(FAILURES));
-        return Ok(());
+        return print_text(&format!(
+            "States of an informer:\n{}\n\nReasons of a failure:\n{}\n",
+            names(STATES),
+            names(FAILURES)
+        ));
     };
     let found: Vec<&Explanation> = find(name);
     if found.is_empty() {
         let hint = "`informer explain` lists the names";
         return Err(CliError::usage(format!("explain {name}: no such state or failure"), hint));
     }
-    for (position, explanation) in found.into_iter().enumerate() {
-        let separator = if position > 0 { "\n" } else { "" };
-        println!("{separator}{explanation}");
-    }
-    Ok(())
+    let texts: Vec<String> = found.into_iter().map(|explanation| format!("{explanation}\n")).collect();
+    print_text(&texts.join("\n"))
+}
+
+fn print_text(text: &str) -> Result<(), CliError> {
+    print(text).map_err(|error| CliError::new(format!("write explanation: {error}"), ""))
 }
 
 /// Returns the explanations of a name in any spelling: `BackingOff`, `backing-off`, `backing off`. `Forbidden` is a

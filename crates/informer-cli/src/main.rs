@@ -10,13 +10,14 @@ mod cluster;
 mod completions;
 mod demo;
 mod explain;
+mod man;
 mod resolve;
 mod show;
 mod terminal;
+mod usage;
 mod watch;
 
 use args::{Args, Command};
-use clap::Parser as _;
 use cli_error::CliError;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -33,12 +34,17 @@ fn main() -> ExitCode {
         runtime.shutdown_background();
         return ExitCode::SUCCESS;
     }
+    // Before the first error.
+    anstream::ColorChoice::from(args::Color::find(&args)).write_global();
     if let Some(number) = args::number_after_demo(&args) {
         let hint = format!("set the number of pods with --demo-pods {number}");
         return CliError::usage("--demo takes no value", hint).report();
     }
-    let Args { command, demo } = Args::parse_from(args);
-    let command = command.unwrap_or_else(|| Command::default_command(demo));
+    let args = match Args::try_parse_colored(&args) {
+        Ok(args) => args,
+        Err(error) => return usage::explain(&error).unwrap_or_else(|| error.exit()).report(),
+    };
+    let command = args.into_command().unwrap_or_else(|error| error.exit());
     let outcome = runtime.block_on(async {
         match command {
             Command::Watch(args) => watch::run(args).await,
@@ -46,6 +52,7 @@ fn main() -> ExitCode {
             Command::Apiserver(args) => apiserver::run(args).await,
             Command::Explain { state } => explain::run(state.as_deref()),
             Command::Completions { shell } => completions::run(shell),
+            Command::Man { command } => man::run(command.as_deref()),
         }
     });
     // A handler blocked on stdout must not delay the exit.

@@ -32,6 +32,9 @@ fn unknown(served: &[Served], text: &str, mut near: Vec<String>) -> CliError {
     if !text.is_empty() && text.bytes().all(|letter| letter.is_ascii_digit()) {
         return CliError::new(message, format!("set the size of the demo cluster with --demo-pods {text}"));
     }
+    if text == "all" {
+        return CliError::new(message, "name the kinds, such as pods,deployments,services");
+    }
     if near.is_empty() {
         let name = text.split_once('.').map_or(text, |(name, _)| name);
         near = nearest(served, &name.to_lowercase());
@@ -135,6 +138,10 @@ mod tests {
         check(
             "tokenreviews",
             "tokenreviews.authentication.k8s.io does not support watch (supported verbs: create)",
+        );
+        check(
+            "all",
+            "the server has no resource \"all\" (name the kinds, such as pods,deployments,services)",
         );
         check(
             &"x".repeat(100_000)[..80],

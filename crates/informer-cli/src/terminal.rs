@@ -154,6 +154,15 @@ impl Terminal {
     }
 }
 
+/// Writes a text to stdout. A reader that closes the output early is not an error.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Restores the terminal when it is dropped.
 #[derive(Debug)]
 pub(crate) struct EndOnDrop(Option<Terminal>);

@@ -27,6 +27,67 @@ fn help_has_examples_and_exit_codes() {
 }
 
 #[test]
+fn book_contains_the_help_of_every_command() {
+    let page = include_str!("../../../docs/book/src/reference/cli.md");
+    for command in ["", "watch", "get", "apiserver", "explain", "completions", "man"] {
+        let args: Vec<&str> = [command, "--help"].into_iter().filter(|arg| !arg.is_empty()).collect();
+        let (stdout, _) = check(&args, 0);
+        let lines: Vec<&str> = stdout.trim_end().lines().map(str::trim_end).collect();
+        let block = format!("```text\n{}\n```\n", lines.join("\n"));
+        assert!(page.contains(&block), "docs/book/src/reference/cli.md must contain:\n{block}");
+    }
+}
+
+#[test]
+fn manual_pages_are_printed() {
+    let (stdout, _) = check(&["man"], 0);
+    assert!(stdout.contains(".TH informer 1"), "{stdout}");
+    let (stdout, _) = check(&["man", "watch"], 0);
+    assert!(stdout.contains(".TH informer-watch 1"), "{stdout}");
+    let (_, stderr) = check(&["man", "unknown"], 2);
+    assert!(stderr.starts_with("error: unknown command \"unknown\" (commands: watch, get, "), "{stderr}");
+}
+
+/// Regression: `informer explain | head -1` ended with a panic, because the reader had closed the pipe.
+#[test]
+fn closed_output_is_not_an_error() {
+    for args in [&["explain"][..], &["man"], &["completions", "bash"], &["get", "pods", "--demo"]] {
+        let mut child = informer(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let errors = read_all(child.stderr.take().unwrap());
+        let stderr = text(&errors.recv_timeout(TIMEOUT).expect("the program did not exit in time"));
+        assert!(child.wait().unwrap().success() && !stderr.contains("panicked"), "{args:?}: {stderr}");
+    }
+}
+
+#[test]
+fn colors_are_a_choice() {
+    let output = |args: &[&str], no_color: bool| {
+        let mut command = informer(args);
+        if no_color {
+            command.env("NO_COLOR", "1");
+        }
+        let output = run(command);
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let is_colored =
+        |(stdout, stderr): (String, String)| (stdout.contains('\u{1b}'), stderr.contains('\u{1b}'));
+    let get = ["get", "nodes", "--demo"];
+    assert_eq!(is_colored(output(&get, false)), (false, false), "no terminal");
+    let always = [&get[..], &["--color", "always"]].concat();
+    assert_eq!(is_colored(output(&always, false)), (true, true));
+    // An explicit choice is stronger than the environment.
+    assert_eq!(is_colored(output(&always, true)), (true, true));
+    // Data is never colored.
+    assert!(!is_colored(output(&[&always[..], &["-o", "json"]].concat(), false)).0);
+    // Errors of the command line, too.
+    assert_eq!(is_colored(output(&["--color=always", "get"], false)), (false, true));
+    assert_eq!(is_colored(output(&["--color=never", "get"], false)), (false, false));
+    assert_eq!(is_colored(output(&["--color=always", "pods"], false)), (false, true));
+    assert_eq!(is_colored(output(&["--color=always", "get", "--demo", "7"], false)), (false, true));
+}
+
+#[test]
 fn completions_support_every_shell() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let (stdout, _) = check(&["completions", shell], 0);

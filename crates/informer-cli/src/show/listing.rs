@@ -29,6 +29,15 @@ pub(crate) struct Listing {
     pub(crate) is_single: bool,
     /// Whether the table is redrawn in place, so that rare values should not move its columns.
     pub(crate) live: bool,
+    pub(crate) headers: Headers,
+}
+
+/// Whether tables have titles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Headers {
+    #[default]
+    Shown,
+    Hidden,
 }
 
 impl Listing {
@@ -46,15 +55,24 @@ impl Listing {
             Format::Table | Format::Wide => {
                 let with_prefix = kinds.len() > 1;
                 let shown = kinds.iter().filter(|kind| !kind.objects.is_empty());
-                shown.map(|kind| self.table(kind, with_prefix, now, screen)).collect::<Vec<_>>().join("\n")
+                let tables = shown.map(|kind| self.titled(self.table(kind, with_prefix, now, screen)));
+                tables.collect::<Vec<_>>().join(if self.headers == Headers::Shown { "\n" } else { "" })
             }
             Format::CustomColumns(columns) => {
-                custom_table(columns, kinds.iter().flat_map(|kind| &kind.objects))
+                self.titled(custom_table(columns, kinds.iter().flat_map(|kind| &kind.objects)))
             }
             Format::Name => kinds.iter().flat_map(names).collect(),
             Format::Json => format!("{}\n", pretty(&self.value(kinds))),
             Format::Yaml => to_yaml(&self.value(kinds)),
             Format::JsonPath(template) => template.render(&self.value(kinds)),
+        }
+    }
+
+    /// Removes the titles of a table, unless they are wanted.
+    fn titled(&self, table: String) -> String {
+        match table.split_once('\n') {
+            Some((_, rows)) if self.headers == Headers::Hidden => rows.to_owned(),
+            _ => table,
         }
     }
 
@@ -222,15 +240,36 @@ mod tests {
     }
 
     fn rendered_as(is_single: bool, format: &str, sort_by: Option<&str>, kinds: Vec<KindObjects>) -> String {
-        let listing = Listing {
+        let sort_by = sort_by.map(|path| path.parse().unwrap());
+        render(&Listing { sort_by, is_single, ..listing(format) }, kinds)
+    }
+
+    fn listing(format: &str) -> Listing {
+        Listing {
             format: format.parse().unwrap(),
             namespaces: Namespaces::All,
-            sort_by: sort_by.map(|path| path.parse().unwrap()),
-            is_single,
+            sort_by: None,
+            is_single: false,
             live: false,
-        };
+            headers: Headers::Shown,
+        }
+    }
+
+    fn render(listing: &Listing, kinds: Vec<KindObjects>) -> String {
         let text = listing.render(kinds, "2024-01-01T12:00:00Z".parse().unwrap(), None);
         anstream::adapter::strip_str(&text).to_string()
+    }
+
+    #[test]
+    fn tables_without_headers_have_rows_only() {
+        let without = |format| {
+            let listing = Listing { headers: Headers::Hidden, ..listing(format) };
+            render(&listing, vec![pods(), secrets()])
+        };
+        assert_eq!(without("custom-columns=NAME:.metadata.name"), "db-0\nweb-10\nweb-9\nkey\n");
+        let table = without("table");
+        assert_eq!(table.lines().count(), 4, "{table}");
+        assert!(table.starts_with("data ") && !table.contains("NAME"), "{table}");
     }
 
     #[test]

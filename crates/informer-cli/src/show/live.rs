@@ -92,7 +92,7 @@ fn shares(needed: &[usize], available: usize) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Namespaces, ShownKind};
+    use super::super::{Headers, Namespaces, ShownKind};
     use super::*;
     use console::measure_text_width;
     use serde_json::{Value, json};
@@ -131,6 +131,7 @@ mod tests {
             sort_by: None,
             is_single: false,
             live: true,
+            headers: Headers::Shown,
         };
         let status = LiveStatus {
             summary: "40 pods in namespace shop".to_owned(),

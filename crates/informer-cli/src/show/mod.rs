@@ -19,7 +19,7 @@ mod table;
 
 pub(crate) use format::{Format, FormatParser};
 pub(crate) use layout::Screen;
-pub(crate) use listing::{KindObjects, Listing};
+pub(crate) use listing::{Headers, KindObjects, Listing};
 pub(crate) use live::{LiveKind, LiveStatus};
 
 use anstyle::{AnsiColor, Style};

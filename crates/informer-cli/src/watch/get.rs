@@ -31,6 +31,7 @@ impl<'a> Objects<'a> {
             // In all namespaces, several objects may have the name.
             is_single: namespaces == Namespaces::One && matches!(targets, [Target { name: Some(_), .. }]),
             live: args.view() == View::Live,
+            headers: args.headers,
         };
         Self { targets, informers, listing }
     }
@@ -139,7 +140,7 @@ mod tests {
     /// Formats pods of these namespaces, all called `web`, as the answer to `informer get pods/web`.
     fn rendered(format: &str, namespaces: Namespaces, pods: &[&str]) -> String {
         let line = ["informer", "get", "pods/web", "-o", format];
-        let Some(Command::Get(args)) = Args::parse_from(line).command else { panic!("not get") };
+        let Ok(Command::Get(args)) = Args::parse_from(line).into_command() else { panic!("not get") };
         let mut resource = Served::default();
         (resource.plural, resource.kind, resource.namespaced) = ("pods".into(), "Pod".into(), true);
         let targets = [Target { resource, name: Some("web".to_owned()) }];
