@@ -2,15 +2,15 @@
 //! as web pages.
 
 use std::env;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::diagram;
 use crate::failure::Failure;
 use crate::included;
 use crate::repo::Repo;
+use crate::tools::Tool;
 
-const MDBOOK_VERSION: &str = "0.5.4";
+const MDBOOK: Tool = Tool { name: "mdbook", version: "0.5.4", options: &["--no-default-features"] };
 
 pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     if let [first, ..] = args {
@@ -20,7 +20,7 @@ pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     draw_diagrams(repo)?;
     let own = env::current_exe()
         .map_err(|error| Failure::Failed(format!("cannot find the path of this program: {error}")))?;
-    let mdbook = install(repo, &own.with_file_name("tools").join(format!("mdbook-{MDBOOK_VERSION}")))?;
+    let mdbook = MDBOOK.install(repo)?;
     let pages = own.with_file_name("book");
     for (book, folder) in [("docs/book", pages.clone()), ("docs/book/zh", pages.join("zh"))] {
         let status = Command::new(&mdbook)
@@ -59,25 +59,4 @@ fn draw_diagrams(repo: &Repo) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// Installs mdBook into a folder, unless it is already there, and returns the path of the program.
-fn install(repo: &Repo, folder: &Path) -> Result<PathBuf, Failure> {
-    let program = folder.join("bin").join(format!("mdbook{}", env::consts::EXE_SUFFIX));
-    if program.is_file() {
-        return Ok(program);
-    }
-    eprintln!("installing mdBook {MDBOOK_VERSION} (only once)");
-    let version = format!("={MDBOOK_VERSION}");
-    let status = repo
-        .cargo(&["install", "mdbook", "--locked", "--quiet", "--no-default-features", "--version", &version])
-        .arg("--root")
-        .arg(folder)
-        .status()
-        .map_err(|error| Failure::Failed(format!("cannot run cargo: {error}")))?;
-    if status.success() {
-        Ok(program)
-    } else {
-        Err(Failure::Failed(format!("installing mdBook failed: {status}")))
-    }
 }

@@ -2,14 +2,12 @@
 //!
 //! Developers and the build machine run the same list; nothing is checked in one place only.
 
-use std::env;
 use std::fmt;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
-use crate::repo::Repo;
-use crate::{book, codegen, control_plane, fuzz, suites, tidy};
+use crate::repo::{self, Repo};
+use crate::{book, codegen, control_plane, fuzz, release, suites, tidy};
 
 struct Stage {
     name: &'static str,
@@ -17,26 +15,8 @@ struct Stage {
 }
 
 enum Work {
-    /// The checks of [`tidy`], in this process.
-    Tidy,
-    /// Comparison of the generated files with the output of [`codegen`], in this process.
-    Codegen,
-    /// Build of `kubectl` for the tests that run it, if Go is installed.
-    Kubectl,
-    /// Test suites that run against kube-apiserver, if Go is installed.
-    ControlPlane,
-    /// Download of the modules of `bench/peers/client-go` for the tests that build it, if Go is installed.
-    Peers,
-    /// The short form of [`suites`], if Go is installed.
-    Suites,
-    /// A short run of [`fuzz`] with a fixed seed.
-    Fuzz,
-    /// The pages of [`book`].
-    Book,
-    /// Clippy of the library with its accessors, for the oldest and the newest Kubernetes types.
-    Accessors,
-    /// Check of the published crates with the minimum Rust version, if rustup is installed.
-    MinimumRust,
+    /// A function of this program.
+    Task(fn(&Repo) -> Result<(), Failure>),
     /// A cargo command; arguments are separated by spaces.
     Cargo { args: &'static str, env: &'static [(&'static str, &'static str)] },
 }
@@ -49,8 +29,8 @@ impl Work {
 
 const STAGES: &[Stage] = &[
     Stage { name: "fmt", work: Work::cargo("fmt --all --check") },
-    Stage { name: "tidy", work: Work::Tidy },
-    Stage { name: "codegen", work: Work::Codegen },
+    Stage { name: "tidy", work: Work::Task(|repo| tidy::run(repo, &[])) },
+    Stage { name: "codegen", work: Work::Task(codegen::check) },
     Stage { name: "clippy", work: Work::cargo("clippy --workspace --all-targets --locked -- -D warnings") },
     // The library without optional features; in the workspace the examples enable them.
     Stage {
@@ -58,17 +38,20 @@ const STAGES: &[Stage] = &[
         work: Work::cargo("clippy -p informer -p informer-core --all-targets --locked -- -D warnings"),
     },
     // In the workspace the examples select the newest Kubernetes types; the accessors depend on the version.
-    Stage { name: "accessors", work: Work::Accessors },
-    Stage { name: "msrv", work: Work::MinimumRust },
-    Stage { name: "kubectl", work: Work::Kubectl },
-    Stage { name: "peers", work: Work::Peers },
+    Stage { name: "accessors", work: Work::Task(check_accessors) },
+    Stage { name: "msrv", work: Work::Task(release::check_minimum_rust) },
+    Stage { name: "powerset", work: Work::Task(release::check_features) },
+    Stage { name: "deny", work: Work::Task(release::check_dependencies) },
+    Stage { name: "semver", work: Work::Task(release::check_api) },
+    Stage { name: "kubectl", work: Work::Task(kubectl) },
+    Stage { name: "peers", work: Work::Task(peers) },
     Stage { name: "test", work: Work::cargo("test --workspace --locked") },
-    // After `test`, which builds the fuzzer.
-    Stage { name: "fuzz", work: Work::Fuzz },
+    // After `test`, which builds the libraries.
+    Stage { name: "fuzz", work: Work::Task(short_fuzz) },
     // After `test`, which builds the suites and runs their embedded arms.
-    Stage { name: "control-plane", work: Work::ControlPlane },
+    Stage { name: "control-plane", work: Work::Task(control_plane_suites) },
     // After `test`, which builds the program.
-    Stage { name: "suites", work: Work::Suites },
+    Stage { name: "suites", work: Work::Task(client_suites) },
     Stage {
         name: "shuttle",
         work: Work::cargo("test -p informer-core --features shuttle --test shuttle --locked"),
@@ -84,7 +67,9 @@ const STAGES: &[Stage] = &[
             env: &[("RUSTDOCFLAGS", "-D warnings")],
         },
     },
-    Stage { name: "book", work: Work::Book },
+    // After `test`, which builds the dependencies.
+    Stage { name: "publish", work: Work::Task(release::check_packages) },
+    Stage { name: "book", work: Work::Task(|repo| book::run(repo, &[])) },
 ];
 
 pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
@@ -125,28 +110,14 @@ fn select(args: &[String]) -> Result<Vec<&'static Stage>, Failure> {
 impl Stage {
     fn run(&self, repo: &Repo) -> Result<(), Failure> {
         match self.work {
-            Work::Tidy => tidy::run(repo, &[]),
-            Work::Codegen => codegen::check(repo),
-            Work::Kubectl => kubectl(repo),
-            Work::ControlPlane => control_plane_suites(repo),
-            Work::Peers => peers(repo),
-            Work::Suites => client_suites(repo),
-            Work::Fuzz => fuzz::run(repo, &["--inputs", "10000", "--seed", "1"].map(str::to_owned)),
-            Work::Book => book::run(repo, &[]),
-            Work::Accessors => codegen::VERSIONS.iter().try_for_each(|minor| check_accessors(repo, *minor)),
-            Work::MinimumRust => check_minimum_rust(repo),
-            Work::Cargo { args, env } => run_cargo(repo, args, env),
+            Work::Task(task) => task(repo),
+            Work::Cargo { args, env } => repo.run_cargo(args, env),
         }
     }
 }
 
 fn has_go() -> bool {
-    is_on_path("go")
-}
-
-fn is_on_path(program: &str) -> bool {
-    let folders = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&folders).any(|folder| folder.join(program).is_file())
+    repo::is_on_path("go")
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "a stage has an outcome")]
@@ -210,55 +181,20 @@ fn peers(repo: &Repo) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks the accessors for one Kubernetes version.
+fn short_fuzz(repo: &Repo) -> Result<(), Failure> {
+    fuzz::run(repo, &["--inputs", "10000", "--seed", "1"].map(str::to_owned))
+}
+
+/// Checks the accessors with the oldest and the newest Kubernetes types.
 ///
 /// The version is a feature and not `K8S_OPENAPI_ENABLED_VERSION`: cargo caches a build per set of features,
 /// so that nothing is built again if nothing changed.
-fn check_accessors(repo: &Repo, minor: u8) -> Result<(), Failure> {
-    let features = format!("accessors,k8s-openapi/v1_{minor}");
-    run_cargo(repo, &format!("clippy -p informer --lib --features {features} --locked -- -D warnings"), &[])
-}
-
-/// Checks the published crates with the minimum Rust version of the manifest. Their tests need the version of
-/// `rust-toolchain.toml`.
-fn check_minimum_rust(repo: &Repo) -> Result<(), Failure> {
-    if !is_on_path("rustup") {
-        println!("`rustup` is not on the PATH: the minimum Rust version is not checked");
-        return Ok(());
-    }
-    let manifest = repo.read("Cargo.toml")?;
-    let version = minimum_rust(&manifest)
-        .ok_or_else(|| Failure::Failed("Cargo.toml has no line `rust-version = …`".to_owned()))?;
-    let install = format!("toolchain install {version} --profile minimal --no-self-update");
-    run_rustup(repo, &install)?;
-    let features = "informer/accessors,informer/compression";
-    run_rustup(repo, &format!("run {version} cargo check -p informer-cli --features {features} --locked"))
-}
-
-/// Returns the minimum Rust version of a manifest as the name of a toolchain.
-fn minimum_rust(manifest: &str) -> Option<String> {
-    let version =
-        manifest.lines().find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"'))?;
-    Some(if version.split('.').count() < 3 { format!("{version}.0") } else { version.to_owned() })
-}
-
-fn run_rustup(repo: &Repo, args: &str) -> Result<(), Failure> {
-    let status = Command::new("rustup")
-        .current_dir(repo.path(""))
-        .args(args.split_whitespace())
-        .status()
-        .map_err(|error| Failure::Failed(format!("cannot run rustup: {error}")))?;
-    if status.success() { Ok(()) } else { Err(Failure::Failed(format!("`rustup {args}` failed: {status}"))) }
-}
-
-fn run_cargo(repo: &Repo, args: &str, env: &[(&str, &str)]) -> Result<(), Failure> {
-    let split: Vec<&str> = args.split_whitespace().collect();
-    let status = repo
-        .cargo(&split)
-        .envs(env.iter().copied())
-        .status()
-        .map_err(|error| Failure::Failed(format!("cannot run cargo: {error}")))?;
-    if status.success() { Ok(()) } else { Err(Failure::Failed(format!("`cargo {args}` failed: {status}"))) }
+fn check_accessors(repo: &Repo) -> Result<(), Failure> {
+    codegen::VERSIONS.iter().try_for_each(|minor| {
+        let features = format!("accessors,k8s-openapi/v1_{minor}");
+        let args = format!("clippy -p informer --lib --features {features} --locked -- -D warnings");
+        repo.run_cargo(&args, &[])
+    })
 }
 
 /// A line of the summary.
@@ -291,17 +227,9 @@ mod tests {
     fn all_stages_run_by_default() {
         assert_eq!(
             names(&[]).unwrap(),
-            "fmt tidy codegen clippy features accessors msrv kubectl peers test fuzz control-plane suites shuttle queue doc book"
+            "fmt tidy codegen clippy features accessors msrv powerset deny semver kubectl peers test fuzz control-plane suites shuttle queue doc publish book"
         );
         assert_eq!(names(&["--only", "doc,fmt"]).unwrap(), "fmt doc");
-    }
-
-    #[test]
-    fn minimum_rust_is_read_from_the_manifest() {
-        let version = |line: &str| minimum_rust(&format!("[workspace.package]\n{line}\n"));
-        assert_eq!(version("rust-version = \"1.89\"").as_deref(), Some("1.89.0"));
-        assert_eq!(version("rust-version = \"1.89.1\"").as_deref(), Some("1.89.1"));
-        assert_eq!(version("edition = \"2024\""), None);
     }
 
     #[test]

@@ -11,13 +11,18 @@ mod codegen;
 #[cfg(unix)]
 mod control_plane;
 mod diagram;
+mod dist;
 mod failure;
 mod fuzz;
 mod included;
+mod package;
+mod recording;
+mod release;
 mod repo;
 #[cfg(unix)]
 mod suites;
 mod tidy;
+mod tools;
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -59,6 +64,12 @@ const COMMANDS: &[Command] = &[
         run: codegen::run,
     },
     Command {
+        name: "dist",
+        options: "[--target TRIPLE]",
+        about: "build the program for a release: a reproducible archive with completions and manual pages, for this machine or a target that it can run",
+        run: dist::run,
+    },
+    Command {
         name: "fuzz",
         options: "[--seconds N]",
         about: "read malformed responses for one minute; also --inputs N, --seed S, and --input N to repeat one input",
@@ -70,6 +81,18 @@ const COMMANDS: &[Command] = &[
         options: "up|down|kubectl|test",
         about: "run etcd and kube-apiserver: `up` prints a kubeconfig, `kubectl` the path of kubectl, `test [NAME]` runs the test suites",
         run: control_plane::run,
+    },
+    Command {
+        name: "package",
+        options: "",
+        about: "unpack the packages of the crates, and print the `[patch]` section of a project that uses them",
+        run: package::run,
+    },
+    Command {
+        name: "record",
+        options: "",
+        about: "run the program on a terminal for some seconds, and draw its output for the README",
+        run: recording::run,
     },
     #[cfg(unix)]
     Command {
@@ -149,6 +172,7 @@ mod tests {
         assert_eq!(usage_error(&["unknown"]), "unknown command `unknown`");
         assert!(usage_error(&["ci", "--only", "fmt,unknown"]).contains("unknown stage `unknown`"));
         assert!(usage_error(&["codegen", "--unknown"]).contains("`--unknown`"));
+        assert!(usage_error(&["dist", "--unknown"]).contains("`--unknown`"));
         assert!(usage_error(&["fuzz", "--unknown"]).contains("`--unknown`"));
         assert!(usage_error(&["tidy", "--unknown"]).contains("`--unknown`"));
     }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::env;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
@@ -44,8 +45,15 @@ impl Repo {
 
     /// Returns a cargo command that runs in the root, with the environment of a shell.
     pub(crate) fn cargo(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        command.current_dir(&self.root).args(args);
+        let mut command = self.program(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        command.args(args);
+        command
+    }
+
+    /// Returns a command that runs in the root, with the environment of a shell.
+    pub(crate) fn program(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.root);
         // `cargo run` sets these variables for xtask. Build scripts that depend on them would otherwise run
         // again after every switch between `cargo xtask` and plain cargo.
         for (name, _) in env::vars_os() {
@@ -58,6 +66,12 @@ impl Repo {
             command.env("CARGO_TERM_COLOR", color);
         }
         command
+    }
+
+    /// Runs cargo with arguments that are separated by spaces.
+    pub(crate) fn run_cargo(&self, args: &str, env: &[(&str, &str)]) -> Result<(), Failure> {
+        let split: Vec<&str> = args.split_whitespace().collect();
+        run(self.cargo(&split).envs(env.iter().copied()), &format!("cargo {args}"))
     }
 
     /// Runs cargo and returns its standard output; its standard error is inherited.
@@ -169,6 +183,31 @@ impl Repo {
     }
 }
 
+/// Runs a command to its end. `name` appears in the message of a failure.
+pub(crate) fn run(command: &mut Command, name: &str) -> Result<(), Failure> {
+    let status =
+        command.status().map_err(|error| Failure::Failed(format!("cannot run `{name}`: {error}")))?;
+    if status.success() { Ok(()) } else { Err(Failure::Failed(format!("`{name}` failed: {status}"))) }
+}
+
+pub(crate) fn is_on_path(program: &str) -> bool {
+    let folders = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&folders).any(|folder| folder.join(program).is_file())
+}
+
+/// Returns the folder `informer` in the user's cache folder.
+pub(crate) fn cache_folder() -> Result<PathBuf, Failure> {
+    cache_folder_of(env::var_os("XDG_CACHE_HOME"), env::var_os("HOME"))
+        .ok_or_else(|| Failure::Failed("no cache folder: set XDG_CACHE_HOME or HOME".to_owned()))
+}
+
+fn cache_folder_of(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
+    // The XDG specification requires relative paths to be ignored.
+    let absolute = |path: Option<OsString>| path.map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute(xdg).or_else(|| absolute(home).map(|home| home.join(".cache")))?;
+    Some(cache.join("informer"))
+}
+
 fn read_folder_failed(folder: &str, error: &io::Error) -> Failure {
     Failure::Failed(format!("cannot read the folder {folder}: {error}"))
 }
@@ -195,5 +234,18 @@ mod tests {
         assert!(describes_running_package("CARGO_MANIFEST_DIR"));
         assert!(!describes_running_package("CARGO_HOME"));
         assert!(!describes_running_package("CARGO_TARGET_DIR"));
+    }
+
+    #[test]
+    fn cache_folder_follows_the_environment() {
+        let folder = |xdg: Option<&str>, home: Option<&str>| {
+            cache_folder_of(xdg.map(OsString::from), home.map(OsString::from))
+                .map(|path| path.display().to_string())
+        };
+        assert_eq!(folder(Some("/x"), Some("/h")).as_deref(), Some("/x/informer"));
+        assert_eq!(folder(None, Some("/h")).as_deref(), Some("/h/.cache/informer"));
+        assert_eq!(folder(Some(""), Some("/h")).as_deref(), Some("/h/.cache/informer"));
+        assert_eq!(folder(Some("x"), Some("/h")).as_deref(), Some("/h/.cache/informer"));
+        assert_eq!(folder(None, None), None);
     }
 }

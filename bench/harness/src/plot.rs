@@ -1,7 +1,7 @@
 //! Plots of figures as SVG: groups of horizontal bars on one axis. Pure: figures to text.
 //!
 //! Equal figures give equal texts, so that a test can compare a file with the results. A plot contains no
-//! script, font or link. Its colours follow the reader's colour scheme, and its own background keeps them legible
+//! script, font or link. Its colors follow the reader's colour scheme, and its own background keeps them legible
 //! on every page. The rows of the results are not known here: `topics` chooses them.
 
 use std::fmt::Write as _;

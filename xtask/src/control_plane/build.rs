@@ -4,8 +4,6 @@
 //! exists is therefore complete and needs neither a check of its contents nor Go.
 
 use std::collections::VecDeque;
-use std::env;
-use std::ffi::OsString;
 use std::fs;
 use std::io::{self, BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
@@ -21,7 +19,7 @@ use super::interrupt::{Interrupt, Lock};
 use super::module::{self, Module, PROGRAMS};
 use super::{failed, info};
 use crate::failure::Failure;
-use crate::repo::Repo;
+use crate::repo::{self, Repo};
 
 /// Period of progress messages during a build.
 const PROGRESS_PERIOD: Duration = Duration::from_secs(15);
@@ -29,17 +27,9 @@ const PROGRESS_PERIOD: Duration = Duration::from_secs(15);
 /// Number of lines of Go's errors that are shown.
 const ERROR_LINES: usize = 20;
 
-/// Returns `informer/control-plane` in the user's cache folder.
+/// Returns the folder of the control plane in the user's cache folder.
 pub(super) fn cache_folder() -> Result<PathBuf, Failure> {
-    cache_folder_of(env::var_os("XDG_CACHE_HOME"), env::var_os("HOME"))
-        .ok_or_else(|| Failure::Failed("no cache folder: set XDG_CACHE_HOME or HOME".to_owned()))
-}
-
-fn cache_folder_of(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
-    // The XDG specification requires relative paths to be ignored.
-    let absolute = |path: Option<OsString>| path.map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = absolute(xdg).or_else(|| absolute(home).map(|home| home.join(".cache")))?;
-    Some(cache.join("informer/control-plane"))
+    Ok(repo::cache_folder()?.join("control-plane"))
 }
 
 /// The programs of one build.
@@ -304,19 +294,6 @@ fn remove(folder: &Path) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cache_folder_follows_the_environment() {
-        let folder = |xdg: Option<&str>, home: Option<&str>| {
-            cache_folder_of(xdg.map(OsString::from), home.map(OsString::from))
-                .map(|path| path.display().to_string())
-        };
-        assert_eq!(folder(Some("/x"), Some("/h")).as_deref(), Some("/x/informer/control-plane"));
-        assert_eq!(folder(None, Some("/h")).as_deref(), Some("/h/.cache/informer/control-plane"));
-        assert_eq!(folder(Some(""), Some("/h")).as_deref(), Some("/h/.cache/informer/control-plane"));
-        assert_eq!(folder(Some("x"), Some("/h")).as_deref(), Some("/h/.cache/informer/control-plane"));
-        assert_eq!(folder(None, None), None);
-    }
 
     #[test]
     fn progress_counts_lines_and_keeps_errors() {

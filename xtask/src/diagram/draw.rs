@@ -1,6 +1,6 @@
 //! Draws a diagram: places of the boxes, and the text of the SVG file.
 //!
-//! As in the plots of the benchmarks, colours follow the reader's colour scheme, and the background keeps them
+//! As in the plots of the benchmarks, colors follow the reader's colour scheme, and the background keeps them
 //! legible on every page. The image contains no script, font or link.
 
 use std::fmt::Write as _;

@@ -13,6 +13,7 @@ mod items;
 mod layers;
 mod links;
 mod modules;
+mod programs;
 mod sources;
 mod table;
 mod test_files;
@@ -150,6 +151,7 @@ fn check(repo: &Repo, sources: &[Source]) -> Result<Vec<Problem>, Failure> {
     let documents = documents(repo)?;
     problems.extend(links::check(&documents, &|path| repo.read_if_exists(path)));
     problems.extend(diagrams::check(&documents, &|path| repo.read_if_exists(path)));
+    problems.extend(programs::check(&documents, &repo.read(programs::TESTED)?));
     problems.extend(translations::check(&documents));
     problems.extend(words::check(sources, &documents));
     Ok(problems)
