@@ -225,7 +225,7 @@ impl InformerOptions {
     /// - [`Retention::RecentlyDecoded`]: also the typed objects that were used recently, up to a limit.
     ///   For kinds of which a part is read often. An object beyond the limit is decoded by each `typed`.
     /// - `Retention::Compressed`, with the feature `compression`: the bytes, compressed. 50,000 pods take
-    ///   85 MB instead of 202 MB; receiving an object takes about 10 µs longer, decoding it a few
+    ///   86 MB instead of 206 MB; receiving an object takes about 10 µs longer, decoding it a few
     ///   microseconds. For kinds with many objects of which few are read:
     ///
     /// ```
