@@ -138,6 +138,9 @@ async fn create_recorded(target: &Target) -> BTreeSet<(String, String)> {
     let mut created = BTreeSet::new();
     for entry in recorded.iter().filter(|entry| entry["sent"].is_object()) {
         let sent = entry["sent"].to_string().replace("rec-kinds", &target.namespace);
+        // Bug: the test failed now and then, because the server had given this address to a service of another test.
+        // It gives out the first sixteen addresses last.
+        let sent = sent.replace("10.0.0.50", "10.0.0.12");
         let sent: Value = serde_json::from_str(&sent).unwrap();
         let types = ["apiVersion", "kind"].map(|name| sent[name].as_str().unwrap().to_owned());
         // Its API group would be listed but never respond, which delays discovery for other tests.
