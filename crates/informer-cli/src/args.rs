@@ -91,7 +91,7 @@ impl From<Color> for clap::ColorChoice {
 }
 
 impl Args {
-    /// Parses a command line. Help and errors use colors as the command line says.
+    /// Parses a command line. Help and errors use colors as `--color` selects.
     pub(crate) fn try_parse_colored(args: &[OsString]) -> Result<Self, clap::Error> {
         let command = Self::command().color(Color::find(args).into());
         Self::from_arg_matches(&command.try_get_matches_from(args)?)

@@ -36,7 +36,7 @@ const STATES: &[Explanation] = &[
     Explanation {
         name: "Stale",
         meaning: "The cache is complete, but no watch is open.",
-        action: "Nothing for a moment: watches are renewed every few minutes. If it lasts, InformerStatus::last_failure says why.",
+        action: "Nothing for a moment: watches are renewed every few minutes. If it lasts, InformerStatus::last_failure has the reason.",
     },
     Explanation {
         name: "Forbidden",

@@ -43,7 +43,7 @@ fn demo_options_are_the_same_for_all_commands() {
     }
 }
 
-/// Regression: `informer --demo get pods` was rejected, and the error did not say that `--demo` has to follow the
+/// Regression: `informer --demo get pods` was rejected, and the error did not mention that `--demo` has to follow the
 /// command.
 #[test]
 fn demo_options_before_a_command_that_cannot_use_them_are_rejected() {
