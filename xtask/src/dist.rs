@@ -15,7 +15,7 @@ use flate2::write::GzEncoder;
 use sha2::{Digest as _, Sha256};
 
 use crate::failure::Failure;
-use crate::repo::Repo;
+use crate::repo::{self, Repo};
 
 /// Documents beside the program.
 const DOCUMENTS: [&str; 4] = ["CHANGELOG.md", "LICENSE", "NOTICE", "README.md"];
@@ -209,14 +209,7 @@ fn median_start(program: &Path, args: &[&str]) -> Option<f64> {
 /// Runs a command and returns its standard output.
 fn output(command: &mut Command) -> Result<String, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| Failure::Failed(format!("cannot run `{name}`: {error}")))?;
-    if !output.status.success() {
-        return Err(Failure::Failed(format!("`{name}` failed: {}", output.status)));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    repo::output(command, &name)
 }
 
 #[cfg(test)]

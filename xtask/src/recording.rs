@@ -9,6 +9,7 @@ use std::io::Read as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::diagram::escape;
 use crate::failure::Failure;
 use crate::repo::Repo;
 use screen::{Color, Row, Screen, Style};
@@ -125,7 +126,7 @@ fn spans(row: &Row) -> String {
     let mut text = String::new();
     let mut column = 0;
     for part in row.cells.chunk_by(|left, right| left.1 == right.1) {
-        let content: String = part.iter().map(|(letter, _)| escape(*letter)).collect();
+        let content = escape(&part.iter().map(|(letter, _)| letter).collect::<String>());
         let x = CHARACTER_WIDTH.mul_add(column as f64, MARGIN);
         let class = class(part[0].1);
         // The position keeps columns aligned with any font.
@@ -149,15 +150,6 @@ fn class(style: Style) -> String {
     let names = flags.iter().filter(|(set, _)| *set).map(|(_, name)| *name);
     let names: Vec<&str> = names.chain((!color.is_empty()).then_some(color)).collect();
     if names.is_empty() { String::new() } else { format!(" class=\"{}\"", names.join(" ")) }
-}
-
-fn escape(letter: char) -> String {
-    match letter {
-        '&' => "&amp;".to_owned(),
-        '<' => "&lt;".to_owned(),
-        '>' => "&gt;".to_owned(),
-        other => other.to_string(),
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use crate::failure::Failure;
 
@@ -76,16 +76,7 @@ impl Repo {
 
     /// Runs cargo and returns its standard output; its standard error is inherited.
     pub(crate) fn cargo_output(&self, args: &[&str]) -> Result<String, Failure> {
-        let call = format!("cargo {}", args.join(" "));
-        let output = self
-            .cargo(args)
-            .stderr(std::process::Stdio::inherit())
-            .output()
-            .map_err(|error| Failure::Failed(format!("cannot run `{call}`: {error}")))?;
-        if !output.status.success() {
-            return Err(Failure::Failed(format!("`{call}` failed: {}", output.status)));
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        output(&mut self.cargo(args), &format!("cargo {}", args.join(" ")))
     }
 
     /// Runs Go and returns its standard output, also if it fails, because the output then contains the error.
@@ -181,6 +172,19 @@ impl Repo {
         }
         Ok(())
     }
+}
+
+/// Runs a command and returns its standard output; its standard error is inherited. `name` appears in the message of a
+/// failure.
+pub(crate) fn output(command: &mut Command, name: &str) -> Result<String, Failure> {
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| Failure::Failed(format!("cannot run `{name}`: {error}")))?;
+    if !output.status.success() {
+        return Err(Failure::Failed(format!("`{name}` failed: {}", output.status)));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Runs a command to its end. `name` appears in the message of a failure.

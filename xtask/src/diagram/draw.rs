@@ -240,7 +240,8 @@ fn draw_text(svg: &mut String, class: &str, (x, y): Point, text: &str) {
     let _ = writeln!(svg, "<text{class} x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(text));
 }
 
-fn escape(text: &str) -> String {
+/// Replaces the characters that have a meaning in SVG.
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -19,6 +19,8 @@
 
 mod draw;
 
+pub(crate) use draw::escape;
+
 use crate::included::Mistake;
 
 /// Folder of the text files.
