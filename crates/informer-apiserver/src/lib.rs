@@ -34,8 +34,8 @@
 //! authorizes; `http` serves requests; `listen` owns the sockets. The meaning of objects (types, defaults,
 //! validation) is in the crate `informer-objects`.
 //!
-//! Not supported: controllers, most of admission, logs and exec, and storage on disk. The complete list is in
-//! the book, on the page "The embedded API server".
+//! Not supported: controllers (see the crate `informer-actors`), most of admission, logs and exec, and storage
+//! on disk. The complete list is in the book, on the page "The embedded API server".
 
 mod access;
 mod clock;
@@ -56,7 +56,10 @@ pub use informer_objects::{Status, StatusCause, StatusDetails};
 pub use listen::{ListenError, ListenOptions, Overwrite, RunningServer};
 pub use log::{RecordedRequest, Verb};
 pub use model::EncodingCounters;
-pub use server::{ApiServer, ApiServerBuilder, Backup, WaitError};
+pub use server::{
+    ApiServer, ApiServerBuilder, Backup, Change, ChangeReader, ChangedObject, DeleteParams, Propagation,
+    ServedResource, WaitError,
+};
 pub use user::User;
 
 /// The README as a documentation test, so that its program compiles and runs.

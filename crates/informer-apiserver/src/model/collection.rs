@@ -113,6 +113,14 @@ impl Collection {
         self.watch_floor
     }
 
+    /// Returns whether it is certain that no object has changed after a version.
+    pub(crate) fn has_no_change_after(&self, version: u64) -> bool {
+        match self.history.back() {
+            Some(last) => last.version <= version,
+            None => self.floor <= version,
+        }
+    }
+
     /// Stores a state; returns the size of the recorded change.
     pub(crate) fn put(&mut self, now: Timestamp, before: Option<Arc<State>>, after: Arc<State>) -> usize {
         self.live.insert(after.key().into(), after.clone());

@@ -7,6 +7,7 @@
 
 mod allocate;
 mod builtin;
+mod changes;
 mod collection;
 mod custom;
 mod definitions;
@@ -44,6 +45,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+pub(crate) use changes::{ChangePosition, ModelChange};
 pub(crate) use collection::Objects;
 pub(crate) use delete::{DeleteOptions, DeleteResponse, Policy};
 pub use encodings::EncodingCounters;

@@ -4,6 +4,8 @@
 //! except for `insert_unchecked`. They are not recorded as requests, and neither access control nor fault
 //! rules affect them.
 
+mod changes;
+mod operations;
 mod schedule;
 mod wait;
 
@@ -27,6 +29,8 @@ use crate::model::{
 use crate::shared::Shared;
 use crate::user::User;
 
+pub use changes::{Change, ChangeReader, ChangedObject, ServedResource};
+pub use operations::{DeleteParams, Propagation};
 pub use wait::WaitError;
 
 /// Field manager of objects that are written directly.
@@ -423,6 +427,10 @@ impl ApiServer {
     /// Determines resource and namespace of an object.
     fn direct_write(&self, object: &impl Serialize) -> Result<DirectWrite, Status> {
         let object = serde_json::to_value(object).map_err(|error| Status::bad_request(error.to_string()))?;
+        self.locate(object)
+    }
+
+    fn locate(&self, object: Value) -> Result<DirectWrite, Status> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (text("/apiVersion"), text("/kind"));
         let found = self.shared.model(|model| {
