@@ -14,14 +14,14 @@ use crate::claim::{Claims, concerned};
 use crate::cluster::{Actor, Cluster};
 use crate::deployment_status;
 use crate::object::{
-    controller, controller_reference, is_controlled_by, is_pod_finished, is_terminating, name, number,
-    template_hash, text, uid,
+    controller, controller_reference, is_controlled_by, is_pod_finished, is_terminating, name, namespace,
+    number, template_hash, text, uid,
 };
 use crate::queue::{Handled, Queue};
 use crate::rollout::{self, Limits, Set};
 
 /// Delay before a change is handled, in milliseconds.
-const DELAY_MS: (i64, i64) = (50, 250);
+const DELAY_MS: (i64, i64) = (100, 600);
 
 /// The annotation with the number of a revision.
 pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";
@@ -144,7 +144,7 @@ pub(crate) fn revision(object: &Value) -> i64 {
     object["metadata"]["annotations"][REVISION].as_str().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// Creates the replica set of the current template, without pods. Returns `false` if its name was taken; the
+/// Creates the replica set of the current template. Returns `false` if its name was taken; the
 /// next attempt then uses another one.
 fn create_new_set(
     cluster: &mut Cluster<'_>,
@@ -166,17 +166,15 @@ fn create_new_set(
             "annotations": {REVISION: next.to_string()},
             "ownerReferences": [controller_reference(deployment)],
         },
-        "spec": {"replicas": 0, "selector": selector, "template": template},
+        "spec": {"replicas": initial_size(cluster, deployment, sets), "selector": selector, "template": template},
     });
-    match cluster.create(set) {
-        Ok(_) => Ok(true),
-        Err(status) if status.reason == "AlreadyExists" => {
-            let count = collisions.unwrap_or(0) + 1;
-            cluster.merge_status(deployment, &json!({"collisionCount": count}))?;
-            Ok(false)
-        }
-        Err(status) => Err(status),
+    // The name may belong to a replica set of a deleted deployment.
+    if cluster.get("apps/v1", "replicasets", Some(namespace(deployment)), name(&set)).is_some() {
+        let count = collisions.unwrap_or(0) + 1;
+        cluster.put_status(deployment, &json!({"collisionCount": count}))?;
+        return Ok(false);
     }
+    cluster.create(set).map(|_| true)
 }
 
 /// Makes the current replica set the newest revision, and records the revision in the deployment. Returns
@@ -200,6 +198,20 @@ fn update_revision(
     Ok(current != wanted || revision(deployment) != wanted)
 }
 
+/// Returns the size with which the replica set of the current template is created.
+fn initial_size(cluster: &Cluster<'_>, deployment: &Value, sets: &[Arc<Value>]) -> i64 {
+    let mut facts: Vec<Set> = sets.iter().map(|set| facts_of(set)).collect();
+    let new = facts.len();
+    facts.push(Set { replicas: 0, available: 0 });
+    let sizes = rollout::sizes(
+        &Limits::of(deployment),
+        &facts,
+        Some(new),
+        has_old_pods(cluster, deployment, sets, None),
+    );
+    sizes.iter().find(|(index, _)| *index == new).map_or(0, |(_, replicas)| *replicas)
+}
+
 /// Sets the sizes of the replica sets.
 fn scale(
     cluster: &mut Cluster<'_>,
@@ -207,22 +219,27 @@ fn scale(
     sets: &[Arc<Value>],
     new: Option<usize>,
 ) -> Result<(), Status> {
-    let facts: Vec<Set> = sets
-        .iter()
-        .map(|set| Set {
-            replicas: number(set, "/spec/replicas").unwrap_or(0),
-            available: number(set, "/status/availableReplicas").unwrap_or(0),
-        })
-        .collect();
-    let limits = Limits::of(deployment);
-    let has_old_pods = text(deployment, "/spec/strategy/type") == "Recreate"
-        && sets.iter().enumerate().any(|(index, set)| Some(index) != new && has_pods(cluster, set));
-    for (index, replicas) in rollout::sizes(&limits, &facts, new, has_old_pods) {
+    let facts: Vec<Set> = sets.iter().map(|set| facts_of(set)).collect();
+    let has_old_pods = has_old_pods(cluster, deployment, sets, new);
+    for (index, replicas) in rollout::sizes(&Limits::of(deployment), &facts, new, has_old_pods) {
         if let Some(set) = sets.get(index) {
             cluster.merge(set, &json!({"spec": {"replicas": replicas}}))?;
         }
     }
     Ok(())
+}
+
+fn facts_of(set: &Value) -> Set {
+    Set {
+        replicas: number(set, "/spec/replicas").unwrap_or(0),
+        available: number(set, "/status/availableReplicas").unwrap_or(0),
+    }
+}
+
+/// Returns whether pods of other replica sets than the new one exist, which matters for strategy `Recreate`.
+fn has_old_pods(cluster: &Cluster<'_>, deployment: &Value, sets: &[Arc<Value>], new: Option<usize>) -> bool {
+    text(deployment, "/spec/strategy/type") == "Recreate"
+        && sets.iter().enumerate().any(|(index, set)| Some(index) != new && has_pods(cluster, set))
 }
 
 /// Returns whether a replica set has pods that are not finished.

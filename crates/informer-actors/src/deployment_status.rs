@@ -96,7 +96,7 @@ pub(crate) fn write(
     // The deployment may have been written in the same sync, for example its revision.
     let current = cluster.by_uid(uid(deployment));
     if let Some(current) = current {
-        cluster.merge_status(&current, &status)?;
+        cluster.put_status(&current, &status)?;
     }
     Ok(deadline)
 }

@@ -284,8 +284,8 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        status["conditions"] = json!(conditions);
-        cluster.merge_status(self.job, &status)
+        status["conditions"] = if conditions.is_empty() { Value::Null } else { json!(conditions) };
+        cluster.put_status(self.job, &status)
     }
 }
 

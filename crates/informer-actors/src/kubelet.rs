@@ -137,7 +137,7 @@ impl Kubelet {
             Transition::Remove | Transition::Abandon => {
                 if transition == Transition::Remove && !items(pod, "/metadata/finalizers").is_empty() {
                     // The pod stays until its finalizers are removed, and must not seem to run.
-                    cluster.merge_status(pod, &pod_status::ended(pod, cluster.now()))?;
+                    cluster.put_status(pod, &pod_status::ended(pod, cluster.now()))?;
                 }
                 cluster.delete_now(pod)?;
             }
@@ -147,7 +147,7 @@ impl Kubelet {
                     self.addresses += 1;
                 }
                 let place = Place::new(node.as_deref(), self.addresses);
-                cluster.merge_status(pod, &pod_status::after(pod, transition, &place, cluster.now()))?;
+                cluster.put_status(pod, &pod_status::after(pod, transition, &place, cluster.now()))?;
             }
         }
         Ok(None)

@@ -95,7 +95,7 @@ fn sync(cluster: &mut Cluster<'_>, claims: &Claims, namespace: &str, name: &str)
     }
     let status = status(&set, &active);
     // The set may have changed since it was read, but its status is written by this actor only.
-    cluster.merge_status(&set, &status)?;
+    cluster.put_status(&set, &status)?;
     written.map(|()| (active.len() < wanted).then_some(cluster.now()))
 }
 

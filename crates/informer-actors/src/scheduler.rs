@@ -181,7 +181,7 @@ fn mark_unschedulable(cluster: &mut Cluster<'_>, pod: &Value) -> Result<(), Stat
         "lastTransitionTime": time(cluster.now()),
     });
     put_condition(&mut conditions, before, condition);
-    cluster.merge_status(pod, &json!({"conditions": conditions}))
+    cluster.put_status(pod, &json!({"conditions": conditions}))
 }
 
 /// Returns a ready node.

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use crate::claim::{Claims, concerned};
 use crate::cluster::{Actor, Cluster};
 use crate::object::{
-    is_pod_finished, is_pod_ready, is_terminating, name, nonzero, number, pod_from_template, template_hash,
-    text,
+    is_pod_finished, is_pod_ready, is_terminating, name, namespace, nonzero, number, pod_from_template,
+    template_hash, text,
 };
 use crate::queue::{Handled, Queue};
 
@@ -101,7 +101,7 @@ fn sync(cluster: &mut Cluster<'_>, claims: &Claims, namespace: &str, name: &str)
         pods,
     };
     let written = set.update_pods(cluster);
-    cluster.merge_status(&object, &set.status())?;
+    cluster.put_status(&object, &set.status())?;
     written.map(|()| None)
 }
 
@@ -120,6 +120,11 @@ impl Set<'_> {
         for ordinal in self.ordinals() {
             match self.pods.get(&ordinal) {
                 None => {
+                    // The pod of a deleted set with the same name has to be removed first.
+                    let name = format!("{}-{ordinal}", name(self.object));
+                    if cluster.get("v1", "pods", Some(namespace(self.object)), &name).is_some() {
+                        return Ok(());
+                    }
                     let pod = cluster.create(self.new_pod(ordinal))?;
                     self.pods.insert(ordinal, pod);
                 }

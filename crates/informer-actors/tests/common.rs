@@ -1,6 +1,6 @@
 //! A server with actors in virtual time, and objects for tests.
 
-use informer_actors::{Action, Actors};
+use informer_actors::{Action, ActionVerb, Actors};
 use informer_apiserver::ApiServer;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -56,12 +56,31 @@ impl Simulation {
         let actions = self.actors.take_actions();
         for action in &actions {
             assert!(action.rejected.is_none(), "{action}");
+            if action.verb == ActionVerb::UpdateStatus {
+                self.check_status(action);
+            }
         }
         self.actions.extend(actions);
         if let Some(due) = due {
             assert!(due > self.now, "a step handles everything that is due");
         }
         due
+    }
+
+    /// Requires that a status is valid and complete: the server accepts it and changes nothing.
+    fn check_status(&self, action: &Action) {
+        let resources = self.server.served_resources();
+        let resource = resources.iter().find(|resource| resource.kind == action.kind).unwrap();
+        let object =
+            self.server.get(&resource.api_version, &resource.plural, Some(&action.namespace), &action.name);
+        if let Some(object) = object {
+            let written = self.server.update_status(&object).unwrap();
+            assert_eq!(written["status"], object["status"], "{action}");
+            assert_eq!(
+                written["metadata"]["resourceVersion"], object["metadata"]["resourceVersion"],
+                "{action}"
+            );
+        }
     }
 
     /// Steps until the condition holds.

@@ -64,9 +64,10 @@ fn rolling_update_keeps_enough_pods_available() {
     simulation.run_until(|server| {
         let pods = server.list("v1", "pods", None);
         let active = pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
-        let active: Vec<&Value> = active.collect();
-        let ready = active.iter().filter(|pod| is_ready(pod)).count();
-        assert!(active.len() <= 5 && ready >= 3, "{} pods, {ready} ready", active.len());
+        let ready = active.filter(|pod| is_ready(pod)).count();
+        let sets = server.list("apps/v1", "replicasets", None);
+        let wanted: i64 = sets.iter().map(|set| set["spec"]["replicas"].as_i64().unwrap()).sum();
+        assert!(wanted <= 5 && ready >= 3, "{wanted} pods wanted, {ready} ready");
         pods.len() == 4 && pods.iter().all(|pod| pod["spec"]["containers"][0]["image"] == "web:2")
     });
     simulation.settle();
@@ -229,4 +230,21 @@ fn stateful_set_updates_pods_down_to_its_partition() {
     let web = simulation.get("apps/v1", "statefulsets", "web").unwrap();
     assert_eq!(web["status"]["currentRevision"], web["status"]["updateRevision"]);
     assert_eq!(simulation.settle(), 0);
+}
+
+#[test]
+fn recreated_workloads_do_not_use_dependents_of_their_predecessors() {
+    for (seed, kind, plural) in [(11, "Deployment", "deployments"), (12, "StatefulSet", "statefulsets")] {
+        let mut simulation = Simulation::new(seed);
+        simulation.create(&workload(kind, "web", 2));
+        simulation.settle();
+        let before: Vec<String> = simulation.pods().iter().map(|pod| uid(pod).to_owned()).collect();
+        simulation.delete("apps/v1", plural, "web");
+        simulation.create(&workload(kind, "web", 2));
+        simulation.settle();
+        let pods = simulation.pods();
+        assert_eq!((pods.len(), simulation.ready_pods()), (2, 2), "{kind}");
+        assert!(pods.iter().all(|pod| !before.contains(&uid(pod).to_owned())), "{kind}");
+        assert_eq!(simulation.settle(), 0, "{kind}");
+    }
 }

@@ -185,6 +185,28 @@ impl Model {
         self.commit_update(context, self.storage_id(gvr), before, &old, object)
     }
 
+    /// Replaces the status of an object without defaulting, validation or field management. The object must have
+    /// the version `expected`.
+    pub(crate) fn set_status_unchecked(
+        &mut self,
+        context: &WriteContext,
+        gvr: VersionedResource,
+        (namespace, name): (&str, &str),
+        expected: &str,
+        status: Value,
+    ) -> Result<(), Status> {
+        let resource = self.resource(gvr.id)?;
+        let before = self
+            .get(gvr, namespace, name)
+            .ok_or_else(|| Status::not_found(&resource.group, &resource.plural, name))?;
+        let version = json!({"resourceVersion": expected});
+        check_preconditions(&resource, &before, version.as_object().unwrap_or(&Map::new()))?;
+        let old = before.decode();
+        let mut object = old.clone();
+        object["status"] = status;
+        self.commit_update(context, self.storage_id(gvr), before, &old, &object).map(|_| ())
+    }
+
     /// Stores an object without defaulting or validation.
     pub(crate) fn insert_unchecked(
         &mut self,

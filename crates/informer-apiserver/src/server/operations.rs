@@ -113,6 +113,26 @@ impl ApiServer {
         self.replace_value(object, WriteTarget::Status)
     }
 
+    /// Replaces the status of an object with that of `object`, without defaulting, validation or field
+    /// management.
+    ///
+    /// This method takes a fraction of the time of [`ApiServer::update_status`], for simulations that write many
+    /// statuses. The caller is responsible for a valid status.
+    ///
+    /// # Errors
+    ///
+    /// 404 if the object does not exist, 409 if it does not have the resource version of `object`.
+    pub fn set_status_unchecked(&self, object: Value) -> Result<(), Status> {
+        let mut write = self.locate(object)?;
+        let status = write.object["status"].take();
+        let text = |path: &str| write.object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+        let (name, version) = (text("/metadata/name"), text("/metadata/resourceVersion"));
+        let key = (write.namespace.as_str(), name);
+        let context = self.operation_context();
+        let gvr = write.gvr;
+        self.shared.model(|model| model.set_status_unchecked(&context, gvr, key, version, status))
+    }
+
     /// Deletes an object, or marks it as terminating, with options.
     ///
     /// Returns the object, or `None` where kube-apiserver returns a `Status`. See also [`ApiServer::delete`],
