@@ -12,6 +12,7 @@ mod graph;
 mod items;
 mod layers;
 mod links;
+mod lints;
 mod modules;
 mod programs;
 mod sources;
@@ -139,8 +140,10 @@ fn check(repo: &Repo, sources: &[Source]) -> Result<Vec<Problem>, Failure> {
     problems.extend(sources.iter().flat_map(sources::check));
     problems.extend(sources.iter().flat_map(examples::check));
     let crates = graph::crates(&metadata);
+    let workspace = repo.read("Cargo.toml")?;
     for member in &crates {
         let manifest = repo.read(&format!("{}/Cargo.toml", member.folder))?;
+        problems.extend(lints::check(member, &manifest, &workspace));
         problems.extend(test_files::check(&member.folder, &manifest, sources));
         if let Some(row) = rows.get(&member.name) {
             let files = modules::files(sources, &format!("{}/src", member.folder));
