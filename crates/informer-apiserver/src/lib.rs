@@ -51,6 +51,7 @@ mod shared;
 mod user;
 
 pub use access::AccessControl;
+pub use clock::ManualClock;
 pub use http::{ApiService, BodyError, ResponseBody};
 pub use informer_objects::{Status, StatusCause, StatusDetails};
 pub use listen::{ListenError, ListenOptions, Overwrite, RunningServer};

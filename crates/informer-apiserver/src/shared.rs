@@ -12,6 +12,7 @@ use std::time::Duration;
 use informer_objects::status::Status;
 use tokio::sync::Notify;
 
+use crate::clock::Clock;
 use crate::faults;
 use crate::log::{Log, RecordedRequest};
 use crate::model::{Ids, Model, ResourceId};
@@ -23,6 +24,7 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
 /// The model, notifiers, fault rules, request log and counters of one server.
 #[derive(Debug)]
 pub(crate) struct Shared {
+    pub(crate) clock: Clock,
     model: Mutex<Model>,
     notifiers: Mutex<BTreeMap<ResourceId, ResourceNotifiers>>,
     /// Notified when the version changes, a request is recorded, a watch starts or ends, or a fault rule counts.
@@ -86,9 +88,10 @@ impl ResourceNotifiers {
 }
 
 impl Shared {
-    pub(crate) fn new(model: Model) -> Self {
+    pub(crate) fn new(model: Model, clock: Clock) -> Self {
         let activity = Arc::new(Notify::new());
         Shared {
+            clock,
             model: Mutex::new(model),
             notifiers: Mutex::default(),
             faults: Arc::new(faults::Registry::new(activity.clone())),
@@ -159,9 +162,7 @@ impl Shared {
                 activity.await;
             }
         };
-        let reached = tokio::time::timeout(VERSION_TIMEOUT, reached);
-        let in_time = reached.await.is_ok();
-        if in_time {
+        if self.clock.timeout(VERSION_TIMEOUT, reached).await.is_some() {
             return Ok(());
         }
         Err(Status::version_too_large(version, self.model(|model| model.version())))

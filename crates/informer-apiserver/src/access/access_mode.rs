@@ -15,7 +15,6 @@ use super::forbidden::authorize;
 use super::impersonate::impersonate;
 use super::rules::Rights;
 use super::{AUTHENTICATED, AccessControl, Attributes, RBAC, Rules, accounts, bootstrap};
-use crate::clock;
 use crate::model::{Model, Objects, Paging, ReadVersion};
 use crate::shared::Shared;
 use crate::user::User;
@@ -50,7 +49,7 @@ impl AccessMode {
     }
 
     fn with_tokens(shared: &Shared, tokens: Tokens) -> Self {
-        let now = clock::now();
+        let now = shared.clock.now();
         shared.model(|model| bootstrap::create_missing(model, now));
         AccessMode::Enforced(Arc::new(AccessEnforcer {
             tokens: Arc::new(tokens),

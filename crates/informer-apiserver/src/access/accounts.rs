@@ -16,7 +16,6 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::account_tokens::{BoundClaims, Claims, ISSUER, LEEWAY_SECONDS, ObjectClaim};
-use crate::clock;
 use crate::model::{Model, State, WriteContext};
 use crate::random::SecretKey;
 use crate::shared::Shared;
@@ -56,7 +55,7 @@ pub(super) fn authenticate(
         Ok(claims) => claims,
         Err(why) => return Some(Err(why)),
     };
-    let now = clock::now();
+    let now = shared.clock.now();
     let check = || {
         let audiences = claims.check_audiences(audiences)?;
         claims.check_time(now)?;

@@ -14,7 +14,7 @@ use super::encode;
 use super::header::accepted;
 use super::response::{self, ServerResponse};
 use crate::access::{Caller, Refused, Review, ReviewRequest};
-use crate::clock;
+use crate::clock::Clock;
 use crate::log::{RecordedRequest, Verb};
 use crate::request::{Query, Route, Target};
 use crate::shared::Shared;
@@ -23,13 +23,13 @@ use crate::shared::Shared;
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Reads a body up to the maximum size.
-pub(super) async fn read_body<B>(body: B) -> Result<Bytes, Status>
+pub(super) async fn read_body<B>(clock: &Clock, body: B) -> Result<Bytes, Status>
 where
     B: http_body::Body + Send,
     B::Data: Send,
 {
-    let read = tokio::time::timeout(BODY_TIMEOUT, read_limited(body)).await;
-    read.unwrap_or_else(|_| {
+    let read = clock.timeout(BODY_TIMEOUT, read_limited(body)).await;
+    read.unwrap_or_else(|| {
         let why = "Timeout: request did not complete within requested timeout - context deadline exceeded";
         Err(Status::new(504, "Timeout", why))
     })
@@ -140,7 +140,7 @@ pub(super) fn review(
         caller,
         namespace: target.namespace.as_deref().unwrap_or_default(),
         agent: agent.unwrap_or_default(),
-        now: clock::now(),
+        now: shared.clock.now(),
     };
     let accept = accepted(&parts.headers);
     let format = super::accept::negotiate(accept, super::accept::Endpoint::default())?;

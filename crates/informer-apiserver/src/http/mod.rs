@@ -100,7 +100,7 @@ where
     B: http_body::Body + Send,
     B::Data: Send,
 {
-    let result = match entry::read_body(body).await {
+    let result = match entry::read_body(&shared.clock, body).await {
         Ok(body) => handle(shared, documents, parts, caller, body).await,
         Err(status) => Err(status),
     };

@@ -16,7 +16,6 @@ use super::frames::Frames;
 use super::response::{self, BodyError, ListHead, ServerResponse};
 use super::table::{self, Include, Table};
 use super::watch_stream::{self, WatchStream};
-use crate::clock;
 use crate::model::{
     Filter, Listing, ObjectShape, Page, Paging, ReadVersion, Resource, State, View, WatchStart,
 };
@@ -63,7 +62,7 @@ impl Call {
     pub(super) fn scale_response(&self, mut scale: Value) -> Result<ServerResponse, Status> {
         if let Content::Table(meta) = self.format.content {
             let include = Include::parse(self.query.get("includeObject"))?;
-            scale = table::scale(scale, meta, include, clock::now());
+            scale = table::scale(scale, meta, include, self.shared.clock.now());
         }
         Ok(self.non_object_response(200, scale.to_string().into_bytes()))
     }
@@ -141,7 +140,9 @@ impl Call {
         page: &Page,
     ) -> Result<ServerResponse, Status> {
         let json = match self.table(resource)? {
-            Some(table) => table.whole(&head.metadata(), &page.items, clock::now()).to_string().into_bytes(),
+            Some(table) => {
+                table.whole(&head.metadata(), &page.items, self.shared.clock.now()).to_string().into_bytes()
+            }
             None => response::page(resource, head, &self.item_view(resource), page),
         };
         Ok(encode::encode(self.format, self.gzip, 200, json))
@@ -165,7 +166,10 @@ impl Call {
         let json = match self.table(resource)? {
             Some(table) => {
                 let metadata = serde_json::json!({"resourceVersion": state.version.to_string()});
-                table.whole(&metadata, std::slice::from_ref(state), clock::now()).to_string().into_bytes()
+                table
+                    .whole(&metadata, std::slice::from_ref(state), self.shared.clock.now())
+                    .to_string()
+                    .into_bytes()
             }
             None => state.bytes(view).to_vec(),
         };

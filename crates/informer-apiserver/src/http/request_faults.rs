@@ -56,7 +56,7 @@ pub(super) async fn apply_request_faults(shared: &Shared, recorded: &RecordedReq
             Action::StallRequest => shared.faults.wait_for_removal(&active).await,
             Action::Delay(delay) => {
                 // Removing the rule ends the delay early.
-                let _elapsed = tokio::time::timeout(*delay, shared.faults.wait_for_removal(&active)).await;
+                let _elapsed = shared.clock.timeout(*delay, shared.faults.wait_for_removal(&active)).await;
             }
             Action::EndlessWatchList => response_faults.endless = true,
             Action::StaleRead => response_faults.lag_writes = Some(rule.lag_writes),

@@ -17,7 +17,6 @@ use super::accept::Encoding;
 use super::frames::Frames;
 use super::response::{BodyError, CHUNK_BYTES};
 use super::stream_faults::{StreamFaultEffect, StreamFaults};
-use crate::clock;
 use crate::faults::End;
 use crate::log::RecordedRequest;
 use crate::model::{Cursor, Filter, Frame, Objects, Step, states_after};
@@ -115,7 +114,7 @@ impl WatchStream {
         version: u64,
     ) -> Self {
         shared.watch_started();
-        let now = Instant::now();
+        let now = shared.clock.instant();
         let deadline = now.checked_add(request.timeout).unwrap_or(now + MAX_WATCH_DURATION);
         let mut conditional_bookmarks: Vec<Instant> =
             FINAL_BOOKMARKS_BEFORE_END.iter().filter_map(|before| deadline.checked_sub(*before)).collect();
@@ -175,7 +174,7 @@ impl WatchStream {
                         biased;
                         () = rules_changed => {}
                         () = changed, if !stalled => {}
-                        () = tokio::time::sleep_until(wake), if !stalled => {}
+                        () = shared.clock.sleep_until(wake), if !stalled => {}
                     }
                 }
             }
@@ -188,7 +187,7 @@ impl WatchStream {
         if let Some(next) = self.apply_stream_fault() {
             return next;
         }
-        if Instant::now() >= self.deadline {
+        if self.shared.clock.instant() >= self.deadline {
             return Next::End;
         }
         let mut out = Vec::new();
@@ -225,7 +224,7 @@ impl WatchStream {
                 done = false;
                 break;
             }
-            self.request.frames.object(out, "ADDED", &state, state.version, clock::now());
+            self.request.frames.object(out, "ADDED", &state, state.version, self.shared.clock.now());
             written += 1;
             last = Some(state);
         }
@@ -266,7 +265,7 @@ impl WatchStream {
                 Step::Broken => return Some(Next::Break),
             };
             for Frame { kind, state, version } in &frames {
-                self.request.frames.object(out, kind.name(), state, *version, clock::now());
+                self.request.frames.object(out, kind.name(), state, *version, self.shared.clock.now());
                 self.last_sent_version = *version;
             }
             self.count_frames(frames.len());
@@ -277,7 +276,7 @@ impl WatchStream {
     }
 
     fn write_due_bookmark(&mut self, out: &mut Vec<u8>) {
-        let now = Instant::now();
+        let now = self.shared.clock.instant();
         let version = self.reached;
         let due = now >= self.next_bookmark;
         let conditional = self.conditional_bookmarks.last().is_some_and(|at| now >= *at);
@@ -297,7 +296,7 @@ impl WatchStream {
         if bookmark == Bookmark::InitialEventsEnd {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        self.request.frames.bookmark(out, &metadata, clock::now());
+        self.request.frames.bookmark(out, &metadata, self.shared.clock.now());
         self.last_sent_version = version;
         self.count_frames(1);
     }

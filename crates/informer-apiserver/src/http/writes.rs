@@ -13,7 +13,6 @@ use super::Call;
 use super::options::{self, OptionsKind};
 use super::response::ServerResponse;
 use crate::access::{Attributes, RBAC, accounts};
-use crate::clock;
 use crate::log::Verb;
 use crate::model::{
     DeleteResponse, Model, NAMESPACES_DIFFER, Paging, ReadVersion, Resource, State, View, WriteContext,
@@ -231,7 +230,7 @@ impl Call {
             return Err(Status::method_not_allowed());
         }
         let options = self.delete_options(body)?;
-        let now = clock::now();
+        let now = self.shared.clock.now();
         let deleted = self.shared.model(|model| model.delete(now, self.gvr, self.key(), &options))?;
         let mut response = match deleted {
             DeleteResponse::Status(status) => self.non_object_response(200, status),
@@ -251,7 +250,7 @@ impl Call {
         let options = self.delete_options(body)?;
         let filter = self.filter(&resource)?;
         let ListOptions { limit, .. } = self.query.list(resource.is_cached())?;
-        let now = clock::now();
+        let now = self.shared.clock.now();
         let limit = if limit == 0 { usize::MAX } else { limit };
         let (version, page) = self.shared.model(|model| {
             let listing = model.list(self.gvr, &filter.namespace, &ReadVersion::Newest, Paging::Unpaged)?;
@@ -288,7 +287,7 @@ impl Call {
     }
 
     pub(super) fn write_context(&self, kind: OptionsKind) -> Result<WriteContext, Status> {
-        let context = options::write_context(kind, &self.query, &self.agent, clock::now())?;
+        let context = options::write_context(kind, &self.query, &self.agent, self.shared.clock.now())?;
         Ok(WriteContext { user: self.caller.user.clone(), ..context })
     }
 

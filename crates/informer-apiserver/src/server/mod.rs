@@ -4,6 +4,7 @@
 //! except for `insert_unchecked`. They are not recorded as requests, and neither access control nor fault
 //! rules affect them.
 
+mod builder;
 mod changes;
 mod operations;
 mod schedule;
@@ -18,17 +19,17 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::access::{AccessControl, AccessMode};
-use crate::clock;
 use crate::faults::{FaultGuard, FaultRule};
 use crate::http::{ApiService, Documents};
 use crate::log::RecordedRequest;
 use crate::model::{
-    DeleteOptions, DeleteResponse, EncodingCounters, Filter, HistoryLimits, Model, ModelBackup, ObjectShape,
-    Paging, Policy, ReadVersion, Registry, State, VersionedResource, WriteContext, WriteOrigin, WriteTarget,
+    DeleteOptions, DeleteResponse, EncodingCounters, Filter, Model, ModelBackup, ObjectShape, Paging, Policy,
+    ReadVersion, State, VersionedResource, WriteContext, WriteOrigin, WriteTarget,
 };
 use crate::shared::Shared;
 use crate::user::User;
 
+pub use builder::ApiServerBuilder;
 pub use changes::{Change, ChangeReader, ChangedObject, ServedResource};
 pub use operations::{DeleteParams, Propagation};
 pub use wait::WaitError;
@@ -65,59 +66,9 @@ pub struct ApiServer {
     documents: Arc<Documents>,
 }
 
-/// Options of a new server, from [`ApiServer::builder`].
-///
-/// ```
-/// let server = informer_apiserver::ApiServer::builder().history_limit(10).build();
-/// ```
-#[derive(Debug, Clone)]
-#[must_use]
-pub struct ApiServerBuilder {
-    history: HistoryLimits,
-    seed: u64,
-    all_versions: bool,
-}
-
 /// A copy of a server's objects and versions, for [`ApiServer::restore`].
 #[derive(Debug, Clone)]
 pub struct Backup(Arc<ModelBackup>);
-
-impl ApiServerBuilder {
-    /// Sets the number of changes retained per resource.
-    ///
-    /// A watch that has not sent all changes in its scope before they are dropped ends with 410. Defaults to
-    /// 100,000. Independently of this limit, the changes of all resources together take at most 32 MiB, and
-    /// changes older than five minutes are dropped, except for the last 100 of each resource but events.
-    pub fn history_limit(self, changes: usize) -> Self {
-        ApiServerBuilder { history: HistoryLimits { changes, ..self.history }, ..self }
-    }
-
-    /// Removes all limits of the history: number, size and age of changes.
-    ///
-    /// Memory then grows with every write, until [`ApiServer::compact`] is called.
-    pub fn unlimited_history(self) -> Self {
-        ApiServerBuilder { history: HistoryLimits::UNLIMITED, ..self }
-    }
-
-    /// Sets the seed of uids and generated names. Defaults to 0.
-    ///
-    /// Equal seeds and equal sequences of writes produce equal uids and names.
-    pub fn seed(self, seed: u64) -> Self {
-        ApiServerBuilder { seed, ..self }
-    }
-
-    /// Serves alpha and beta versions too. By default they are disabled, as in kube-apiserver.
-    pub fn all_versions(self) -> Self {
-        ApiServerBuilder { all_versions: true, ..self }
-    }
-
-    /// Creates the server.
-    pub fn build(self) -> ApiServer {
-        let registry = if self.all_versions { Registry::all_versions() } else { Registry::builtin() };
-        let model = Model::serving(registry, clock::now(), self.seed, self.history);
-        ApiServer { shared: Arc::new(Shared::new(model)), documents: Arc::default() }
-    }
-}
 
 impl Default for ApiServer {
     fn default() -> Self {
@@ -130,11 +81,6 @@ impl ApiServer {
     /// the service `kubernetes`.
     pub fn new() -> Self {
         ApiServer::builder().build()
-    }
-
-    /// Returns the options of a new server, with defaults.
-    pub fn builder() -> ApiServerBuilder {
-        ApiServerBuilder { history: HistoryLimits::default(), seed: 0, all_versions: false }
     }
 
     /// Returns a client of this server with full access. Must be called in a tokio runtime.
@@ -207,7 +153,7 @@ impl ApiServer {
     pub fn create(&self, object: &impl Serialize) -> Result<Value, Status> {
         let write = self.direct_write(object)?;
         let gvr = write.gvr;
-        let context = write_context();
+        let context = self.write_context();
         let created = self.shared.model(|model| {
             model.create(&context, gvr, &write.namespace, write.object, WriteOrigin::Internal)
         })?;
@@ -273,7 +219,7 @@ impl ApiServer {
     /// ```
     pub fn insert_unchecked(&self, object: &impl Serialize) -> Result<Value, Status> {
         let write = self.direct_write(object)?;
-        let (gvr, context) = (write.gvr, write_context());
+        let (gvr, context) = (write.gvr, self.write_context());
         let state = self
             .shared
             .model(|model| model.insert_unchecked(&context, gvr, &write.namespace, write.object))?;
@@ -299,7 +245,7 @@ impl ApiServer {
         let key = (namespace.unwrap_or_default(), name);
         let options =
             DeleteOptions { grace: Some(0), policy: Some(Policy::Background), ..DeleteOptions::default() };
-        let now = clock::now();
+        let now = self.now();
         let deleted = self.shared.model(|model| model.delete(now, gvr, key, &options))?;
         Ok(match deleted {
             DeleteResponse::Status(_) => None,
@@ -380,14 +326,14 @@ impl ApiServer {
 
     /// Returns the time of the server's clock, from which creation timestamps and expiry times come.
     ///
-    /// It is the system's time. In a test that pauses tokio's clock, it follows that clock: only
+    /// It is the time of its [`ManualClock`], or the system's time. In a test that pauses tokio's clock, it follows that clock: only
     /// `tokio::time::advance` and timers move it. All servers of a process have the same time, and so has
     /// `informer::now`, to well under a second if nobody sets the system's clock during the test. In objects,
     /// times are in whole seconds, rounded down. Use the result for times in objects:
     /// `k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(server.now())`. The type is that of the crate
     /// `jiff`, which `k8s_openapi::jiff` exports.
     pub fn now(&self) -> Timestamp {
-        clock::now()
+        self.shared.clock.now()
     }
 
     /// Returns the last requests for resources, oldest first: at most 10,000, and at most 16 MiB.
@@ -412,9 +358,13 @@ impl ApiServer {
         self.shared.faults.add(rule)
     }
 
+    fn write_context(&self) -> WriteContext {
+        WriteContext::at(self.now(), DIRECT_FIELD_MANAGER)
+    }
+
     fn update_target(&self, object: &impl Serialize, target: WriteTarget) -> Result<Value, Status> {
         let write = self.direct_write(object)?;
-        let (gvr, context) = (write.gvr, write_context());
+        let (gvr, context) = (write.gvr, self.write_context());
         let name = write.object.pointer("/metadata/name").and_then(Value::as_str);
         let name = name.unwrap_or_default().to_owned();
         let key = (write.namespace.as_str(), name.as_str());
@@ -467,10 +417,6 @@ struct DirectWrite {
     gvr: VersionedResource,
     namespace: String,
     object: Value,
-}
-
-fn write_context() -> WriteContext {
-    WriteContext::at(clock::now(), DIRECT_FIELD_MANAGER)
 }
 
 #[cfg(test)]

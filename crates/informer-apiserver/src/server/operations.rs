@@ -4,10 +4,8 @@
 
 use serde_json::{Value, json};
 
-use super::{ApiServer, DIRECT_FIELD_MANAGER};
-use crate::model::{
-    DeleteOptions, DeleteResponse, Policy, VersionedResource, WriteContext, WriteOrigin, WriteTarget,
-};
+use super::ApiServer;
+use crate::model::{DeleteOptions, DeleteResponse, Policy, VersionedResource, WriteOrigin, WriteTarget};
 use informer_objects::status::Status;
 
 /// What happens to the dependents of a deleted object, for [`DeleteParams::propagation`].
@@ -88,7 +86,7 @@ impl ApiServer {
     /// The `Status` that a client would receive.
     pub fn create_value(&self, object: Value) -> Result<String, Status> {
         let write = self.locate(object)?;
-        let context = self.operation_context();
+        let context = self.write_context();
         let created = self.shared.model(|model| {
             model.create(&context, write.gvr, &write.namespace, write.object, WriteOrigin::Internal)
         })?;
@@ -128,7 +126,7 @@ impl ApiServer {
         let text = |path: &str| write.object.pointer(path).and_then(Value::as_str).unwrap_or_default();
         let (name, version) = (text("/metadata/name"), text("/metadata/resourceVersion"));
         let key = (write.namespace.as_str(), name);
-        let context = self.operation_context();
+        let context = self.write_context();
         let gvr = write.gvr;
         self.shared.model(|model| model.set_status_unchecked(&context, gvr, key, version, status))
     }
@@ -180,7 +178,7 @@ impl ApiServer {
     pub fn bind_pod(&self, namespace: &str, name: &str, node: &str) -> Result<(), Status> {
         let gvr = self.resource("v1", "pods")?;
         let binding = json!({"target": {"apiVersion": "v1", "kind": "Node", "name": node}});
-        let context = self.operation_context();
+        let context = self.write_context();
         self.shared.model(|model| model.bind(&context, gvr, (namespace, name), &binding))
     }
 
@@ -207,7 +205,7 @@ impl ApiServer {
             return Err(Status::not_found("", "namespaces", name));
         };
         namespace["spec"]["finalizers"] = json!([]);
-        let context = self.operation_context();
+        let context = self.write_context();
         let target = WriteTarget::Finalize;
         let written = self.shared.model(|model| {
             model.update(&context, gvr, ("", name), target, namespace, WriteOrigin::Internal)
@@ -217,7 +215,7 @@ impl ApiServer {
 
     fn replace_value(&self, object: Value, target: WriteTarget) -> Result<(), Status> {
         let write = self.locate(object)?;
-        let context = self.operation_context();
+        let context = self.write_context();
         let name = write.object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         let name = name.to_owned();
         let key = (write.namespace.as_str(), name.as_str());
@@ -225,9 +223,5 @@ impl ApiServer {
             model.update(&context, write.gvr, key, target, write.object, WriteOrigin::Internal)
         });
         written.map(|_| ())
-    }
-
-    fn operation_context(&self) -> WriteContext {
-        WriteContext::at(self.now(), DIRECT_FIELD_MANAGER)
     }
 }
