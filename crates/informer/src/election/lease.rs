@@ -97,7 +97,7 @@ impl fmt::Display for LeaseClient {
 
 /// Returns the wall-clock time in microseconds, the precision of a Lease.
 pub(super) fn wall_clock() -> Timestamp {
-    let now = Timestamp::now();
+    let now = crate::clock::now();
     Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now)
 }
 

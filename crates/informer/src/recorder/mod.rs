@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use informer_core::recorder::{Correlator, RecorderConfig, RecorderMetrics, WriteResponse};
-use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
@@ -227,7 +226,7 @@ impl EventRecorder {
         };
         let now = shared.clock.now();
         let partition = event.namespace().to_owned();
-        shared.correlator().handle_event(now, Timestamp::now(), partition, regarding, Arc::new(event));
+        shared.correlator().handle_event(now, crate::clock::now(), partition, regarding, Arc::new(event));
         shared.work_added.notify_one();
     }
 }
