@@ -180,7 +180,7 @@ impl<K> Finalizer<K> {
                 Err(error) => error,
             };
             match status_code(&patch_error) {
-                404 => return Ok(None),
+                404 if is_missing_object(&patch_error) => return Ok(None),
                 // 409: the server could not apply the patch because of concurrent writes.
                 // 422: a test failed, or the patch was rejected for another reason; see below.
                 409 | 422 => {}
@@ -189,7 +189,7 @@ impl<K> Finalizer<K> {
             let before = self.state(&newest)?;
             newest = match self.get(object.key()).await {
                 Ok(body) => self.read(object, body.as_bytes())?,
-                Err(error) if status_code(&error) == 404 => return Ok(None),
+                Err(error) if is_missing_object(&error) => return Ok(None),
                 Err(error) => return Err(self.write_error(object, operation, error)),
             };
             if newest.uid() != object.uid() {
@@ -385,6 +385,14 @@ impl State {
             {"op": "remove", "path": path},
         ])
     }
+}
+
+/// Whether a response reports that the object does not exist. While a custom resource is not served, requests for its
+/// objects also get 404, but as text, or with details that do not name the object. A client of `testing` sends no details.
+fn is_missing_object(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    let names_object = status.details.as_ref().is_none_or(|details| !details.name.is_empty());
+    status.code == 404 && status.reason == "NotFound" && names_object
 }
 
 /// Returns the status code of an unsuccessful response; 0 if there was no response.
