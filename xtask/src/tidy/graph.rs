@@ -20,6 +20,9 @@ const NOT_IN_PURE: &[&str] = &["futures", "http", "hyper", "kube", "kube-client"
 /// it.
 const WITH_KUBE_RUNTIME: &str = "peer-kube-rs";
 
+/// The only crate whose tests may use it: they simulate controllers of kube-rs.
+const TESTS_WITH_KUBE_RUNTIME: &str = "informer-testkit";
+
 /// Crates that must not be in the build, not even as indirect dependencies.
 const NOT_IN_BUILD: &[&str] = &["aws-lc-rs", "aws-lc-sys", "native-tls", "openssl", "openssl-sys"];
 
@@ -116,7 +119,8 @@ fn check_purity(edge: &Edge<'_>) -> Option<Problem> {
 fn check_kube_runtime(edge: &Edge<'_>) -> Option<Problem> {
     let Edge { from, to, kind, features } = edge;
     let is_enabled = *to == "kube" && features.iter().any(|feature| feature.ends_with("runtime"));
-    (is_enabled && *from != WITH_KUBE_RUNTIME).then(|| {
+    let is_allowed = *from == WITH_KUBE_RUNTIME || (*from == TESTS_WITH_KUBE_RUNTIME && *kind == "dev");
+    (is_enabled && !is_allowed).then(|| {
         let what = format!("must not enable `runtime` of `{to}` ({kind}): only `{WITH_KUBE_RUNTIME}` may");
         Problem::new(*from, what)
     })

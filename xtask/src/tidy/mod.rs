@@ -154,7 +154,11 @@ fn check(repo: &Repo, sources: &[Source]) -> Result<Vec<Problem>, Failure> {
     let documents = documents(repo)?;
     problems.extend(links::check(&documents, &|path| repo.read_if_exists(path)));
     problems.extend(diagrams::check(&documents, &|path| repo.read_if_exists(path)));
-    problems.extend(programs::check(&documents, &repo.read(programs::TESTED)?));
+    let mut tested = String::new();
+    for file in programs::TESTED_FILES {
+        tested += &repo.read(file)?;
+    }
+    problems.extend(programs::check(&documents, &tested));
     problems.extend(translations::check(&documents));
     problems.extend(words::check(sources, &documents));
     Ok(problems)

@@ -5,9 +5,11 @@ use crate::repo::TextFile;
 
 const PAGES: &str = "docs/book/src/";
 /// The file that makes pages documentation tests.
-pub(super) const TESTED: &str = "crates/informer/src/pages.rs";
+const TESTED: &str = "crates/informer/src/pages.rs";
+/// The files that do so; the second one has the page about simulations.
+pub(super) const TESTED_FILES: [&str; 2] = [TESTED, "crates/informer-testkit/src/lib.rs"];
 
-/// Checks the Rust blocks of the pages among `files`. `tested` is the text of [`TESTED`].
+/// Checks the Rust blocks of the pages among `files`. `tested` is the text of [`TESTED_FILES`].
 pub(super) fn check(files: &[TextFile], tested: &str) -> Vec<Problem> {
     let mut problems = Vec::new();
     for TextFile { path, text } in files.iter().filter(|file| file.path.starts_with(PAGES)) {

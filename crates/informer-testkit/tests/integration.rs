@@ -1,0 +1,10 @@
+//! Tests of the simulation kit.
+
+#![allow(clippy::unwrap_used, reason = "a failing test panics")]
+
+mod checks;
+mod coverage;
+mod determinism;
+mod misuse;
+mod programs;
+mod reports;
