@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
+mod bugs;
 mod checks;
 mod coverage;
 mod determinism;
