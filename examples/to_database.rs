@@ -12,6 +12,7 @@ use rusqlite::{Connection, ErrorCode, TransactionBehavior, params};
 use std::collections::HashSet;
 use std::process::ExitCode;
 use std::time::Duration;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 const USAGE: &str = "usage: to_database FILE [--kubeconfig PATH] [--namespace NAME]
 
@@ -109,8 +110,10 @@ async fn when_unlocked<T>(
     mut operation: impl FnMut() -> Result<T, Error>,
 ) -> Result<T, Error> {
     loop {
-        // SQLite blocks, so the other tasks of this thread move to another one.
-        let error = match tokio::task::block_in_place(&mut operation) {
+        // SQLite blocks, so the other tasks of this thread move to another one, if there is one.
+        let has_threads = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+        let result = if has_threads { tokio::task::block_in_place(&mut operation) } else { operation() };
+        let error = match result {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };

@@ -62,5 +62,6 @@ mod pod_informer;
 mod resync;
 mod scheduler;
 mod shared_factory;
+mod simulation;
 mod to_database;
 mod workqueue;
