@@ -326,7 +326,7 @@ impl ApiServer {
 
     /// Returns the time of the server's clock, from which creation timestamps and expiry times come.
     ///
-    /// It is the time of its [`ManualClock`], or the system's time. In a test that pauses tokio's clock, it follows that clock: only
+    /// It is the time of its [`ManualClock`](crate::ManualClock), or the system's time. In a test that pauses tokio's clock, it follows that clock: only
     /// `tokio::time::advance` and timers move it. All servers of a process have the same time, and so has
     /// `informer::now`, to well under a second if nobody sets the system's clock during the test. In objects,
     /// times are in whole seconds, rounded down. Use the result for times in objects:
