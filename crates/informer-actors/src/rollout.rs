@@ -116,8 +116,8 @@ fn grow_new(limits: &Limits, sets: &mut [Set], new: usize) {
         set.replicas = limits.replicas;
         return;
     }
-    let room = limits.replicas.saturating_add(limits.max_surge) - total;
-    set.replicas += room.min(limits.replicas - set.replicas).max(0);
+    let allowed = limits.replicas.saturating_add(limits.max_surge) - total;
+    set.replicas += allowed.min(limits.replicas - set.replicas).max(0);
 }
 
 /// Shrinks the old sets: pods that are not available first, then as many as are not needed.

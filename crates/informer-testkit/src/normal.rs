@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::state::State;
 
@@ -131,8 +131,7 @@ fn is_time(text: &str) -> bool {
 /// Describes the first difference of two values.
 fn first_difference(path: &str, found: &Value, expected: &Value) -> String {
     if let (Value::Object(found), Value::Object(expected)) = (found, expected) {
-        let empty = Map::new();
-        let names: BTreeSet<&String> = found.keys().chain(expected.keys()).chain(empty.keys()).collect();
+        let names: BTreeSet<&String> = found.keys().chain(expected.keys()).collect();
         for name in names {
             let (left, right) = (found.get(name), expected.get(name));
             if left != right {

@@ -1,8 +1,10 @@
-//! Seeded random numbers (splitmix64).
+//! Seeded random numbers for the parts of a run, with the generator of `informer-actors`.
+
+use informer_actors as actors;
 
 /// A random number generator. Equal seeds give equal numbers.
 #[derive(Debug, Clone)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random(actors::Random);
 
 impl Random {
     /// Creates a generator. Generators with different purposes of one seed are independent.
@@ -10,18 +12,12 @@ impl Random {
         let hash = purpose.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        let mut random = Random(seed ^ hash);
         // Neighbouring seeds must not give similar first numbers.
-        random.0 = random.next();
-        random
+        Random(actors::Random::new(actors::Random::new(seed ^ hash).next_u64()))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.next_u64()
     }
 
     /// Returns a number below `bound`, or 0 if `bound` is 0.

@@ -176,7 +176,7 @@ impl State {
     }
 }
 
-/// The result of a check: `bool`, or a `Result` whose error says what is wrong.
+/// The result of a check: `bool`, or a `Result` whose error is the reason.
 pub trait Verdict {
     /// Returns what is wrong, if anything is.
     fn problem(self) -> Option<String>;

@@ -11,6 +11,7 @@ use informer_apiserver::{ApiServer, DeleteParams, ManualClock, Propagation, Stat
 use kube::ResourceExt as _;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::random::Random;
@@ -97,13 +98,8 @@ impl World {
     where
         K: kube::Resource<DynamicType = ()> + Serialize + DeserializeOwned,
     {
-        let server = &self.0.server;
-        self.step(format!("modify {}", title::<K>(namespace, name)), (), || {
-            let mut object = self.read::<K>(namespace, name)?;
-            change(&mut object);
-            server.update(&object).map(drop)
-        })
-        .await
+        let text = format!("modify {}", title::<K>(namespace, name));
+        self.change(text, (namespace, name), change, ApiServer::update).await
     }
 
     /// Changes the status of an object, like [`World::modify`].
@@ -120,13 +116,8 @@ impl World {
     where
         K: kube::Resource<DynamicType = ()> + Serialize + DeserializeOwned,
     {
-        let server = &self.0.server;
-        self.step(format!("modify status of {}", title::<K>(namespace, name)), (), || {
-            let mut object = self.read::<K>(namespace, name)?;
-            change(&mut object);
-            server.update_status(&object).map(drop)
-        })
-        .await
+        let text = format!("modify status of {}", title::<K>(namespace, name));
+        self.change(text, (namespace, name), change, ApiServer::update_status).await
     }
 
     /// Deletes an object as `kubectl delete` does. The object may stay for a while, because of finalizers or a grace
@@ -181,6 +172,24 @@ impl World {
         &self.0.server
     }
 
+    async fn change<K>(
+        &self,
+        text: String,
+        (namespace, name): (&str, &str),
+        change: impl FnOnce(&mut K),
+        update: fn(&ApiServer, &K) -> Result<Value, Status>,
+    ) -> Result<(), Status>
+    where
+        K: kube::Resource<DynamicType = ()> + Serialize + DeserializeOwned,
+    {
+        self.step(text, (), || {
+            let mut object = self.read::<K>(namespace, name)?;
+            change(&mut object);
+            update(&self.0.server, &object).map(drop)
+        })
+        .await
+    }
+
     fn read<K: kube::Resource<DynamicType = ()> + DeserializeOwned>(
         &self,
         namespace: &str,
@@ -225,7 +234,7 @@ impl World {
     }
 }
 
-fn decode<K: DeserializeOwned>(object: serde_json::Value) -> Result<K, Status> {
+fn decode<K: DeserializeOwned>(object: Value) -> Result<K, Status> {
     serde_json::from_value(object).map_err(|error| {
         Status::new(500, "InternalError", format!("the object does not match its type: {error}"))
     })

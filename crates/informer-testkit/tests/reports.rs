@@ -8,9 +8,9 @@ use kube::api::PostParams;
 
 use crate::programs::{map, maps, pause, two_sources};
 
-/// Remembers in memory only that it has created the first map.
-fn failure() -> SimulationFailure {
-    let simulation = Simulation::new(|context: ProgramContext| async move {
+/// A program that never creates the second map if it fails after the first one.
+fn two_writes() -> Simulation {
+    Simulation::new(|context: ProgramContext| async move {
         pause(1).await;
         let maps = maps(context.client());
         if maps.get_opt("first").await?.is_none() {
@@ -20,7 +20,10 @@ fn failure() -> SimulationFailure {
         }
         std::future::pending::<Result<(), kube::Error>>().await
     })
-    .scenario(|world| async move {
+}
+
+fn failure() -> SimulationFailure {
+    let simulation = two_writes().scenario(|world| async move {
         world.create(&map("unrelated", "x")).await?;
         world.sleep(Duration::from_secs(1)).await;
         world.create(&map("unrelated-too", "x")).await
@@ -80,20 +83,11 @@ fn seed_fails_alone_as_in_its_range() {
 /// reported instead of the failure.
 #[test]
 fn steps_that_conditions_depend_on_are_kept() {
-    let simulation = Simulation::new(|context: ProgramContext| async move {
-        pause(1).await;
-        let maps = maps(context.client());
-        if maps.get_opt("first").await?.is_none() {
-            maps.create(&PostParams::default(), &map("first", "x")).await?;
-            pause(2).await;
-            maps.create(&PostParams::default(), &map("second", "x")).await?;
-        }
-        std::future::pending::<Result<(), kube::Error>>().await
-    })
-    .scenario(|world| async move { world.create(&map("needed", "x")).await })
-    .eventually("all maps exist", |state| {
-        ["needed", "second"].iter().all(|name| state.get::<ConfigMap>("default", name).is_some())
-    });
+    let simulation = two_writes()
+        .scenario(|world| async move { world.create(&map("needed", "x")).await })
+        .eventually("all maps exist", |state| {
+            ["needed", "second"].iter().all(|name| state.get::<ConfigMap>("default", name).is_some())
+        });
     let failure = simulation.seeds(0..200).try_run().expect_err("a crash between two writes");
     assert_eq!(failure.check, "all maps exist");
     assert_eq!(failure.steps, [("create ConfigMap default/needed".to_owned(), true)], "{failure}");

@@ -1,6 +1,6 @@
 //! Creates a volume for each claim, then marks the claim as bound. Written with kube-rs's `Controller`.
 //!
-//! The bug: the server generates the name of the volume, and only the mark says that there is one.
+//! The bug: the server generates the name of the volume, and only the mark shows that there is one.
 //!
 //! The pattern: a crash between two writes. If the program dies, or the response to the first write is lost, before
 //! the mark is written, the next reconcile creates a second volume. A real cluster pays for disks that nothing uses.
