@@ -79,11 +79,9 @@ fn commit_time(repo: &Repo) -> Result<u64, Failure> {
 /// Builds the program without paths of this machine, and returns its path.
 fn build(repo: &Repo, target: &str, epoch: u64) -> Result<PathBuf, Failure> {
     let folder = repo.path("target/dist");
-    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| env::home_dir().map(|home| home.join(".cargo"))).unwrap_or_default();
     let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
     let sysroot = PathBuf::from(output(repo.program("rustc").args(["--print", "sysroot"]))?.trim());
-    let own = [(repo.path(""), "/informer"), (home, "/cargo"), (sysroot, "/rust")];
+    let own = [(repo.path(""), "/informer"), (repo::cargo_home(), "/cargo"), (sysroot, "/rust")];
     let flags: Vec<String> = own.iter().map(|(from, to)| remap(from, to)).collect();
     let c_flags: Vec<String> = flags
         .iter()

@@ -1,5 +1,6 @@
 //! Checks of what is published: packages, compatibility of the API, dependencies, features, minimum Rust version.
 
+use std::fs;
 use std::process::Command;
 
 use crate::codegen;
@@ -19,6 +20,7 @@ const TYPES: &str = "K8S_OPENAPI_ENABLED_VERSION";
 
 /// Packages every published crate, and builds it from its package.
 pub(crate) fn check_packages(repo: &Repo) -> Result<(), Failure> {
+    remove_unpacked(repo)?;
     // A package does not have the profiles of the workspace. These settings need less time.
     let settings = [
         ("CARGO_PROFILE_DEV_DEBUG", "false"),
@@ -26,6 +28,26 @@ pub(crate) fn check_packages(repo: &Repo) -> Result<(), Failure> {
         (TYPES, &newest_types()),
     ];
     repo.run_cargo("publish --workspace --dry-run --allow-dirty --locked", &settings)
+}
+
+/// Removes the packages of this project that an earlier check has unpacked. Cargo verifies packages from a registry in
+/// `target/package`, and unpacks one only if its folder does not exist: a package would be built with the sources that
+/// another one had in the earlier check.
+fn remove_unpacked(repo: &Repo) -> Result<(), Failure> {
+    let sources = repo::cargo_home().join("registry/src");
+    if !sources.exists() {
+        return Ok(());
+    }
+    // The name of a registry begins with its host, which a registry of files does not have.
+    for registry in repo.folders(&sources)?.iter().filter(|name| name.starts_with('-')) {
+        let registry = sources.join(registry);
+        for package in repo.folders(&registry)?.iter().filter(|name| name.starts_with("informer")) {
+            let package = registry.join(package);
+            fs::remove_dir_all(&package)
+                .map_err(|error| Failure::Failed(format!("cannot remove {}: {error}", package.display())))?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the newest types of Kubernetes, which the feature `latest` selects too.

@@ -143,8 +143,9 @@ impl Repo {
         paths.into_iter().map(|path| self.read(&path).map(|text| TextFile { path, text })).collect()
     }
 
-    /// Returns the names of the folders directly in a folder.
-    pub(crate) fn folders(&self, folder: &str) -> Result<BTreeSet<String>, Failure> {
+    /// Returns the names of the folders directly in a folder. An absolute path outside the repository is allowed.
+    pub(crate) fn folders(&self, folder: impl AsRef<Path>) -> Result<BTreeSet<String>, Failure> {
+        let folder = folder.as_ref();
         let list = || -> io::Result<BTreeSet<String>> {
             let mut names = BTreeSet::new();
             for entry in fs::read_dir(self.root.join(folder))? {
@@ -155,7 +156,7 @@ impl Repo {
             }
             Ok(names)
         };
-        list().map_err(|error| read_folder_failed(folder, &error))
+        list().map_err(|error| read_folder_failed(&folder.display().to_string(), &error))
     }
 
     fn collect(&self, folder: &str, extension: &str, paths: &mut Vec<String>) -> io::Result<()> {
@@ -197,6 +198,12 @@ pub(crate) fn run(command: &mut Command, name: &str) -> Result<(), Failure> {
 pub(crate) fn is_on_path(program: &str) -> bool {
     let folders = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&folders).any(|folder| folder.join(program).is_file())
+}
+
+/// Returns the folder in which cargo keeps packages and programs.
+pub(crate) fn cargo_home() -> PathBuf {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    home.or_else(|| env::home_dir().map(|home| home.join(".cargo"))).unwrap_or_default()
 }
 
 /// Returns the folder `informer` in the user's cache folder.
