@@ -19,7 +19,7 @@ use crate::model::{Ids, Model, ResourceId};
 use crate::random::SecretKey;
 
 /// Time that a request waits for a version that the server has not reached yet, as in kube-apiserver.
-const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
+pub(crate) const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The model, notifiers, fault rules, request log and counters of one server.
 #[derive(Debug)]

@@ -22,8 +22,8 @@ use crate::user::User;
 /// Whether a service enforces access control.
 #[derive(Debug, Clone)]
 pub(crate) enum AccessMode {
-    /// Every request is treated as that of an administrator.
-    Open,
+    /// Every request is that of this user, who may do anything.
+    Open(Arc<User>),
     /// Every request is authenticated and authorized.
     Enforced(Arc<AccessEnforcer>),
 }
@@ -60,7 +60,7 @@ impl AccessMode {
     /// Authenticates and authorizes a request, with impersonation. Returns its caller.
     pub(crate) fn admit(&self, shared: &Shared, parts: &Parts) -> Result<Caller, Refused> {
         let (user, rights, tokens) = match self {
-            AccessMode::Open => (User::admin("admin").group(AUTHENTICATED), Rights::All, None),
+            AccessMode::Open(user) => (User::clone(user).group(AUTHENTICATED), Rights::All, None),
             AccessMode::Enforced(enforcer) => {
                 let user = authenticate(&enforcer.tokens, &parts.headers, |token| user_of(shared, token))
                     .map_err(|status| Refused { user: String::new(), status })?;

@@ -108,6 +108,39 @@ pub fn stale_read() -> FaultRule {
     FaultRule::new(Action::StaleRead)
 }
 
+/// Makes the watch cache of the server lag behind: it stays at the state of five writes before the injection (see
+/// [`lag_writes`](FaultRule::lag_writes)) until the guard is dropped, and then has every change at once.
+///
+/// Use [`for_user`](FaultRule::for_user) for one client: in a cluster with several API servers, the others are served by
+/// servers that do not lag. Requests are handled as in kube-apiserver:
+///
+/// | request | response |
+/// |---|---|
+/// | list or get with `resourceVersion=0` | the state of the cache |
+/// | list or get not older than a version | the state of the cache, or after 3 s without it the error "Too large resource version" (504) |
+/// | list without a version | waits for the cache; after 3 s, the newest state from the storage |
+/// | get without a version, list at an exact version, next page | from the storage: not affected |
+/// | watch | changes up to the version of the cache; the others when the guard is dropped |
+/// | watch with initial events | the objects in the cache; if it requires a newer version, waits, and gets the error after 3 s |
+///
+/// Resources without a watch cache, such as events, are not affected. If the history no longer contains the state of
+/// the cache, reads return the newest one.
+///
+/// ```
+/// use informer_apiserver::{ApiServer, User, faults};
+/// use serde_json::json;
+///
+/// let server = ApiServer::new();
+/// server.create(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "new"}}))?;
+/// let lagging = server.inject(faults::lagging_cache().lag_writes(1).for_user("operator-2"));
+/// let service = server.service_for(User::new("operator-2")); // reads a cache without the config map
+/// drop(lagging); // the cache has caught up
+/// # Ok::<(), informer_apiserver::Status>(())
+/// ```
+pub fn lagging_cache() -> FaultRule {
+    FaultRule::new(Action::LaggingCache)
+}
+
 /// Puts a value that the type does not allow into one object: `spec` becomes a number.
 ///
 /// In matching lists the first object is changed, in matching watches the object of one frame. An object

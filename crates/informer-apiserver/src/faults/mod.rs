@@ -34,6 +34,7 @@
 //! | [`break_watch`], [`outage`] | breaks immediately, even if it is idle |
 //! | [`gone`] | gets an ERROR frame with 410 and ends immediately, even if it is idle |
 //! | [`half_open`] | is silent from now on; removing the rule does not change that |
+//! | [`lagging_cache`] | gets no changes until the rule is removed; then the changes since are sent |
 //! | [`stall_watch`] | is silent until the rule is removed; then the changes since are sent |
 //! | [`raw_frame`], [`frame_without_object`] | gets the frame immediately, even if it is idle |
 //! | [`break_mid_frame`], [`drop_frame`], [`duplicate_frame`] | at its next frame, which may be a bookmark |
@@ -83,9 +84,9 @@ use crate::random::Random;
 
 pub use library::{
     break_mid_frame, break_watch, delay, drop_connection, drop_frame, duplicate_frame, endless_watch_list,
-    error_frame, exempt, forbid, frame_without_object, gone, half_open, malformed_object, outage, raw_frame,
-    refuse_watch_list, respond, respond_with, stale_read, stall_request, stall_watch, too_many_requests,
-    truncate,
+    error_frame, exempt, forbid, frame_without_object, gone, half_open, lagging_cache, malformed_object,
+    outage, raw_frame, refuse_watch_list, respond, respond_with, stale_read, stall_request, stall_watch,
+    too_many_requests, truncate,
 };
 pub use registry::FaultGuard;
 pub(crate) use registry::{Active, Registry};
@@ -113,8 +114,10 @@ pub struct FaultRule {
     pub(crate) frames: usize,
     pub(crate) end: End,
     pub(crate) retry_after: Option<u32>,
-    /// Number of writes by which a stale read lags.
+    /// Number of writes by which a stale read or a cache lags.
     pub(crate) lag_writes: u64,
+    /// The version of a lagging cache, which is known when the rule is injected.
+    pub(crate) cache_version: u64,
 }
 
 /// The effect of a rule. `library` documents the effects; most variants are named after their function.
@@ -130,6 +133,7 @@ pub(crate) enum Action {
     Outage,
     Truncate(usize),
     StaleRead,
+    LaggingCache,
     RefuseWatchList,
     EndlessWatchList,
     ErrorFrame(u16),
@@ -177,6 +181,7 @@ impl FaultRule {
             end: End::Broken,
             retry_after: None,
             lag_writes: 5,
+            cache_version: 0,
         }
     }
 
@@ -257,7 +262,8 @@ impl FaultRule {
         FaultRule { retry_after: Some(seconds), ..self }
     }
 
-    /// Sets the number of writes, of any resource, by which reads lag. For [`stale_read`]. Defaults to 5.
+    /// Sets the number of writes, of any resource, by which reads lag. For [`stale_read`] and
+    /// [`lagging_cache`]. Defaults to 5.
     pub fn lag_writes(self, writes: u64) -> Self {
         FaultRule { lag_writes: writes, ..self }
     }
@@ -298,6 +304,7 @@ impl Action {
             Action::RefuseWatchList | Action::EndlessWatchList => {
                 request.parameter("sendInitialEvents").is_some()
             }
+            Action::LaggingCache => matches!(request.verb, Verb::Get | Verb::List | Verb::Watch),
             Action::Gone | Action::MalformedObject => matches!(request.verb, Verb::List | Verb::Watch),
             // A read without a version requires the newest state, which every server returns.
             Action::StaleRead => {
@@ -328,7 +335,9 @@ impl Action {
             | Action::FrameWithoutObject
             | Action::DropFrame
             | Action::DuplicateFrame => true,
-            Action::Gone | Action::MalformedObject | Action::Outage => request.verb == Verb::Watch,
+            Action::Gone | Action::MalformedObject | Action::Outage | Action::LaggingCache => {
+                request.verb == Verb::Watch
+            }
             _ => false,
         }
     }

@@ -9,6 +9,7 @@ mod encode;
 mod entry;
 mod frames;
 mod header;
+mod lagging_cache;
 mod openapi;
 mod options;
 mod reads;

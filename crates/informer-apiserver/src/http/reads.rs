@@ -13,7 +13,9 @@ use serde_json::Value;
 use super::accept::{Content, Encoding, ResponseFormat};
 use super::encode;
 use super::frames::Frames;
+use super::lagging_cache::LaggingCache;
 use super::response::{self, BodyError, ListHead, ServerResponse};
+use super::stream_faults::StreamFaults;
 use super::table::{self, Include, Table};
 use super::watch_stream::{self, WatchStream};
 use crate::model::{
@@ -31,14 +33,22 @@ impl Call {
     pub(super) async fn get(&self) -> Result<ServerResponse, Status> {
         self.check_subresource()?;
         let (resource, view) = self.resource_and_view()?;
-        if let Some(version) = self.query.min_version()? {
+        let min_version = self.query.min_version()?;
+        if let Some(version) = min_version {
             self.shared.wait_for_version(version, resource.is_cached()).await?;
+        }
+        // A get without a version does not read the watch cache.
+        let mut cache = self.response_faults.cache.clone().filter(|_| resource.is_cached());
+        if self.query.get("resourceVersion").is_empty() {
+            cache = None;
+        } else if let Some(cache) = &cache {
+            cache.wait_for(&self.shared, min_version.unwrap_or(0)).await?;
         }
         let name = self.name();
         if self.target.subresource.as_deref() == Some("scale") {
             return self.get_scale(&resource);
         }
-        let state = match self.stale_listing() {
+        let state = match self.stale_listing(cache.as_ref()) {
             Some(listing) => {
                 listing.states(&Filter::namespace(self.namespace())).find(|state| state.name == name)
             }
@@ -81,8 +91,19 @@ impl Call {
         if let Some(version) = min_version {
             self.shared.wait_for_version(version, resource.is_cached()).await?;
         }
+        let cache = self.response_faults.cache.as_ref();
+        let cache = cache.filter(|_| resource.is_cached() && at == ReadVersion::Newest);
+        if let Some(cache) = cache {
+            match (self.query.get("resourceVersion"), min_version) {
+                // Without a version the list must be consistent. kube-apiserver waits for its cache, and reads from
+                // etcd if that takes too long.
+                ("", _) => cache.wait_for_end(&self.shared).await,
+                (_, version) => cache.wait_for(&self.shared, version.unwrap_or(0)).await?,
+            }
+        }
+        let cache = cache.filter(|_| !self.query.get("resourceVersion").is_empty());
         let stale = self
-            .stale_listing()
+            .stale_listing(cache)
             .filter(|_| at == ReadVersion::Newest)
             .map(|listing| ReadVersion::Exact(listing.version));
         let at = stale.unwrap_or(at);
@@ -104,16 +125,17 @@ impl Call {
         self.page(&resource, &head, &page)
     }
 
-    /// Returns the earlier state that a stale-read fault selects, never one before the version that the
-    /// request requires. `None` without such a fault, or if the history no longer contains that state.
-    fn stale_listing(&self) -> Option<Listing> {
+    /// Returns the earlier state that a stale-read fault or a lagging cache selects, never one before the version that
+    /// the request requires. `None` without such a fault, or if the history no longer contains that state.
+    fn stale_listing(&self, cache: Option<&LaggingCache>) -> Option<Listing> {
         let requested = self.query.min_version().ok()?.unwrap_or(0);
-        let lag = self.response_faults.lag_writes?;
-        let listing = self.shared.model(|model| {
-            let version = model.version().saturating_sub(lag).max(requested).max(1);
-            model.list(self.gvr, self.namespace(), &ReadVersion::Exact(version), Paging::Unpaged)
-        });
-        listing.ok()
+        let cache_version = cache.and_then(|cache| cache.version(&self.shared));
+        let lag = self.response_faults.lag_writes;
+        self.shared.model(|model| {
+            let stale = lag.map(|lag| model.version().saturating_sub(lag));
+            let version = cache_version.or(stale)?.max(requested).max(1);
+            model.list(self.gvr, self.namespace(), &ReadVersion::Exact(version), Paging::Unpaged).ok()
+        })
     }
 
     pub(super) fn list_head(&self, resource: &Resource, version: u64) -> ListHead {
@@ -194,12 +216,36 @@ impl Call {
     pub(super) async fn watch(&self, endless: bool) -> Result<ServerResponse, Status> {
         let (resource, view) = self.resource_and_view()?;
         let filter = self.filter(&resource)?;
-        let options = self.query.watch()?;
+        let mut options = self.query.watch()?;
         if let Some(version) = options.min_version
             && let Err(status) = self.shared.wait_for_version(version, resource.is_cached()).await
         {
             // kube-apiserver sends this error in a frame of the watch, not as the response.
             return Ok(self.watch_response(watch_stream::error_only(&status, self.format.encoding)));
+        }
+        // The same rules for the start and for the frames.
+        let mut stream_faults = StreamFaults::new(resource.is_cached());
+        stream_faults.update(&self.shared.faults, &self.recorded);
+        if let Some(cache) = stream_faults.cache() {
+            // A watch that requires consistent initial events waits for the cache; a version 0, or none without this
+            // parameter, allows any state.
+            let is_consistent = self.query.get("resourceVersion").is_empty()
+                && self.query.flag("sendInitialEvents") == Some(true);
+            let required = if is_consistent {
+                self.shared.model(|model| model.version())
+            } else {
+                options.min_version.unwrap_or(0)
+            };
+            if let Err(status) = cache.wait_for(&self.shared, required).await {
+                return Ok(self.watch_response(watch_stream::error_only(&status, self.format.encoding)));
+            }
+            if let Some(version) = cache.version(&self.shared) {
+                options.from = match options.from {
+                    WatchStart::ExistingObjects => WatchStart::ObjectsAt(version.max(required)),
+                    WatchStart::Now => WatchStart::Version(version),
+                    from => from,
+                };
+            }
         }
         let frames = match self.table(&resource)? {
             Some(table) => Frames::table(table),
@@ -221,10 +267,6 @@ impl Call {
             // Watches that are opened one after the other end 97 seconds apart, not at the same time.
             None => MIN_WATCH_SECONDS + self.shared.next_watch_number() * 97 % WATCH_JITTER_SECONDS,
         };
-        let last_sent_version = match options.from {
-            WatchStart::Version(version) => version,
-            WatchStart::Now | WatchStart::ExistingObjects => opened.version,
-        };
         let request = watch_stream::Request {
             recorded: self.recorded.clone(),
             filter,
@@ -233,9 +275,7 @@ impl Call {
             timeout: Duration::from_secs(timeout),
             endless,
         };
-        let initial = opened.initial.map(|objects| (objects, opened.version));
-        let stream =
-            WatchStream::new(self.shared.clone(), request, opened.cursor, initial, last_sent_version);
+        let stream = WatchStream::new(self.shared.clone(), request, opened, stream_faults);
         Ok(self.watch_response(stream.stream()))
     }
 

@@ -16,6 +16,7 @@ use informer_objects::text::{read_yaml, to_yaml};
 use serde_json::Value;
 
 use super::accept::{self, Encoding, Endpoint};
+use super::lagging_cache::LaggingCache;
 use super::response::{self, BodyError, ResponseBody, ServerResponse};
 use super::stream_faults::corrupt;
 use super::{encode, watch_stream};
@@ -38,6 +39,8 @@ pub(super) struct ResponseFaults {
     pub(super) endless: bool,
     /// Number of writes by which a stale read lags.
     pub(super) lag_writes: Option<u64>,
+    /// The cache that the request is served from, if it lags.
+    pub(super) cache: Option<LaggingCache>,
     /// Rules that corrupt a list. Only the response shows whether there is an object to corrupt.
     corruptions: Vec<Arc<Active>>,
     /// Number of bytes after which the body is truncated, and how it ends.
@@ -59,6 +62,7 @@ pub(super) async fn apply_request_faults(shared: &Shared, recorded: &RecordedReq
                 let _elapsed = shared.clock.timeout(*delay, shared.faults.wait_for_removal(&active)).await;
             }
             Action::EndlessWatchList => response_faults.endless = true,
+            Action::LaggingCache => response_faults.cache = Some(LaggingCache::new(active.clone())),
             Action::StaleRead => response_faults.lag_writes = Some(rule.lag_writes),
             Action::MalformedObject => response_faults.corruptions.push(active.clone()),
             Action::Truncate(bytes) => response_faults.truncation = Some((*bytes, rule.end)),

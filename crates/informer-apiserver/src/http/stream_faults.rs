@@ -10,6 +10,7 @@ use std::sync::Arc;
 use informer_objects::protobuf;
 use serde_json::{Value, json};
 
+use super::lagging_cache::LaggingCache;
 use crate::faults::{Action, Active, End, Registry};
 use crate::log::RecordedRequest;
 
@@ -19,8 +20,14 @@ pub(super) struct StreamFaults {
     /// Numbers of the rules that the watch has seen.
     known: Vec<u64>,
     active: Vec<StreamFault>,
+    /// The rules that make the watch cache lag.
+    caches: Vec<Arc<Active>>,
+    /// Whether the resource has a watch cache.
+    is_cached: bool,
     /// Number of frames that may be written before a rule is due.
     allowed_frames: usize,
+    /// The revision of the rules that were last inspected; `None` at first.
+    revision: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -51,10 +58,22 @@ pub(super) enum StreamFaultEffect {
 }
 
 impl StreamFaults {
+    pub(super) fn new(is_cached: bool) -> Self {
+        StreamFaults { is_cached, ..StreamFaults::default() }
+    }
+
     /// Adds newly injected rules and removes those that are no longer active.
     pub(super) fn update(&mut self, faults: &Registry, recorded: &RecordedRequest) {
+        let revision = faults.revision();
+        if self.revision.replace(revision) == Some(revision) {
+            return;
+        }
         self.active.retain(|fault| faults.is_active(&fault.rule));
-        let added = faults.for_stream(recorded, &mut self.known).into_iter().map(|rule| StreamFault {
+        self.caches.retain(|rule| faults.is_active(rule));
+        let mut added = faults.for_stream(recorded, &mut self.known);
+        let caches = added.extract_if(.., |rule| matches!(rule.rule.action, Action::LaggingCache));
+        self.caches.extend(caches.filter(|rule| self.is_cached && rule.count_hit()));
+        let added = added.into_iter().map(|rule| StreamFault {
             frames_to_skip: rule.rule.after_frames,
             frames_to_change: rule.rule.frames,
             armed: false,
@@ -62,6 +81,12 @@ impl StreamFaults {
             rule,
         });
         self.active.extend(added);
+    }
+
+    /// Returns the cache that the watch is served from, if it lags; the one that lags most if there are several.
+    pub(super) fn cache(&self) -> Option<LaggingCache> {
+        let last = self.caches.iter().min_by_key(|rule| rule.rule.cache_version)?;
+        Some(LaggingCache::new(last.clone()))
     }
 
     /// Applies the next due rule that acts between two frames, and returns its effect. If no such rule is

@@ -19,7 +19,7 @@ use super::response::{BodyError, CHUNK_BYTES};
 use super::stream_faults::{StreamFaultEffect, StreamFaults};
 use crate::faults::End;
 use crate::log::RecordedRequest;
-use crate::model::{Cursor, Filter, Frame, Objects, Step, states_after};
+use crate::model::{Cursor, Filter, Frame, Objects, Opened, Step, states_after};
 use crate::shared::Shared;
 
 /// Period of bookmarks.
@@ -62,11 +62,9 @@ pub(crate) struct WatchStream {
     /// The version of the last change or bookmark that was written; at first, the version at which the watch
     /// starts.
     last_sent_version: u64,
-    /// The version of the server when changes were last read. Once no change is left to read, all changes up
+    /// The version of the server, or of its cache, when changes were last read. Once no change is left to read, all changes up
     /// to this version have been written.
     reached: u64,
-    /// The revision of the fault rules that were last inspected; `None` at first.
-    rules_revision: Option<u64>,
     stream_faults: StreamFaults,
     /// How a fault rule ends the watch once the current chunk is sent.
     pending_end: Option<End>,
@@ -109,10 +107,10 @@ impl WatchStream {
     pub(crate) fn new(
         shared: Arc<Shared>,
         request: Request,
-        cursor: Cursor,
-        initial: Option<(Objects, u64)>,
-        version: u64,
+        opened: Opened,
+        stream_faults: StreamFaults,
     ) -> Self {
+        let Opened { cursor, initial, version } = opened;
         shared.watch_started();
         let now = shared.clock.instant();
         let deadline = now.checked_add(request.timeout).unwrap_or(now + MAX_WATCH_DURATION);
@@ -123,16 +121,15 @@ impl WatchStream {
         conditional_bookmarks.sort_unstable_by_key(|at| std::cmp::Reverse(*at));
         WatchStream {
             notifier: shared.notifier(cursor.id(), &request.filter.namespace),
-            rules_revision: None,
             shared,
             cursor,
-            initial: initial.map(|(objects, version)| Initial { objects, after: None, version }),
+            initial: initial.map(|objects| Initial { objects, after: None, version }),
             deadline,
             next_bookmark: now + BOOKMARK_PERIOD,
             conditional_bookmarks,
             last_sent_version: version,
             reached: version,
-            stream_faults: StreamFaults::default(),
+            stream_faults,
             pending_end: None,
             ended: false,
             request,
@@ -251,7 +248,8 @@ impl WatchStream {
             // Changes and version are read in one model operation. Otherwise a bookmark with that version
             // could cover a change that was not sent.
             let (step, version) = self.shared.model(|model| {
-                (model.step(&mut self.cursor, &self.request.filter, allowed), model.version())
+                let step = model.step(&mut self.cursor, &self.request.filter, allowed);
+                (step, model.version().min(self.cursor.limit()))
             });
             self.reached = version;
             let (frames, more) = match step {
@@ -318,10 +316,9 @@ impl WatchStream {
 
     /// Updates the fault rules if any were added or removed.
     fn update_rules(&mut self) {
-        let revision = self.shared.faults.revision();
-        if self.rules_revision.replace(revision) != Some(revision) {
-            self.stream_faults.update(&self.shared.faults, &self.request.recorded);
-        }
+        self.stream_faults.update(&self.shared.faults, &self.request.recorded);
+        let cache = self.stream_faults.cache().and_then(|cache| cache.version(&self.shared));
+        self.cursor.limit_to(cache.unwrap_or(u64::MAX));
     }
 
     /// Applies a fault rule that is due before the next frame. Returns the next step, or `None` if no such

@@ -58,7 +58,7 @@ pub(crate) use resource::{Resource, Subresource};
 pub(crate) use state::State;
 pub(crate) use subresources::created_status;
 pub(crate) use view::{ObjectShape, View};
-pub(crate) use watch::{Cursor, Frame, Step, WatchStart};
+pub(crate) use watch::{Cursor, Frame, Opened, Step, WatchStart};
 pub(crate) use write::read_as;
 pub(crate) use write_context::{WriteContext, WriteOrigin, WriteResult};
 pub(crate) use write_target::WriteTarget;

@@ -37,6 +37,7 @@ pub(crate) struct State {
     /// Values of the resource's selectable fields, in the order of [`Resource::fields`].
     pub(crate) fields: Vec<String>,
     pub(crate) terminating: bool,
+    pub(crate) generation: i64,
     json: Json,
     /// The object in those versions of a custom resource that differ from `json`, by apiVersion.
     other_versions: Vec<(String, Json)>,
@@ -142,6 +143,10 @@ impl State {
                 .collect(),
             fields: resource.fields.iter().map(|field| field.read(object)).collect(),
             terminating: metadata.is_some_and(|metadata| metadata.contains_key("deletionTimestamp")),
+            generation: metadata
+                .and_then(|metadata| metadata.get("generation"))
+                .and_then(Value::as_i64)
+                .unwrap_or_default(),
             json: Json::object(resource, version, object),
             other_versions: Vec::new(),
             stored: None,

@@ -35,6 +35,8 @@ pub(crate) struct Cursor {
     next: u64,
     /// Changes up to this version are skipped.
     after: u64,
+    /// Changes after this version are not returned yet.
+    limit: u64,
 }
 
 /// Where a watch starts.
@@ -46,14 +48,16 @@ pub(crate) enum WatchStart {
     Now,
     /// With the existing objects.
     ExistingObjects,
+    /// With the objects that existed at a version, or with the existing ones if they are not retained.
+    ObjectsAt(u64),
 }
 
 /// An open watch.
 pub(crate) struct Opened {
     pub(crate) cursor: Cursor,
-    /// The existing objects, if the watch starts with them.
+    /// The objects that the watch starts with, if it does.
     pub(crate) initial: Option<Objects>,
-    /// The version of the server when the watch was opened.
+    /// The version at which the watch starts.
     pub(crate) version: u64,
 }
 
@@ -101,7 +105,16 @@ impl Cursor {
         self.id
     }
 
-    /// Returns whether the watch starts after `version`, the current version of the server.
+    /// Sets the version up to which changes are returned.
+    pub(crate) fn limit_to(&mut self, version: u64) {
+        self.limit = version;
+    }
+
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Returns whether the watch has passed `version`.
     pub(crate) fn is_ahead_of(&self, version: u64) -> bool {
         self.after > version
     }
@@ -114,7 +127,8 @@ impl Model {
         let cached = self.resource(gvr.id)?.is_cached();
         let storage_id = self.storage_id(gvr);
         let collection = self.collections.get_mut(&storage_id).ok_or_else(Status::no_such_resource)?;
-        let (next, after) = match from {
+        let now = collection.next_sequence();
+        let (next, after, initial) = match from {
             WatchStart::Version(after) if after < collection.watch_floor() => {
                 return Err(if cached {
                     Status::watch_expired(after, collection.watch_floor())
@@ -122,12 +136,19 @@ impl Model {
                     Status::uncached_watch_expired()
                 });
             }
-            WatchStart::Version(after) => (collection.sequence_after(after), after),
-            WatchStart::Now | WatchStart::ExistingObjects => (collection.next_sequence(), version),
+            WatchStart::Version(after) => (collection.sequence_after(after), after, None),
+            WatchStart::Now => (now, version, None),
+            WatchStart::ExistingObjects => (now, version, Some(collection.live().clone())),
+            WatchStart::ObjectsAt(past) => {
+                match collection.objects_at(past).filter(|_| past >= collection.watch_floor()) {
+                    Some(objects) => (collection.sequence_after(past), past, Some(objects)),
+                    None => (now, version, Some(collection.live().clone())),
+                }
+            }
         };
-        let initial = (from == WatchStart::ExistingObjects).then(|| collection.live().clone());
         let term = collection.add_watcher();
-        Ok(Opened { cursor: Cursor { id: storage_id, epoch, term, next, after }, initial, version })
+        let cursor = Cursor { id: storage_id, epoch, term, next, after, limit: u64::MAX };
+        Ok(Opened { cursor, initial, version: after })
     }
 
     /// Closes a watch.
@@ -162,7 +183,8 @@ impl Model {
             if frames.len() >= max_frames || bytes >= BYTES_PER_STEP {
                 return Step::Frames(frames, true);
             }
-            let Some(change) = collection.change(cursor.next) else {
+            let change = collection.change(cursor.next).filter(|change| change.version <= cursor.limit);
+            let Some(change) = change else {
                 return Step::Frames(frames, false);
             };
             cursor.next += 1;

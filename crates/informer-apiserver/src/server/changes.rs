@@ -159,6 +159,21 @@ impl ChangedObject {
         self.state.version
     }
 
+    /// Returns the uid.
+    pub fn uid(&self) -> &str {
+        &self.state.uid
+    }
+
+    /// Returns the generation, which grows with each change of the specification; 0 for a kind without one.
+    pub fn generation(&self) -> i64 {
+        self.state.generation
+    }
+
+    /// Returns whether the object has a deletion timestamp.
+    pub fn is_terminating(&self) -> bool {
+        self.state.terminating
+    }
+
     /// Decodes the object as [`ApiServer::get`] returns it, in the preferred version of its resource.
     pub fn to_value(&self) -> Value {
         serde_json::from_slice(&self.state.bytes(&self.view)).unwrap_or_default()

@@ -128,7 +128,15 @@ impl ApiServer {
 
     /// Returns the server as a `tower` service with full access, for clients that are built in another way.
     pub fn service(&self) -> ApiService {
-        ApiService::new(self.shared.clone(), self.documents.clone(), AccessMode::Open)
+        self.service_for(User::admin("admin"))
+    }
+
+    /// Returns the server as a `tower` service whose requests are those of `user`, with full access.
+    ///
+    /// With one service per program under test, fault rules ([`for_user`](crate::faults::FaultRule::for_user)) and
+    /// [`ApiServer::recorded_requests`] can tell the programs apart. See [`ApiServer::client_as`] for access control.
+    pub fn service_for(&self, user: User) -> ApiService {
+        ApiService::new(self.shared.clone(), self.documents.clone(), AccessMode::Open(Arc::new(user)))
     }
 
     /// Returns the server as a `tower` service with access control.
@@ -354,7 +362,8 @@ impl ApiServer {
     /// Makes the server misbehave according to `rule` until the guard is dropped.
     ///
     /// See the module [`faults`](crate::faults).
-    pub fn inject(&self, rule: FaultRule) -> FaultGuard {
+    pub fn inject(&self, mut rule: FaultRule) -> FaultGuard {
+        rule.cache_version = self.resource_version().saturating_sub(rule.lag_writes).max(1);
         self.shared.faults.add(rule)
     }
 
