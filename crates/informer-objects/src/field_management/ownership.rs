@@ -3,6 +3,8 @@
 //! Objects match the schema (see `validate`). All versions of a kind are assumed to have the same fields:
 //! nothing is converted.
 
+use std::sync::LazyLock;
+
 use serde_json::Value;
 
 use super::Manager;
@@ -53,7 +55,7 @@ pub(super) fn update(context: ApplyContext<'_>, old: &Value, new: &Value, owners
         !owned.set.is_empty()
     });
 
-    let newly_owned = taken.difference(&unmanaged_fields());
+    let newly_owned = taken.difference(unmanaged_fields());
     // The time is that of the last change or addition, so an update that only removes fields keeps it.
     if !newly_owned.is_empty() {
         let version = context.manager.api_version.to_owned();
@@ -96,7 +98,7 @@ pub(super) fn apply(
 
     let changed = !same(live, &object);
     if let Some(owned) = owners.0.get_mut(&id) {
-        owned.set = owned.set.difference(&unmanaged_fields());
+        owned.set = owned.set.difference(unmanaged_fields());
         // If nothing changes, an existing entry keeps its time, and a new one has none.
         if changed {
             owned.time = Some(manager.time.to_owned());
@@ -122,12 +124,16 @@ pub(super) fn paths(dotted: &[&str]) -> Set {
     set
 }
 
-fn unmanaged_fields() -> Set {
-    let mut set = Set::default();
-    for path in UNMANAGED_FIELDS {
-        set.insert(&path.iter().map(|name| Element::field(name)).collect::<Path>());
-    }
-    set
+/// Returns [`UNMANAGED_FIELDS`] as a set.
+fn unmanaged_fields() -> &'static Set {
+    static SET: LazyLock<Set> = LazyLock::new(|| {
+        let mut set = Set::default();
+        for path in UNMANAGED_FIELDS {
+            set.insert(&path.iter().map(|name| Element::field(name)).collect::<Path>());
+        }
+        set
+    });
+    &SET
 }
 
 /// Adapts the sets of the owners to the current schema.
