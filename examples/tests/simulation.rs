@@ -6,10 +6,11 @@ use informer::SharedInformer;
 use informer::election::LeaderElector;
 use informer_testkit::{ApiServer, FaultKind, ProgramContext, Simulation, State};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
 use serde_json::json;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 fn website(name: &str, replicas: i32) -> Website {
@@ -34,8 +35,10 @@ fn operator_simulation() -> Simulation {
         manager.run_until(std::future::pending()).await
     })
     .setup(|server| {
+        // Computing the schema takes as long as some writes.
+        static CRD: LazyLock<CustomResourceDefinition> = LazyLock::new(Website::crd);
         create_namespace(server);
-        server.create(&Website::crd()).unwrap();
+        server.create(&*CRD).unwrap();
     })
     .scenario(|world| async move {
         world.create(&website("blog", 2)).await?;
@@ -153,8 +156,9 @@ fn table_is_correct_after_faults() {
     .run();
 }
 
+/// This many seeds, or as many as `cargo xtask simulate` demands.
 fn seeds(default: u64) -> std::ops::Range<u64> {
-    0..if std::env::var_os("INFORMER_SIM_LONG").is_some() { 10_000 } else { default }
+    0..std::env::var("INFORMER_SIM_LONG").map_or(default, |seeds| seeds.parse().unwrap())
 }
 
 #[test]

@@ -93,7 +93,7 @@ pub(crate) struct Knowledge {
 
 impl Knowledge {
     /// Records a change. Returns what is wrong with it.
-    pub(crate) fn record(&mut self, state: &State, change: &Change) -> Option<String> {
+    pub(crate) fn record(&mut self, change: &Change) -> Option<String> {
         let (object, is_deleted) = match change {
             Change::Written(object) => (object, false),
             Change::Deleted(object) => (object, true),
@@ -106,21 +106,11 @@ impl Knowledge {
             }
             return None;
         }
-        let decoded;
-        let stored = state.stored(&key.0, &key.1, &key.2, &key.3);
-        let stored = stored.filter(|stored| stored.version() == object.resource_version());
-        let value = if let Some(stored) = stored {
-            stored.value()
-        } else {
-            decoded = object.to_value();
-            &decoded
-        };
-        let metadata = &value["metadata"];
         let new = Incarnation {
-            uid: metadata["uid"].as_str().unwrap_or_default().to_owned(),
+            uid: object.uid().to_owned(),
             version: object.resource_version(),
-            generation: metadata["generation"].as_i64().unwrap_or_default(),
-            is_terminating: metadata["deletionTimestamp"].is_string(),
+            generation: object.generation(),
+            is_terminating: object.is_terminating(),
         };
         let (incarnations, exists) = self.objects.entry(key.clone()).or_default();
         let problem = match incarnations.last_mut().filter(|_| *exists) {

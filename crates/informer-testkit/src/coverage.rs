@@ -1,4 +1,4 @@
-//! What the runs of a simulation have tried: faults, requests, and pairs of both.
+//! Coverage: the faults and requests that the runs of a simulation have tried, and pairs of both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,12 +17,13 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    pub(crate) fn count_request(&mut self, operation: &Operation) {
+    /// Counts a request. `enabled` are the kinds of faults that are not switched off.
+    pub(crate) fn count_request(&mut self, operation: &Operation, enabled: &[FaultKind]) {
         let label = operation.label();
         if let Some(count) = self.requests.get_mut(&label) {
             *count += 1;
         } else {
-            let possible = FaultKind::ALL.iter().filter(|kind| kind.applies_to(operation));
+            let possible = enabled.iter().filter(|kind| kind.applies_to(operation));
             self.possible.extend(possible.map(|kind| (label.clone(), *kind)));
             self.requests.insert(label, 1);
         }

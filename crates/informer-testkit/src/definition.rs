@@ -1,4 +1,4 @@
-//! What a simulation consists of, as plain data that every run reads.
+//! The parts of a simulation, as plain data that every run reads.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use informer::SharedInformerFactory;
-use informer_actors::{Actor, ActorKind};
+use informer_actors::{Actor, ActorKind, Actors};
 use informer_apiserver::ApiServer;
 
 use crate::check::Check;
@@ -22,6 +22,7 @@ pub(crate) type Scenario =
     dyn Fn(World) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync;
 pub(crate) type Setup = dyn Fn(&ApiServer) + Send + Sync;
 pub(crate) type Condition = dyn Fn(&State) -> Option<String> + Send + Sync;
+pub(crate) type ConfigureActors = dyn Fn(Actors) -> Actors + Send + Sync;
 pub(crate) type NewActor = dyn Fn() -> Box<dyn Actor + Send> + Send + Sync;
 
 /// A simulation, without its seeds.
@@ -34,6 +35,9 @@ pub(crate) struct Definition {
     pub(crate) eventually: Vec<(String, Arc<Condition>)>,
     pub(crate) without_actors: BTreeSet<ActorKind>,
     pub(crate) actors: Vec<Arc<NewActor>>,
+    pub(crate) configure_actors: Option<Arc<ConfigureActors>>,
+    /// Names of fields that are not compared with the run without faults.
+    pub(crate) ignored_fields: BTreeSet<String>,
     pub(crate) faults: Vec<FaultKind>,
     pub(crate) without_checks: BTreeSet<Check>,
     pub(crate) limits: Limits,
@@ -69,7 +73,7 @@ impl Default for Limits {
     }
 }
 
-/// What a program gets when it is started.
+/// The context of an instance of the program: its client, its number, and state outside of the cluster.
 pub struct ProgramContext {
     pub(crate) client: kube::Client,
     pub(crate) instance: u32,
@@ -121,7 +125,7 @@ impl ProgramContext {
     }
 }
 
-/// What a scenario returns: nothing, or a `Result`.
+/// The output of a scenario: nothing, or a `Result`.
 pub trait ScenarioResult {
     /// Returns the error, if there is one.
     fn error(self) -> Option<String>;

@@ -4,7 +4,7 @@ use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What exists outside of the program and of the cluster, for example a database. Clones share it.
+/// State outside of the program and of the cluster, for example a database. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct External(Arc<Mutex<BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>>>);
 

@@ -58,8 +58,9 @@ fault_kinds! {
     RestartAfterResponse => "restart after a response", Write;
     /// The program is killed at any time.
     Restart => "restart", Time;
-    /// The program is killed, and its successor is connected to an API server whose cache lags behind: lists and
-    /// watches show old state for a while.
+    /// The program is killed, and its successor is connected to an API server whose cache lags behind for a while: lists
+    /// and watches show old state, consistent lists are slow, and a version that the cache has not reached is an
+    /// error. See [`lagging_cache`](informer_apiserver::faults::lagging_cache).
     LaggingCache => "restart with a lagging cache", Time;
     /// The frames of all watches are delayed for a while, and arrive later in order.
     DelayedWatch => "delayed watches", Time;
@@ -70,13 +71,14 @@ fault_kinds! {
     LostResponse => "lost response", Write;
     /// Just before a write of the program is applied, another client changes the object (an annotation).
     ConflictingWrite => "conflicting write", Write;
-    /// A list or watch gets the response 410 (Gone).
-    Expired => "410 Gone", Request;
+    /// All open watches end. The next request of each kind that continues at a version, a watch or a page of a list,
+    /// gets the response 410 (Gone).
+    Expired => "410 Gone", Time;
     /// A request gets the response 429 (Too Many Requests).
     TooManyRequests => "429 Too Many Requests", Request;
-    /// A request gets the response 500 (Internal Server Error) and not applied.
+    /// A request gets the response 500 (Internal Server Error) and is not applied.
     InternalError => "500 Internal Server Error", Request;
-    /// A request gets the response 503 (Service Unavailable) and not applied.
+    /// A request gets the response 503 (Service Unavailable) and is not applied.
     Unavailable => "503 Service Unavailable", Request;
     /// A request is not applied and gets no response; the connection breaks after half a minute.
     Timeout => "timeout", Request;
@@ -102,7 +104,6 @@ impl FaultKind {
     pub(crate) fn applies_to(self, operation: &Operation) -> bool {
         let is_named_write = operation.is_write() && !operation.name.is_empty();
         match self {
-            FaultKind::Expired => matches!(operation.verb, "list" | "watch"),
             FaultKind::ConflictingWrite => is_named_write && matches!(operation.verb, "update" | "patch"),
             _ => match self.trigger() {
                 Trigger::Request => !operation.plural.is_empty(),
@@ -123,9 +124,9 @@ impl fmt::Display for FaultKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fault {
-    /// What happens.
+    /// The kind of the fault.
     pub kind: FaultKind,
-    /// When it happens.
+    /// The time or the request at which it happens.
     pub at: FaultTime,
     /// How long it lasts, if it lasts: how long the program is down, watches are delayed, the server unreachable.
     pub duration: Duration,
@@ -215,6 +216,8 @@ fn choose_one(random: &mut Random, kinds: &[FaultKind], extent: Extent) -> Fault
             random.between(500, 20_000)
         }
         FaultKind::SlowResponse => random.between(500, 15_000),
+        // How long the versions are old.
+        FaultKind::Expired => 10_000,
         FaultKind::ClockJump => random.between(1_000, 3_600_000),
         FaultKind::Timeout => 30_000,
         FaultKind::TooManyRequests => 1_000 * random.between(1, 5),
@@ -225,7 +228,6 @@ fn choose_one(random: &mut Random, kinds: &[FaultKind], extent: Extent) -> Fault
         | FaultKind::RestartAfterResponse => random.between(10, 5_000),
         FaultKind::LostResponse
         | FaultKind::ConflictingWrite
-        | FaultKind::Expired
         | FaultKind::InternalError
         | FaultKind::Unavailable
         | FaultKind::BrokenWatch => 0,

@@ -48,7 +48,7 @@
 //! 1. The functions of [`Simulation::setup`] prepare the server.
 //! 2. The program and the scenario start. The seed chooses one to four faults ([`FaultKind`]), when they happen, how
 //!    long messages take, and the pauses of the scenario.
-//! 3. The conditions of [`Simulation::always`] are checked after every change on the server.
+//! 3. The conditions of [`Simulation::always`] are checked after each request or step that has changed something.
 //! 4. When the scenario and the faults are over, and nothing has changed for a minute, the conditions of
 //!    [`Simulation::eventually`] and the final checks ([`Check`]) must hold. The program has up to 30 minutes for
 //!    this. All these times are virtual.
@@ -59,8 +59,9 @@
 //!
 //! [`Check::FinalState`] compares all objects except leases, events, nodes and endpoints. It leaves out uids, resource
 //! versions, generations, managed fields, times, and what is assigned (`clusterIP`, `nodePort`, `podIP`, `hostIP`,
-//! `nodeName`), and the history of deployments (revisions, replica sets without replicas). Objects with generated names are compared without the generated part. Annotations that start with
-//! `simulation.informer/` belong to the simulation.
+//! `nodeName`), and the history of deployments (revisions, replica sets without replicas). Objects with generated names
+//! are compared without the generated part. Annotations that start with `simulation.informer/` belong to the
+//! simulation. [`Simulation::ignore_field`] leaves out more.
 //!
 //! # Reproducing a failure
 //!
@@ -108,9 +109,9 @@ pub use check::Check;
 pub use coverage::Coverage;
 pub use definition::{ProgramContext, ScenarioResult};
 pub use fault::{Fault, FaultKind, FaultTime};
-pub use informer_actors::{Actor, ActorKind, Cluster, OUTCOME_ANNOTATION, PodOutcome};
+pub use informer_actors::{Actor, ActorKind, Actors, Cluster, OUTCOME_ANNOTATION, PodOutcome};
 pub use informer_apiserver::{ApiServer, Status};
-pub use report::SimulationFailure;
+pub use report::{ScenarioStep, SimulationFailure};
 pub use simulation::{Simulation, Summary};
 pub use state::{State, Verdict};
 pub use trace::{TraceEntry, TraceKind};

@@ -66,7 +66,7 @@ impl BodySender {
     }
 }
 
-/// What a program has sent and the simulation has not yet taken. Clones share their state.
+/// The messages that a program has sent and the simulation has not yet taken. Clones share their state.
 #[derive(Clone, Default)]
 pub(crate) struct Outbox(Arc<Mutex<OutboxState>>);
 

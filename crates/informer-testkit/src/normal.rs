@@ -50,7 +50,8 @@ pub(crate) struct NormalState {
 }
 
 impl NormalState {
-    pub(crate) fn of(state: &State) -> Self {
+    /// Reads a state. `ignored` are further fields that are left out.
+    pub(crate) fn of(state: &State, ignored: &BTreeSet<String>) -> Self {
         let uids: BTreeSet<&str> = state.all().map(|(_, object)| object.uid()).collect();
         let mut objects: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
         for (resource, object) in state.all() {
@@ -68,7 +69,7 @@ impl NormalState {
             let namespace = metadata["namespace"].as_str().unwrap_or_default();
             let separator = if namespace.is_empty() { "" } else { "/" };
             let key = format!("{} {namespace}{separator}{name}", resource.kind);
-            normalize(&mut value, &uids);
+            normalize(&mut value, &uids, ignored);
             *objects.entry(key).or_default().entry(value.to_string()).or_default() += 1;
         }
         NormalState { objects }
@@ -99,19 +100,20 @@ impl NormalState {
 }
 
 /// Removes or replaces what may differ.
-fn normalize(value: &mut Value, uids: &BTreeSet<&str>) {
+fn normalize(value: &mut Value, uids: &BTreeSet<&str>, ignored: &BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
             fields.retain(|name, _| {
-                !IGNORED_FIELDS.contains(&name.as_str()) && !name.starts_with(ANNOTATION_PREFIX)
+                let is_ignored = IGNORED_FIELDS.contains(&name.as_str()) || ignored.contains(name);
+                !is_ignored && !name.starts_with(ANNOTATION_PREFIX)
             });
-            fields.values_mut().for_each(|value| normalize(value, uids));
+            fields.values_mut().for_each(|value| normalize(value, uids, ignored));
             // An annotation of the simulation leaves an empty map.
             fields.retain(|name, value| {
                 name != "annotations" || value.as_object().is_none_or(|map| !map.is_empty())
             });
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| normalize(item, uids)),
+        Value::Array(items) => items.iter_mut().for_each(|item| normalize(item, uids, ignored)),
         Value::String(text) => {
             if uids.contains(text.as_str()) {
                 "<uid>".clone_into(text);

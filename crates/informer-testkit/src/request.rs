@@ -1,4 +1,4 @@
-//! What a request of a program does, read from its method and path.
+//! The operation of a request, read from its method and path.
 
 use std::fmt;
 
@@ -15,6 +15,8 @@ pub(crate) struct Operation {
     /// Empty for a request for a collection.
     pub(crate) name: String,
     pub(crate) subresource: String,
+    /// Whether the request continues at a version: a watch, or a page or version of a list. It may be too old.
+    pub(crate) has_version: bool,
 }
 
 impl Operation {
@@ -36,6 +38,7 @@ impl Operation {
             namespace: String::new(),
             name: String::new(),
             subresource: String::new(),
+            has_version: false,
         };
         let Some(group) = group.filter(|_| !rest.is_empty()) else { return operation };
         operation.group = group;
@@ -50,6 +53,10 @@ impl Operation {
         let part = |index: usize| rest.get(index).copied().unwrap_or_default().to_owned();
         (operation.plural, operation.name, operation.subresource) = (part(0), part(1), part(2));
         let is_watch = query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"));
+        operation.has_version =
+            query.split('&').filter_map(|pair| pair.split_once('=')).any(|(name, value)| {
+                matches!(name, "resourceVersion" | "continue") && !matches!(value, "" | "0")
+            });
         operation.verb = match head.method.as_str() {
             "POST" => "create",
             "PUT" => "update",

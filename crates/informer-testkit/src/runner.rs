@@ -13,7 +13,7 @@ use crate::panics;
 use crate::report::SimulationFailure;
 use crate::run::{self, Activity, Failure, Plan, RunResult};
 
-/// What a run without faults has shown.
+/// The result of the run without faults, which others are compared with.
 pub(crate) struct Reference {
     pub(crate) extent: Extent,
     /// The final state, unless it depends on the seed.
@@ -126,7 +126,7 @@ fn run_plan(definition: &Arc<Definition>, plan: Plan, expected: Option<Arc<Norma
     });
     let failed = |message: String| {
         let failure = Failure { check: "watchdog".to_owned(), message };
-        RunResult { failure: Some(failure), ..RunResult::default() }
+        RunResult { failure: Some(failure), trace: watched.timeline(), ..RunResult::default() }
     };
     let thread = match started {
         Ok(thread) => thread,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use informer_actors::{Actor, ActorKind};
+use informer_actors::{Actor, ActorKind, Actors};
 use informer_apiserver::ApiServer;
 
 use crate::check::Check;
@@ -32,13 +32,13 @@ pub struct Simulation {
     check_determinism: bool,
 }
 
-/// What a simulation without failures has done.
+/// The result of a simulation without failures.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Summary {
     /// The number of seeds.
     pub seeds: u64,
-    /// What was tried.
+    /// The faults and requests that were tried.
     pub coverage: Coverage,
 }
 
@@ -71,6 +71,8 @@ impl Simulation {
                 eventually: Vec::new(),
                 without_actors: std::collections::BTreeSet::new(),
                 actors: Vec::new(),
+                configure_actors: None,
+                ignored_fields: std::collections::BTreeSet::new(),
                 faults: FaultKind::ALL.to_vec(),
                 without_checks: std::collections::BTreeSet::new(),
                 limits: Limits::default(),
@@ -103,7 +105,8 @@ impl Simulation {
         self
     }
 
-    /// Adds a condition that must hold at all times. It is checked after every change on the server.
+    /// Adds a condition that must hold at all times. It is checked after each request of the program, each step
+    /// of the scenario and each step of the actors that has changed something.
     pub fn always<V: Verdict>(
         mut self,
         name: impl Into<String>,
@@ -171,6 +174,25 @@ impl Simulation {
     /// Adds an actor to the cluster. It is created for each run.
     pub fn actor<A: Actor + Send + 'static>(mut self, new: impl Fn() -> A + Send + Sync + 'static) -> Self {
         self.definition.actors.push(Arc::new(move || Box::new(new())));
+        self
+    }
+
+    /// Sets options of the actors: the number of nodes, how many pods fail, and others.
+    ///
+    /// ```
+    /// # use informer_testkit::{ProgramContext, Simulation};
+    /// # let simulation = Simulation::new(|_: ProgramContext| std::future::pending::<()>());
+    /// simulation.configure_actors(|actors| actors.nodes(5).failure_percent(10)).seeds(0..2).run();
+    /// ```
+    pub fn configure_actors(mut self, configure: impl Fn(Actors) -> Actors + Send + Sync + 'static) -> Self {
+        self.definition.configure_actors = Some(Arc::new(configure));
+        self
+    }
+
+    /// Leaves a field out of the comparison with the run without faults ([`Check::FinalState`]), at any depth: for
+    /// example a counter in a status.
+    pub fn ignore_field(mut self, name: impl Into<String>) -> Self {
+        self.definition.ignored_fields.insert(name.into());
         self
     }
 

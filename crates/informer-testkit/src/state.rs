@@ -48,10 +48,6 @@ impl StoredObject {
         self.value.get_or_init(|| self.object.to_value())
     }
 
-    pub(crate) fn version(&self) -> u64 {
-        self.object.resource_version()
-    }
-
     /// Returns the uids of the owners.
     pub(crate) fn owners(&self) -> Vec<String> {
         let owners = self.value().pointer("/metadata/ownerReferences").and_then(Value::as_array);
@@ -60,7 +56,7 @@ impl StoredObject {
     }
 
     pub(crate) fn uid(&self) -> &str {
-        self.value().pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default()
+        self.object.uid()
     }
 
     fn typed<K: DeserializeOwned + Send + Sync + 'static>(&self) -> Option<Arc<K>> {

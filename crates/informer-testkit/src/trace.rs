@@ -1,4 +1,4 @@
-//! What happened in a run, in order: the timeline of a report.
+//! The timeline of a run: one entry for everything that happened, in order.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,12 +12,12 @@ use informer_apiserver::ManualClock;
 pub struct TraceEntry {
     /// Time since the start of the simulation.
     pub time: Duration,
-    /// Who did it: `program`, `scenario`, `fault`, `check`, or the name of an actor. The instances of a program
+    /// The actor: `program`, `scenario`, `fault`, `check`, or the name of an actor. The instances of a program
     /// are numbered: `program 1` is the first.
     pub actor: String,
-    /// What happened.
+    /// The event, for example a request.
     pub text: String,
-    /// What kind of line this is.
+    /// The kind of the line.
     pub kind: TraceKind,
 }
 

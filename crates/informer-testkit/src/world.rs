@@ -1,4 +1,4 @@
-//! What a scenario does: it is the user who creates, changes and deletes objects.
+//! The interface of a scenario, which creates, changes and deletes objects like a user of the cluster.
 //!
 //! Writes of a scenario are applied at once and never fail because of faults: the program under test has to cope
 //! with faults, not its users. Each write is a step, which shrinking may leave out.

@@ -73,6 +73,10 @@ fn program_that_never_waits() {
         failure.message.contains("Program 1 was running: it blocks its thread or never waits"),
         "{failure}"
     );
+    assert!(
+        failure.timeline.iter().any(|entry| entry.actor == "program 1"),
+        "the timeline up to then: {failure}"
+    );
 }
 
 #[test]

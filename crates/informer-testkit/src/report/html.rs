@@ -37,24 +37,23 @@ pub(crate) fn page(failure: &SimulationFailure) -> String {
     }
     let _ = writeln!(out, "<p>Replay: <code>{}</code></p>", escape(failure.replay_command()));
     let faults = failure.faults.iter().map(|fault| ("", fault.to_string()));
-    list(
-        &mut out,
-        &format!("Faults ({} of {} are needed)", failure.faults.len(), failure.chosen_faults),
-        faults,
-    );
-    let steps =
-        failure.steps.iter().map(|(step, is_needed)| (if *is_needed { "" } else { "skipped" }, step.clone()));
-    list(&mut out, "Steps of the scenario", steps);
+    list(&mut out, &failure.faults_title(), faults);
+    if !failure.steps.is_empty() {
+        let steps = failure.steps.iter();
+        let steps = steps.map(|step| (if step.is_needed { "" } else { "skipped" }, step.text.clone()));
+        list(&mut out, "Steps of the scenario:", steps);
+    }
     table(&mut out, &failure.timeline);
     out.push_str("</html>\n");
     out
 }
 
 fn list(out: &mut String, title: &str, items: impl ExactSizeIterator<Item = (&'static str, String)>) {
+    let _ = writeln!(out, "<p>{title}</p>");
     if items.len() == 0 {
         return;
     }
-    let _ = writeln!(out, "<p>{title}:</p>\n<ul>");
+    out.push_str("<ul>\n");
     for (class, item) in items {
         let _ = writeln!(out, "<li class=\"{class}\">{}</li>", escape(&item));
     }

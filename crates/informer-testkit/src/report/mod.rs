@@ -19,7 +19,7 @@ const MAX_LINES: usize = 300;
 pub struct SimulationFailure {
     /// The name of the check.
     pub check: String,
-    /// What was wrong.
+    /// The problem.
     pub message: String,
     /// The seed of the run.
     pub seed: u64,
@@ -27,13 +27,23 @@ pub struct SimulationFailure {
     pub faults: Vec<Fault>,
     /// The number of faults that the seed has chosen.
     pub chosen_faults: usize,
-    /// The steps of the scenario, and whether each is needed.
-    pub steps: Vec<(String, bool)>,
-    /// What happened.
+    /// The steps of the scenario.
+    pub steps: Vec<ScenarioStep>,
+    /// Everything that happened, in order.
     pub timeline: Vec<TraceEntry>,
     /// Whether the failure happened again when the seed was run again.
     pub is_repeatable: bool,
     replay: String,
+}
+
+/// A step of a scenario: one call of a method of [`World`](crate::World).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ScenarioStep {
+    /// A description, for example `create Website shop/blog`.
+    pub text: String,
+    /// Whether it is needed to make the check fail. Other steps were left out of the timeline.
+    pub is_needed: bool,
 }
 
 impl SimulationFailure {
@@ -43,13 +53,14 @@ impl SimulationFailure {
             None => (String::new(), String::new()),
         };
         let steps = result.steps.into_iter().enumerate();
+        let step = |(number, text)| ScenarioStep { text, is_needed: !plan.skipped.contains(&number) };
         SimulationFailure {
             check,
             message,
             seed: plan.seed,
             faults: plan.faults.clone(),
             chosen_faults,
-            steps: steps.map(|(number, step)| (step, !plan.skipped.contains(&number))).collect(),
+            steps: steps.map(step).collect(),
             timeline: result.trace,
             is_repeatable: true,
             replay: replay_command(plan.seed),
@@ -59,6 +70,19 @@ impl SimulationFailure {
     /// Returns the command that runs the seed again.
     pub fn replay_command(&self) -> &str {
         &self.replay
+    }
+
+    /// Returns the line above the faults.
+    fn faults_title(&self) -> String {
+        match (self.faults.len(), self.chosen_faults) {
+            (0, 0) => "There were no faults.".to_owned(),
+            (0, _) => {
+                "No fault is needed: the result depends on the timing of the scenario, whose pauses differ \
+                       between seeds."
+                    .to_owned()
+            }
+            (needed, chosen) => format!("Faults ({needed} of {chosen} are needed):"),
+        }
     }
 
     /// Writes the timeline as an HTML page into a folder, with one column for each actor. Returns its path.
@@ -95,22 +119,15 @@ impl fmt::Display for SimulationFailure {
                 "The failure did not happen again: the program is not deterministic (`check_determinism`)."
             )?;
         }
-        match (self.faults.len(), self.chosen_faults) {
-            (0, 0) => writeln!(out, "\nThere were no faults.")?,
-            (0, _) => writeln!(
-                out,
-                "\nNo fault is needed: the result depends on the timing of the scenario, whose pauses differ between seeds."
-            )?,
-            (needed, chosen) => writeln!(out, "\nFaults ({needed} of {chosen} are needed):")?,
-        }
+        writeln!(out, "\n{}", self.faults_title())?;
         for fault in &self.faults {
             writeln!(out, "  {fault} [FaultKind::{:?}]", fault.kind)?;
         }
         if !self.steps.is_empty() {
             writeln!(out, "\nSteps of the scenario:")?;
         }
-        for (step, is_needed) in &self.steps {
-            writeln!(out, "  {step}{}", if *is_needed { "" } else { " (not needed, left out)" })?;
+        for ScenarioStep { text, is_needed } in &self.steps {
+            writeln!(out, "  {text}{}", if *is_needed { "" } else { " (not needed, left out)" })?;
         }
         writeln!(out, "\nTimeline:")?;
         let lines: Vec<&TraceEntry> = self.timeline.iter().filter(|entry| is_shown(entry)).collect();

@@ -1,17 +1,31 @@
-//! What a run is doing, for the watchdog, which looks at it from another thread.
+//! The current activity of a run, which the watchdog reads from another thread.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a run is doing, for the watchdog.
+use crate::trace::{Trace, TraceEntry};
+
+/// The current activity of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     /// 0: the server, the scenario or a check; 1: the actors; from 2 on: an instance of the program.
     actor: AtomicU64,
     milliseconds: AtomicU64,
+    trace: OnceLock<Trace>,
 }
 
 impl Activity {
+    /// Sets the trace of the run.
+    pub(super) fn set_trace(&self, trace: &Trace) {
+        self.trace.get_or_init(|| trace.clone());
+    }
+
+    /// Returns the timeline up to now, if the run has begun.
+    pub(crate) fn timeline(&self) -> Vec<TraceEntry> {
+        self.trace.get().map(Trace::take).unwrap_or_default()
+    }
+
     pub(super) fn set(&self, actor: u64, now: Duration) {
         self.actor.store(actor, Ordering::Relaxed);
         self.milliseconds.store(u64::try_from(now.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);

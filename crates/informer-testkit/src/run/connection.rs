@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http_body_util::{BodyExt, Full};
-use informer_apiserver::{ApiServer, ApiService, Status};
+use informer_apiserver::{ApiServer, Status, User};
 use serde_json::{Value, json};
 use tower::Service;
 
@@ -44,8 +44,8 @@ pub(crate) enum Part {
 }
 
 /// The open connections.
+#[derive(Default)]
 pub(crate) struct Connections {
-    service: ApiService,
     open: BTreeMap<ConnectionId, Connection>,
     /// Responses of the server that have not been sent yet.
     responses: Arc<Mutex<VecDeque<(ConnectionId, Part)>>>,
@@ -62,12 +62,6 @@ struct Connection {
     fault: Option<Fault>,
     /// The program has dropped the response.
     is_closed: bool,
-}
-
-impl Connections {
-    pub(crate) fn new(service: ApiService) -> Self {
-        Connections { service, open: BTreeMap::new(), responses: Arc::default() }
-    }
 }
 
 impl Run<'_> {
@@ -105,15 +99,17 @@ impl Run<'_> {
             );
             return;
         }
+        if self.injection.expires(&connection.operation, self.now) {
+            self.connections.open.insert(id, connection);
+            let message = "The resourceVersion for the provided list is too old.";
+            return self.respond(id, &Status::new(410, "Expired", message), None);
+        }
         if let Some(fault) = self.take_request_fault(&connection.operation, counted) {
             if fault.kind == FaultKind::RestartBeforeRequest {
                 return self.kill(number, Some(fault.duration));
             }
             connection.fault = Some(fault.clone());
             let status = match fault.kind {
-                FaultKind::Expired => {
-                    Some((410, "Expired", "The resourceVersion for the provided list is too old."))
-                }
                 FaultKind::TooManyRequests => Some((429, "TooManyRequests", "please try again later")),
                 FaultKind::InternalError => Some((500, "InternalError", "etcdserver: request timed out")),
                 FaultKind::Unavailable => {
@@ -192,7 +188,7 @@ impl Run<'_> {
         {
             head.headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         }
-        let mut service = self.connections.service.clone();
+        let mut service = self.server.service_for(User::admin(program_name(id.0)));
         let responses = self.connections.responses.clone();
         let push = move |part: Part| {
             responses.lock().unwrap_or_else(PoisonError::into_inner).push_back((id, part));

@@ -105,7 +105,10 @@ impl Run<'_> {
             .or_else(|| found(Check::Orphans, check::orphan(&state).filter(|_| collects)))
             .or_else(|| {
                 let expected = self.expected.filter(|_| enabled(Check::FinalState))?;
-                found(Check::FinalState, NormalState::of(&state).difference(expected))
+                found(
+                    Check::FinalState,
+                    NormalState::of(&state, &self.definition.ignored_fields).difference(expected),
+                )
             })
             .or_else(|| {
                 let queues = self.running.values().filter_map(|running| running.factories.longest_queue());

@@ -1,5 +1,6 @@
 //! Injects the faults of a plan into a run.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use informer_apiserver::faults::{self, FaultGuard};
@@ -8,7 +9,7 @@ use crate::fault::{Extent, Fault, FaultKind, FaultTime};
 use crate::request::Operation;
 use crate::trace::TraceKind;
 
-use super::{Event, Run};
+use super::{Event, Run, program_name};
 
 /// The state of the faults of a run.
 #[derive(Debug, Default)]
@@ -23,6 +24,8 @@ pub(crate) struct Injection {
     watches_delayed_until: Duration,
     /// A resource that is not served: API group, plural name and until when.
     unserved: Option<(String, String, Duration)>,
+    /// Until when versions are too old, and the kinds of requests that have got this response.
+    expired: Option<(Duration, BTreeSet<String>)>,
     /// The fault rules of the server, by fault.
     rules: Vec<(usize, FaultGuard)>,
 }
@@ -44,6 +47,13 @@ impl Injection {
 
     pub(crate) fn watches_delayed_until(&self) -> Duration {
         self.watches_delayed_until
+    }
+
+    /// Returns whether a request gets the response that its version is too old: once for each kind of request.
+    pub(crate) fn expires(&mut self, operation: &Operation, now: Duration) -> bool {
+        let is_reading = operation.has_version && matches!(operation.verb, "list" | "watch");
+        let expired = self.expired.as_mut().filter(|(until, _)| is_reading && now < *until);
+        expired.is_some_and(|(_, done)| done.insert(operation.label()))
     }
 
     pub(crate) fn is_unserved(&self, operation: &Operation, now: Duration) -> bool {
@@ -95,7 +105,7 @@ impl Run<'_> {
         let Some(fault) = self.plan.faults.get(index).cloned() else { return };
         let newest = self.running.last_key_value().map(|(number, _)| *number);
         let Some(newest) = newest else { return self.end_timed() };
-        let until = self.now + fault.duration;
+        let mut until = self.now + fault.duration;
         match fault.kind {
             FaultKind::UnservedDefinition => {
                 let mut custom = self.server.served_resources();
@@ -114,16 +124,21 @@ impl Run<'_> {
                 self.kill(newest, Some(fault.duration));
             }
             FaultKind::LaggingCache => {
+                // The program is down for a moment. The cache of the server that its successor is connected to lags.
                 let down = Duration::from_millis(10 + fault.choice % 1_000);
                 self.kill(newest, Some(down));
-                self.injection.watches_delayed_until = self.injection.watches_delayed_until.max(until);
+                until += down;
                 let writes = 1 + fault.choice % 10;
-                self.injection
-                    .rules
-                    .push((index, self.server.inject(faults::stale_read().lag_writes(writes))));
+                let successor = program_name(self.instances + 1);
+                let rule = faults::lagging_cache().lag_writes(writes).for_user(&successor);
+                self.injection.rules.push((index, self.server.inject(rule)));
             }
             FaultKind::DelayedWatch | FaultKind::SkippedEvents => {
                 self.injection.watches_delayed_until = self.injection.watches_delayed_until.max(until);
+            }
+            FaultKind::Expired => {
+                self.injection.expired = Some((until, BTreeSet::new()));
+                self.break_watches(|_| true);
             }
             FaultKind::BrokenWatch => {
                 self.break_watches(|_| true);

@@ -42,7 +42,7 @@ use programs::{FIRST_BACKOFF, MAX_STEP, Running};
 /// The time of day at the start of every run, in seconds since 1970: 1 January 2026.
 pub(crate) const START: i64 = 1_767_225_600;
 
-/// What determines a run.
+/// The input of a run: equal plans give equal runs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
@@ -140,11 +140,15 @@ impl<'a> Run<'a> {
         let server = ApiServer::builder().clock(clock.clone()).seed(plan.seed).build();
         definition.setup.iter().for_each(|setup| setup(&server));
         let mut actors = Actors::new(server.clone(), plan.seed);
+        if let Some(configure) = &definition.configure_actors {
+            actors = configure(actors);
+        }
         for kind in &definition.without_actors {
             actors = actors.without(*kind);
         }
         definition.actors.iter().for_each(|new| actors.add(new()));
         let trace = Trace::new(clock.clone());
+        activity.set_trace(&trace);
         let external = External::default();
         let state = Arc::new(Mutex::new(State::new(server.clone(), external.clone())));
         let world = Arc::new(WorldShared {
@@ -160,7 +164,7 @@ impl<'a> Run<'a> {
             expected,
             activity,
             random: Random::new(plan.seed, "network"),
-            connections: Connections::new(server.service()),
+            connections: Connections::default(),
             injection: Injection::new(&plan.faults),
             clock,
             server,
@@ -212,10 +216,13 @@ impl<'a> Run<'a> {
         // Instances are dropped before the end of the simulated clock, and before the last panics are taken.
         self.running.clear();
         self.check_panics();
+        // Only a run without faults is compared with others.
+        let is_compared = self.plan.faults.is_empty();
+        let state = is_compared.then(|| NormalState::of(&lock(&self.state), &self.definition.ignored_fields));
         let progress = self.world.progress.lock().unwrap_or_else(PoisonError::into_inner);
         RunResult {
             trace: self.trace.take(),
-            final_state: NormalState::of(&lock(&self.state)),
+            final_state: state.unwrap_or_default(),
             used_random: progress.used_random,
             steps: progress.steps.clone(),
             ..self.result
@@ -295,7 +302,7 @@ impl<'a> Run<'a> {
             {
                 self.last_change = self.now;
             }
-            if let Some(problem) = self.knowledge.record(&state, change) {
+            if let Some(problem) = self.knowledge.record(change) {
                 self.fail_check(Check::VersionHistory, problem);
             }
         }

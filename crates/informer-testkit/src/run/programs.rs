@@ -88,7 +88,7 @@ impl Run<'_> {
         let counted = self.result.extent;
         self.result.extent.requests += 1;
         self.result.extent.writes += u64::from(operation.is_foreground_write());
-        self.result.coverage.count_request(&operation);
+        self.result.coverage.count_request(&operation, &self.definition.faults);
         self.open_connection(number, request, operation, counted);
     }
 
