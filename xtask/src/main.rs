@@ -19,6 +19,7 @@ mod package;
 mod recording;
 mod release;
 mod repo;
+mod simulate;
 #[cfg(unix)]
 mod suites;
 mod tidy;
@@ -93,6 +94,12 @@ const COMMANDS: &[Command] = &[
         options: "",
         about: "run the program on a terminal for some seconds, and draw its output for the README",
         run: recording::run,
+    },
+    Command {
+        name: "simulate",
+        options: "[--seeds N] [TEST…]",
+        about: "run the simulations of the examples and of the controllers with bugs with 10,000 seeds each, in a release build",
+        run: simulate::run,
     },
     #[cfg(unix)]
     Command {
