@@ -145,7 +145,12 @@ impl fmt::Debug for Actors {
 impl Actors {
     /// Creates all built-in actors for a server. Equal seeds, times and writes of others give equal actions.
     pub fn new(server: ApiServer, seed: u64) -> Self {
-        let options = Options { nodes: DEFAULT_NODES, failure_percent: 0, delay_percent: 100 };
+        let options = Options {
+            nodes: DEFAULT_NODES,
+            failure_percent: 0,
+            delay_percent: 100,
+            container_creation: false,
+        };
         let mut actors = Actors {
             mirror: Mirror::new(&server),
             server,
@@ -199,6 +204,13 @@ impl Actors {
     /// Sets the length of delays like [`Actors::delay_percent`], from now on.
     pub fn set_delay_percent(&mut self, percent: u32) {
         self.options.delay_percent = percent;
+    }
+
+    /// Sets whether pods on a node have the state `ContainerCreating` until their containers start, which takes
+    /// another write per pod. Defaults to `false`. Without delays, containers start at once.
+    pub fn container_creation(mut self, is_written: bool) -> Self {
+        self.options.container_creation = is_written;
+        self
     }
 
     /// Adds an actor, which steps after those that were added before.

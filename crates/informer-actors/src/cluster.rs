@@ -40,6 +40,8 @@ pub(crate) struct Options {
     pub(crate) failure_percent: u8,
     /// Length of delays, in percent of the usual length.
     pub(crate) delay_percent: u32,
+    /// Whether the creation of containers is written as a state of its own.
+    pub(crate) container_creation: bool,
 }
 
 /// The cluster as an actor sees it in one step.

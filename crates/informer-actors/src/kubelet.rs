@@ -178,7 +178,7 @@ impl Kubelet {
             return None;
         }
         if text(pod, "/status/phase") != "Running" {
-            return Some(Transition::Start);
+            return next_before_start(cluster, pod);
         }
         if pod_status::is_crashed(pod) {
             return Some(Transition::Restart);
@@ -189,8 +189,8 @@ impl Kubelet {
             PodOutcome::Fail => Some(Transition::Fail),
             PodOutcome::Crash if text(pod, "/spec/restartPolicy") == "Never" => Some(Transition::Fail),
             PodOutcome::Crash => Some(Transition::Crash),
-            PodOutcome::Succeed if !is_restarted => Some(Transition::Complete),
-            PodOutcome::Succeed => (!is_pod_ready(pod)).then_some(Transition::Ready),
+            PodOutcome::Succeed | PodOutcome::NoImage if !is_restarted => Some(Transition::Complete),
+            PodOutcome::Succeed | PodOutcome::NoImage => (!is_pod_ready(pod)).then_some(Transition::Ready),
         }
     }
 
@@ -236,10 +236,24 @@ impl Actor for Kubelet {
     }
 }
 
+/// Returns the transition that comes next for a pod whose containers have not started.
+fn next_before_start(cluster: &Cluster<'_>, pod: &Value) -> Option<Transition> {
+    let waiting_for = text(pod, "/status/containerStatuses/0/state/waiting/reason");
+    let has_delays = cluster.options.delay_percent > 0;
+    if cluster.options.container_creation && has_delays && waiting_for.is_empty() {
+        return Some(Transition::Create);
+    }
+    if PodOutcome::of(pod) == Some(PodOutcome::NoImage) {
+        return (waiting_for != pod_status::NO_IMAGE_REASON).then_some(Transition::FailPull);
+    }
+    Some(Transition::Start)
+}
+
 /// Returns a time for a transition, with a random delay.
 fn due(cluster: &mut Cluster<'_>, pod: &Value, transition: Transition) -> Timestamp {
     let (low, high) = match transition {
-        Transition::Start => START_DELAY_MS,
+        Transition::Create => return cluster.now(),
+        Transition::Start | Transition::FailPull => START_DELAY_MS,
         Transition::Ready | Transition::Crash | Transition::Fail => READY_DELAY_MS,
         Transition::Complete => COMPLETE_DELAY_MS,
         Transition::Lose | Transition::Abandon => NODE_DELAY_MS,

@@ -51,7 +51,8 @@
 //! Pods fail if a test asks for it, see [`PodOutcome`] and [`Actors::failure_percent`]. Actors of your own
 //! implement [`Actor`] and use a [`Cluster`] to read and write.
 //!
-//! Not supported: daemon sets, cron jobs, endpoints, volumes, quotas, node leases, and eviction from lost nodes.
+//! Not supported: daemon sets, cron jobs, endpoints, volumes, quotas, Event objects, node leases, and eviction from
+//! lost nodes.
 
 mod action;
 mod actors;

@@ -27,9 +27,19 @@ pub enum PodOutcome {
     Crash,
     /// The pod runs and does not become ready, nor does it complete.
     NeverReady,
+    /// The image cannot be pulled: the pod stays pending with `ImagePullBackOff`, until the annotation is removed.
+    NoImage,
 }
 
 impl PodOutcome {
+    const ALL: [PodOutcome; 5] = [
+        PodOutcome::Succeed,
+        PodOutcome::Fail,
+        PodOutcome::Crash,
+        PodOutcome::NeverReady,
+        PodOutcome::NoImage,
+    ];
+
     /// Returns the value of the annotation, for example `never-ready`.
     pub fn name(self) -> &'static str {
         match self {
@@ -37,13 +47,13 @@ impl PodOutcome {
             PodOutcome::Fail => "fail",
             PodOutcome::Crash => "crash",
             PodOutcome::NeverReady => "never-ready",
+            PodOutcome::NoImage => "no-image",
         }
     }
 
     /// Returns the outcome that the annotation of a pod chooses.
     pub(crate) fn of(pod: &Value) -> Option<Self> {
         let name = pod["metadata"]["annotations"][OUTCOME_ANNOTATION].as_str()?;
-        let all = [PodOutcome::Succeed, PodOutcome::Fail, PodOutcome::Crash, PodOutcome::NeverReady];
-        all.into_iter().find(|outcome| outcome.name() == name)
+        PodOutcome::ALL.into_iter().find(|outcome| outcome.name() == name)
     }
 }

@@ -13,6 +13,10 @@ use crate::random::fnv1a;
 /// A transition of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transition {
+    /// Containers are being created.
+    Create,
+    /// The images of containers cannot be pulled.
+    FailPull,
     /// Containers start.
     Start,
     /// Containers start again after a crash.
@@ -51,10 +55,17 @@ impl Place {
     }
 }
 
-/// Returns whether the containers of a pod have failed and wait to be restarted.
+/// The reason for which containers wait whose image cannot be pulled.
+pub(crate) const NO_IMAGE_REASON: &str = "ImagePullBackOff";
+
+/// Returns whether a container of a running pod has failed and waits to be restarted.
 pub(crate) fn is_crashed(pod: &Value) -> bool {
+    let is_restarted = text(pod, "/spec/restartPolicy") == "Always";
     let containers = items(pod, "/status/containerStatuses");
-    containers.iter().any(|container| at(container, "/state/waiting").is_some())
+    containers.iter().any(|container| {
+        at(container, "/state/waiting").is_some()
+            || (is_restarted && at(container, "/state/terminated").is_some())
+    })
 }
 
 /// Returns the number of restarts of the first container.
@@ -72,6 +83,7 @@ pub(crate) fn after(pod: &Value, transition: Transition, place: &Place, now: Tim
     let phase = match transition {
         Transition::Complete => "Succeeded",
         Transition::Fail => "Failed",
+        Transition::Create | Transition::FailPull => "Pending",
         _ => "Running",
     };
     let containers: Vec<Value> = items(pod, "/spec/containers")
@@ -89,10 +101,12 @@ pub(crate) fn after(pod: &Value, transition: Transition, place: &Place, now: Tim
         let done = initial.iter().map(|container| completed_container(container, now));
         status["initContainerStatuses"] = done.collect();
     }
-    if transition == Transition::Start {
-        status["startTime"] = json!(time(now));
+    if matches!(transition, Transition::Create | Transition::FailPull | Transition::Start) {
+        status["startTime"] = at(pod, "/status/startTime").cloned().unwrap_or_else(|| json!(time(now)));
         status["hostIP"] = json!(place.host);
         status["hostIPs"] = json!([{"ip": place.host}]);
+    }
+    if transition == Transition::Start {
         status["podIP"] = json!(place.address);
         status["podIPs"] = json!([{"ip": place.address}]);
     }
@@ -162,8 +176,14 @@ fn container_status(
         json!({"running": {"startedAt": if started.is_empty() { time(now) } else { started.to_owned() }}});
     let mut last = before.and_then(|before| before.get("lastState")).cloned().unwrap_or_else(|| json!({}));
     let mut count = before.and_then(|before| number(before, "/restartCount")).unwrap_or(0);
+    let image = text(container, "/image");
     // Only the first container of a pod crashes.
     let state = match transition {
+        Transition::Create => json!({"waiting": {"reason": "ContainerCreating"}}),
+        Transition::FailPull => {
+            let message = format!("Back-off pulling image \"{image}\"");
+            json!({"waiting": {"reason": NO_IMAGE_REASON, "message": message}})
+        }
         Transition::Complete => json!({"terminated": terminated(0, "Completed")}),
         Transition::Fail => json!({"terminated": terminated(1, "Error")}),
         Transition::Crash if index == 0 => {
@@ -173,14 +193,21 @@ fn container_status(
         }
         Transition::Restart if index == 0 => {
             count += 1;
+            // A container that others have marked as terminated is restarted like one that crashed.
+            if let Some(ended) = before.and_then(|before| at(before, "/state/terminated")) {
+                last = json!({"terminated": ended});
+            }
             json!({"running": {"startedAt": time(now)}})
         }
         _ => running,
     };
-    let image = text(container, "/image");
     let is_running = state.get("running").is_some();
+    let image_id = match transition {
+        Transition::Create | Transition::FailPull => String::new(),
+        _ => format!("{image}@sha256:{:064x}", fnv1a(image.as_bytes())),
+    };
     json!({
-        "name": name, "image": image, "imageID": format!("{image}@sha256:{:064x}", fnv1a(image.as_bytes())),
+        "name": name, "image": image, "imageID": image_id,
         "ready": is_running && is_ready, "started": is_running, "restartCount": count,
         "state": state, "lastState": last,
     })

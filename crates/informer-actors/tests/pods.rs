@@ -180,6 +180,61 @@ fn crashing_pod_is_restarted_with_increasing_delays_until_it_recovers() {
     assert_eq!(found["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"], 1);
 }
 
+/// Others may end a container, as an operating system does that runs out of memory.
+#[test]
+fn terminated_container_is_restarted() {
+    let mut simulation = Simulation::new(34);
+    simulation.create(&pod("a"));
+    simulation.settle();
+    let mut found = simulation.get("v1", "pods", "a").unwrap();
+    let container = &mut found["status"]["containerStatuses"][0];
+    container["state"] = json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}});
+    container["ready"] = json!(false);
+    simulation.server.update_status(&found).unwrap();
+    simulation.settle();
+    let found = simulation.get("v1", "pods", "a").unwrap();
+    let container = &found["status"]["containerStatuses"][0];
+    assert!(is_ready(&found) && container["state"]["running"].is_object());
+    assert_eq!(container["restartCount"], 1);
+    assert_eq!(container["lastState"]["terminated"]["reason"], "OOMKilled");
+}
+
+#[test]
+fn pod_without_image_starts_when_the_annotation_is_removed() {
+    for has_creation in [false, true] {
+        let mut simulation = Simulation::with(35, |actors| actors.container_creation(has_creation));
+        let mut object = pod("a");
+        object["metadata"]["annotations"] = json!({"informer-actors/outcome": "no-image"});
+        simulation.create(&object);
+        simulation.settle();
+        let found = simulation.get("v1", "pods", "a").unwrap();
+        assert_eq!(found["status"]["phase"], "Pending");
+        let container = &found["status"]["containerStatuses"][0];
+        assert_eq!(container["state"]["waiting"]["reason"], "ImagePullBackOff");
+        simulation.edit("v1", "pods", "a", |pod| pod["metadata"]["annotations"] = json!({}));
+        simulation.settle();
+        let found = simulation.get("v1", "pods", "a").unwrap();
+        assert!(is_ready(&found));
+        assert_eq!(found["status"]["containerStatuses"][0]["restartCount"], 0);
+    }
+}
+
+#[test]
+fn creation_of_containers_is_written_on_request() {
+    for is_written in [false, true] {
+        let mut simulation = Simulation::with(36, |actors| actors.container_creation(is_written));
+        simulation.create(&pod("a"));
+        let mut was_seen = false;
+        simulation.run_until(|server| {
+            let pod = server.get("v1", "pods", Some("default"), "a").unwrap();
+            let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"];
+            was_seen |= waiting["reason"] == "ContainerCreating";
+            is_ready(&pod)
+        });
+        assert_eq!(was_seen, is_written);
+    }
+}
+
 #[test]
 fn containers_fail_with_the_given_probability() {
     let mut simulation = Simulation::with(30, |actors| actors.failure_percent(50));
