@@ -194,8 +194,8 @@ impl Actors {
 
     /// Sets the length of the delays of actors, in percent of the usual length. Defaults to 100.
     ///
-    /// With 0, actors act immediately, and a step continues until the cluster is at rest. The delays after
-    /// failures keep their length.
+    /// With 0, actors act immediately, pods are ready as soon as they start, and a step continues until the cluster
+    /// is at rest. The delays after failures keep their length.
     pub fn delay_percent(mut self, percent: u32) -> Self {
         self.set_delay_percent(percent);
         self

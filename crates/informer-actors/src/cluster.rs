@@ -94,7 +94,8 @@ impl Cluster<'_> {
 
     /// Returns an object, or `None` if the object does not exist or its resource is not served.
     ///
-    /// Objects are in the preferred version of their resource: only the group of `api_version` matters.
+    /// Objects are in the preferred version of their resource: only the group of `api_version` matters. They have no
+    /// `managedFields`.
     pub fn get(
         &self,
         api_version: &str,

@@ -107,6 +107,9 @@ fn collect(cluster: &mut Cluster<'_>, object: &Value) -> Handled {
     if states.contains(&OwnerState::Present) {
         let present = owners.iter().zip(&states).filter(|(_, state)| **state == OwnerState::Present);
         let present: Vec<&Value> = present.map(|(owner, _)| owner).collect();
+        if present.len() == owners.len() {
+            return Ok(None);
+        }
         cluster.merge(object, &json!({"metadata": {"ownerReferences": present}}))?;
         return Ok(None);
     }

@@ -147,7 +147,9 @@ impl Kubelet {
                     self.addresses += 1;
                 }
                 let place = Place::new(node.as_deref(), self.addresses);
-                cluster.put_status(pod, &pod_status::after(pod, transition, &place, cluster.now()))?;
+                let skips_probes = cluster.options.delay_percent == 0;
+                let status = pod_status::after(pod, transition, &place, skips_probes, cluster.now());
+                cluster.put_status(pod, &status)?;
             }
         }
         Ok(None)

@@ -1,4 +1,5 @@
-//! A copy of all objects of the server, shared by all actors, with indexes and a log of changes.
+//! A copy of all objects of the server without `managedFields`, shared by all actors, with indexes and a log of
+//! changes.
 //!
 //! Invariants: after `refresh`, the mirror contains the objects of the server; `by_uid` and `by_owner` contain
 //! exactly the uids and the owner references of these objects; the log contains every change since
@@ -118,8 +119,9 @@ impl Mirror {
                     self.remove_resource(&resource);
                 }
                 Change::Written(object) => {
-                    let value = Arc::new(object.to_value());
-                    self.put(&object, Some(value));
+                    let mut value = object.to_value();
+                    remove_managed_fields(&mut value);
+                    self.put(&object, Some(Arc::new(value)));
                 }
                 Change::Deleted(object) => self.put(&object, None),
                 _ => {}
@@ -306,6 +308,14 @@ impl Mirror {
     }
 }
 
+/// Removes `managedFields`, which take more memory than the rest of most objects. The server keeps its own if an
+/// update has none.
+fn remove_managed_fields(object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+}
+
 /// Returns the group of an apiVersion; empty for the core group.
 pub(crate) fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
@@ -328,6 +338,23 @@ mod tests {
 
     fn names(mirror: &Mirror, owner: &Value) -> Vec<String> {
         mirror.dependents(uid(owner)).map(|key| key.name.clone()).collect()
+    }
+
+    #[test]
+    fn server_keeps_managed_fields_that_the_mirror_lacks() {
+        let server = ApiServer::new();
+        let mut object = map("a", None);
+        object["data"] = json!({"k": "v"});
+        let created = server.create(&object).unwrap();
+        let managed = |object: &Value| object["metadata"]["managedFields"].clone();
+        assert!(managed(&created).to_string().contains("f:k"), "{created}");
+        let mut mirror = Mirror::new(&server);
+        mirror.refresh();
+        let mut object = (**mirror.get("", "configmaps", "default", "a").unwrap()).clone();
+        assert!(managed(&object).is_null());
+        object["metadata"]["labels"] = json!({"a": "b"});
+        let updated = managed(&server.update(&object).unwrap()).to_string();
+        assert!(updated.contains("f:k") && updated.contains("f:labels"), "{updated}");
     }
 
     #[test]

@@ -73,11 +73,17 @@ pub(crate) fn restarts(pod: &Value) -> i64 {
     number(pod, "/status/containerStatuses/0/restartCount").unwrap_or(0)
 }
 
-/// Returns the status after a transition.
-pub(crate) fn after(pod: &Value, transition: Transition, place: &Place, now: Timestamp) -> Value {
+/// Returns the status after a transition. With `skips_probes`, readiness probes succeed at once.
+pub(crate) fn after(
+    pod: &Value,
+    transition: Transition,
+    place: &Place,
+    skips_probes: bool,
+    now: Timestamp,
+) -> Value {
     let is_ready = match transition {
         Transition::Ready => true,
-        Transition::Start | Transition::Restart => is_ready_at_start(pod),
+        Transition::Start | Transition::Restart => is_ready_at_start(pod, skips_probes),
         _ => false,
     };
     let phase = match transition {
@@ -117,15 +123,15 @@ pub(crate) fn after(pod: &Value, transition: Transition, place: &Place, now: Tim
 pub(crate) fn ended(pod: &Value, now: Timestamp) -> Value {
     let transition = Transition::Fail;
     let place = Place { host: String::new(), address: String::new() };
-    after(pod, transition, &place, now)
+    after(pod, transition, &place, false, now)
 }
 
-/// Returns whether a pod is ready as soon as its containers run: it has no readiness probes, and is not chosen
-/// to fail.
-fn is_ready_at_start(pod: &Value) -> bool {
+/// Returns whether a pod is ready as soon as its containers run: it does not wait for readiness probes, and is not
+/// chosen to fail.
+fn is_ready_at_start(pod: &Value, skips_probes: bool) -> bool {
     let has_probe = |container: &Value| container.get("readinessProbe").is_some();
     PodOutcome::of(pod).is_none_or(|outcome| outcome == PodOutcome::Succeed)
-        && !items(pod, "/spec/containers").iter().any(has_probe)
+        && (skips_probes || !items(pod, "/spec/containers").iter().any(has_probe))
 }
 
 fn conditions(pod: &Value, phase: &str, is_ready: bool, now: Timestamp) -> Vec<Value> {

@@ -86,7 +86,7 @@ fn sync(cluster: &mut Cluster<'_>, claims: &Claims, namespace: &str, name: &str)
                 }
             }
         }
-    } else {
+    } else if active.len() > wanted {
         active.sort_by_key(|pod| deletion_rank(cluster, pod));
         let surplus = (active.len() - wanted).min(MAX_BURST);
         for pod in active.drain(..surplus) {

@@ -35,6 +35,12 @@ pub(crate) struct Scheduler {
     queue: Queue<(String, String)>,
 }
 
+/// A node that takes new pods, during one step.
+struct OpenNode {
+    object: Arc<Value>,
+    load: usize,
+}
+
 impl Scheduler {
     pub(crate) fn new() -> Self {
         Scheduler {
@@ -69,27 +75,35 @@ impl Scheduler {
     fn schedule(
         &mut self,
         cluster: &mut Cluster<'_>,
-        nodes: &[Arc<Value>],
+        nodes: &mut [OpenNode],
         key: &(String, String),
     ) -> Handled {
         let pod = cluster.get("v1", "pods", Some(&key.0), &key.1);
         let Some(pod) = pod.filter(|pod| is_to_schedule(pod)) else { return Ok(None) };
-        let mut takers: Vec<(usize, &str)> = nodes
-            .iter()
-            .filter(|node| takes(node, &pod))
-            .map(|node| (self.load.get(node_name(node)).copied().unwrap_or(0), node_name(node)))
-            .collect();
-        let Some(least) = takers.iter().map(|(load, _)| *load).min() else {
+        // The nodes with the fewest pods among those that take the pod.
+        let (mut least, mut takers) = (usize::MAX, Vec::new());
+        for node in nodes {
+            if node.load > least || !takes(&node.object, &pod) {
+                continue;
+            }
+            if node.load < least {
+                least = node.load;
+                takers.clear();
+            }
+            takers.push(node);
+        }
+        if takers.is_empty() {
             return mark_unschedulable(cluster, &pod).map(|()| None);
-        };
-        takers.retain(|(load, _)| *load == least);
+        }
         let chosen = cluster.random().index_below(takers.len());
-        if let Some((_, node)) = takers.get(chosen) {
-            cluster.bind_pod(&pod, node)?;
+        if let Some(node) = takers.get_mut(chosen) {
+            let name = node_name(&node.object).to_owned();
+            cluster.bind_pod(&pod, &name)?;
             // The next pod of this step finds the load that results.
+            node.load += 1;
             self.pending.remove(key);
-            *self.load.entry((*node).to_owned()).or_default() += 1;
-            self.assigned.insert(key.clone(), (*node).to_owned());
+            *self.load.entry(name.clone()).or_default() += 1;
+            self.assigned.insert(key.clone(), name);
         }
         Ok(None)
     }
@@ -123,8 +137,11 @@ impl Actor for Scheduler {
         }
         let mut nodes = cluster.list("v1", "nodes", None);
         nodes.retain(|node| is_open(node));
+        let load = |node: &Value| self.load.get(node_name(node)).copied().unwrap_or(0);
+        let mut nodes: Vec<OpenNode> =
+            nodes.into_iter().map(|object| OpenNode { load: load(&object), object }).collect();
         let mut queue = std::mem::replace(&mut self.queue, Queue::new());
-        let due = queue.run(cluster, |cluster, key| self.schedule(cluster, &nodes, key));
+        let due = queue.run(cluster, |cluster, key| self.schedule(cluster, &mut nodes, key));
         self.queue = queue;
         due
     }

@@ -113,9 +113,14 @@ fn actor_that_never_rests_is_an_error() {
 #[test]
 fn one_step_is_enough_without_delays() {
     let mut simulation = Simulation::with(57, |actors| actors.delay_percent(0));
-    simulation.create(&workload("Deployment", "web", 20));
+    let mut web = workload("Deployment", "web", 20);
+    let probe = json!({"httpGet": {"path": "/", "port": 80}});
+    web["spec"]["template"]["spec"]["containers"][0]["readinessProbe"] = probe;
+    simulation.create(&web);
     assert_eq!(simulation.step(), None);
     assert_eq!(simulation.ready_pods(), 20);
+    let of_kubelet = simulation.actions.iter().filter(|action| action.actor.as_ref() == "kubelet");
+    assert_eq!(of_kubelet.count(), 20, "pods are ready as soon as they start");
 }
 
 #[test]
