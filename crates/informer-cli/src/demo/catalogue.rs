@@ -18,6 +18,14 @@ pub(super) struct Program {
     pub(super) secret: bool,
 }
 
+impl Program {
+    /// Returns the image of a version.
+    pub(super) fn image(&self, patch: u32) -> String {
+        let (major, minor) = self.version;
+        format!("{}:{major}.{minor}.{patch}", self.image)
+    }
+}
+
 const fn program(
     (namespace, name): (&'static str, &'static str),
     image: &'static str,

@@ -2,18 +2,13 @@
 //!
 //! Pure constructors: all inputs are parameters.
 
-use super::catalogue::Program;
-use super::write::{Kind, ObjectId};
+use super::catalogue::{NAMESPACES, Planned, Program};
+use informer_actors::{OUTCOME_ANNOTATION, PodOutcome, Random};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// A controlling owner.
-#[derive(Debug, Clone)]
-pub(super) struct Owner<'a> {
-    pub(super) kind: Kind,
-    pub(super) name: &'a str,
-    pub(super) uid: &'a str,
-}
+/// The namespace of the Leases of nodes.
+pub(super) const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 /// Formats a time for objects.
 pub(super) fn time(now: Timestamp) -> String {
@@ -25,11 +20,34 @@ pub(super) fn micro_time(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
-pub(super) fn namespace(name: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+/// The namespaces, and the nodes with their Leases.
+pub(super) fn of_cluster(nodes: usize, now: Timestamp) -> impl Iterator<Item = Value> {
+    let namespace =
+        |name: &&str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let nodes = (0..nodes).flat_map(move |index| [node(index, now), lease(&node_name(index), now)]);
+    NAMESPACES.iter().map(namespace).chain(nodes)
 }
 
-pub(super) fn node(name: &str, zone: &str, status: &Value) -> Value {
+/// A deployment with its configuration, credentials and service.
+pub(super) fn of_app(planned: &Planned, random: &mut Random) -> Vec<Value> {
+    let Planned { program, name, replicas } = planned;
+    let mut objects = vec![config_map(program, name, "info"), service(program, name)];
+    if program.secret {
+        objects.push(secret(program, name, &password(random)));
+    }
+    objects.push(deployment(program, name, *replicas));
+    objects
+}
+
+/// Returns the name of the node with this index.
+pub(super) fn node_name(index: usize) -> String {
+    format!("node-{:02}", index + 1)
+}
+
+/// A ready node.
+pub(super) fn node(index: usize, now: Timestamp) -> Value {
+    let name = node_name(index);
+    let zone = ["eu-1a", "eu-1b", "eu-1c"].get(index % 3).copied().unwrap_or_default();
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name, "labels": {
@@ -37,14 +55,51 @@ pub(super) fn node(name: &str, zone: &str, status: &Value) -> Value {
             "topology.kubernetes.io/zone": zone,
         }},
         "spec": {},
-        "status": status,
+        "status": {
+            "conditions": node_conditions(true, now),
+            "addresses": [
+                {"type": "InternalIP", "address": format!("10.0.{}.{}", index / 250, index % 250 + 4)},
+            ],
+            "capacity": {"cpu": "16", "memory": "64Gi", "pods": "110"},
+            "allocatable": {"cpu": "15800m", "memory": "62Gi", "pods": "110"},
+            "nodeInfo": {
+                "architecture": "amd64", "operatingSystem": "linux", "osImage": "Linux", "kernelVersion": "6.12.0",
+                "kubeletVersion": "v1.36.4", "kubeProxyVersion": "", "containerRuntimeVersion": "containerd://2.1.0",
+                "machineID": "", "systemUUID": "", "bootID": "",
+            },
+        },
     })
+}
+
+/// The conditions of a node that is ready or lost.
+pub(super) fn node_conditions(ready: bool, now: Timestamp) -> Value {
+    let condition = |kind: &str, status: &str, reason: &str, message: &str| {
+        json!({
+            "type": kind, "status": status, "reason": reason, "message": message,
+            "lastHeartbeatTime": time(now), "lastTransitionTime": time(now),
+        })
+    };
+    let (status, reason, message) = if ready {
+        ("True", "KubeletReady", "kubelet is posting ready status")
+    } else {
+        ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
+    };
+    json!([
+        condition(
+            "MemoryPressure",
+            "False",
+            "KubeletHasSufficientMemory",
+            "kubelet has sufficient memory available"
+        ),
+        condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        condition("Ready", status, reason, message),
+    ])
 }
 
 pub(super) fn lease(node: &str, now: Timestamp) -> Value {
     json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"name": node, "namespace": "kube-node-lease"},
+        "metadata": {"name": node, "namespace": LEASE_NAMESPACE},
         "spec": {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": micro_time(now)},
     })
 }
@@ -68,8 +123,12 @@ pub(super) fn secret(program: &Program, name: &str, password: &str) -> Value {
     })
 }
 
+pub(super) fn password(random: &mut Random) -> String {
+    format!("{:016x}", random.next_u64())
+}
+
 /// A service; the server assigns its address.
-pub(super) fn service(program: &Program, name: &str) -> Value {
+fn service(program: &Program, name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": {"name": name, "namespace": program.namespace, "labels": {"app": name}},
@@ -80,7 +139,8 @@ pub(super) fn service(program: &Program, name: &str) -> Value {
     })
 }
 
-pub(super) fn deployment(program: &Program, name: &str, replicas: usize, image: &str) -> Value {
+fn deployment(program: &Program, name: &str, replicas: usize) -> Value {
+    let container = container(program, (name, name), &program.image(0), "Always");
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": name, "namespace": program.namespace, "labels": {"app": name}},
@@ -89,123 +149,50 @@ pub(super) fn deployment(program: &Program, name: &str, replicas: usize, image: 
             "revisionHistoryLimit": 2,
             "selector": {"matchLabels": {"app": name}},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}},
-            "template": template(program, (name, name), image, &json!({"app": name}), "Always"),
+            "template": template(&json!({"app": name}), &container, "Always"),
         },
     })
 }
 
-pub(super) fn replica_set(
-    program: &Program,
-    owner: &Owner<'_>,
-    (hash, revision): (&str, u32),
-    image: &str,
-    replicas: usize,
-) -> Value {
-    let labels = json!({"app": owner.name, "pod-template-hash": hash});
-    json!({
-        "apiVersion": "apps/v1", "kind": "ReplicaSet",
-        "metadata": {
-            "name": format!("{}-{hash}", owner.name), "namespace": program.namespace, "labels": labels,
-            "annotations": {"deployment.kubernetes.io/revision": revision.to_string()},
-            "ownerReferences": [reference(owner)],
-        },
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": template(program, (owner.name, owner.name), image, &labels, "Always"),
-        },
-    })
+/// Returns the patch that updates a deployment to an image, which can be pulled or not.
+pub(super) fn update(program: &Program, name: &str, image: &str, can_be_pulled: bool) -> Value {
+    let annotations =
+        if can_be_pulled { Value::Null } else { json!({OUTCOME_ANNOTATION: PodOutcome::NoImage.name()}) };
+    let container = container(program, (name, name), image, "Always");
+    json!({"spec": {"template": {
+        "metadata": {"annotations": annotations}, "spec": {"containers": [container]},
+    }}})
 }
 
-/// A pod, scheduled or not.
-pub(super) fn pod(
-    program: &Program,
-    owner: &Owner<'_>,
-    (app, hash): (&str, &str),
-    name: &str,
-    image: &str,
-    node: Option<&str>,
-) -> Value {
-    let is_job = owner.kind == Kind::Job;
-    let template = if is_job {
-        let labels = json!({"task": app, "batch.kubernetes.io/job-name": owner.name, "job-name": owner.name});
-        template(program, (app, program.name), image, &labels, "Never")
-    } else {
-        template(program, (app, app), image, &json!({"app": app, "pod-template-hash": hash}), "Always")
-    };
-    let mut pod = json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {
-            "name": name, "generateName": format!("{}-", owner.name), "namespace": program.namespace,
-            "labels": template["metadata"]["labels"], "ownerReferences": [reference(owner)],
-        },
-        "spec": template["spec"],
-    });
-    if let Some(node) = node {
-        pod["spec"]["nodeName"] = json!(node);
-    }
-    pod
-}
-
-/// A job for a program. The pods of the job have another label than the pods of the program, so that
-/// selectors of the program do not match them.
-pub(super) fn job(program: &Program, name: &str, task: &str, image: &str) -> Value {
+/// A job for a program, deleted some time after its end. The pods of the job have another label than the pods of
+/// the program, so that selectors of the program do not match them.
+pub(super) fn job(program: &Program, task: &str) -> Value {
+    let image = format!("registry.example.com/jobs/{task}:1.0.0");
+    let container = container(program, (task, program.name), &image, "Never");
     json!({
         "apiVersion": "batch/v1", "kind": "Job",
-        "metadata": {"name": name, "namespace": program.namespace, "labels": {"task": task}},
+        "metadata": {
+            "generateName": format!("{task}-"), "namespace": program.namespace, "labels": {"task": task},
+        },
         "spec": {
-            "completions": 1, "parallelism": 1, "backoffLimit": 3,
-            "template": template(program, (task, program.name), image, &json!({"task": task}), "Never"),
+            "completions": 1, "parallelism": 1, "backoffLimit": 3, "ttlSecondsAfterFinished": 45,
+            "template": template(&json!({"task": task}), &container, "Never"),
         },
     })
 }
 
-/// Contents of an Event object.
-pub(super) struct EventDetails<'a> {
-    pub(super) regarding: &'a ObjectId,
-    /// The uid of the regarded object.
-    pub(super) uid: &'a str,
-    pub(super) reason: &'a str,
-    pub(super) message: &'a str,
-    pub(super) component: &'a str,
-}
-
-pub(super) fn event(name: &str, details: &EventDetails<'_>, now: Timestamp) -> Value {
-    let EventDetails { regarding, uid, reason, message, component } = details;
-    let is_warning = matches!(
-        *reason,
-        "BackOff" | "Failed" | "Evicted" | "FailedScheduling" | "OOMKilling" | "NodeNotReady" | "Unhealthy"
-    );
-    let namespace = if regarding.namespace.is_empty() { "default" } else { &regarding.namespace };
+fn template(labels: &Value, container: &Value, restart_policy: &str) -> Value {
     json!({
-        "apiVersion": "v1", "kind": "Event",
-        "metadata": {"name": name, "namespace": namespace},
-        "involvedObject": {
-            "apiVersion": regarding.kind.api_version(), "kind": regarding.kind.name(),
-            "namespace": regarding.namespace, "name": regarding.name, "uid": uid,
+        "metadata": {"labels": labels},
+        "spec": {
+            "containers": [container], "restartPolicy": restart_policy, "dnsPolicy": "ClusterFirst",
+            "schedulerName": "default-scheduler", "terminationGracePeriodSeconds": 30,
         },
-        "reason": reason, "message": message, "type": if is_warning { "Warning" } else { "Normal" },
-        "source": {"component": component}, "reportingComponent": component, "reportingInstance": "",
-        "firstTimestamp": time(now), "lastTimestamp": time(now), "count": 1,
     })
 }
 
-fn reference(owner: &Owner<'_>) -> Value {
-    json!({
-        "apiVersion": owner.kind.api_version(), "kind": owner.kind.name(), "name": owner.name, "uid": owner.uid,
-        "controller": true, "blockOwnerDeletion": true,
-    })
-}
-
-/// A pod template with one container called `name`, which uses the configuration and the credentials of the
-/// deployment `app`.
-fn template(
-    program: &Program,
-    (name, app): (&str, &str),
-    image: &str,
-    labels: &Value,
-    restart_policy: &str,
-) -> Value {
+/// A container called `name`, which uses the configuration and the credentials of the deployment `app`.
+fn container(program: &Program, (name, app): (&str, &str), image: &str, restart_policy: &str) -> Value {
     let mut environment = vec![json!({"configMapRef": {"name": format!("{app}-config")}})];
     if program.secret {
         environment.push(json!({"secretRef": {"name": format!("{app}-credentials")}}));
@@ -221,11 +208,5 @@ fn template(
         container["readinessProbe"] =
             json!({"httpGet": {"path": "/healthz", "port": "http", "scheme": "HTTP"}, "periodSeconds": 5});
     }
-    json!({
-        "metadata": {"labels": labels},
-        "spec": {
-            "containers": [container], "restartPolicy": restart_policy, "dnsPolicy": "ClusterFirst",
-            "schedulerName": "default-scheduler", "terminationGracePeriodSeconds": 30,
-        },
-    })
+    container
 }
