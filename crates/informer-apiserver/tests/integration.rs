@@ -9,6 +9,7 @@ mod crd_updates;
 mod discovery;
 mod documents;
 mod faulty;
+mod lagging_cache;
 mod listen;
 mod malformed_requests;
 mod service;

@@ -233,7 +233,7 @@ impl FaultRule {
     /// Lets this many frames of each watch pass before the rule applies. For rules that act on open watches.
     ///
     /// Frames are counted from the start of the watch, or from the injection if the watch is open already.
-    /// Bookmarks count.
+    /// Bookmarks count. Has no effect on a [`lagging_cache`].
     pub fn after_frames(self, frames: usize) -> Self {
         FaultRule { after_frames: frames, ..self }
     }
@@ -304,7 +304,17 @@ impl Action {
             Action::RefuseWatchList | Action::EndlessWatchList => {
                 request.parameter("sendInitialEvents").is_some()
             }
-            Action::LaggingCache => matches!(request.verb, Verb::Get | Verb::List | Verb::Watch),
+            // Other reads do not use the watch cache.
+            Action::LaggingCache => {
+                let parameter = |name: &str| request.parameter(name).unwrap_or_default();
+                match request.verb {
+                    Verb::Get => !parameter("resourceVersion").is_empty(),
+                    Verb::List => {
+                        parameter("continue").is_empty() && parameter("resourceVersionMatch") != "Exact"
+                    }
+                    verb => verb == Verb::Watch,
+                }
+            }
             Action::Gone | Action::MalformedObject => matches!(request.verb, Verb::List | Verb::Watch),
             // A read without a version requires the newest state, which every server returns.
             Action::StaleRead => {

@@ -195,6 +195,15 @@ impl Registry {
         selected
     }
 
+    /// Returns the rule by which the cache for a request lags; of several, the one that lags most.
+    pub(crate) fn lagging_cache(&self, request: &RecordedRequest) -> Option<Arc<Active>> {
+        let rules = self.lock();
+        let lagging = rules.iter().filter(|active| {
+            matches!(active.rule.action, Action::LaggingCache) && active.rule.matches(request)
+        });
+        lagging.min_by_key(|active| active.rule.cache_version).cloned()
+    }
+
     pub(crate) fn is_active(&self, active: &Arc<Active>) -> bool {
         self.lock().iter().any(|other| Arc::ptr_eq(other, active))
     }

@@ -62,7 +62,10 @@ pub(super) async fn apply_request_faults(shared: &Shared, recorded: &RecordedReq
                 let _elapsed = shared.clock.timeout(*delay, shared.faults.wait_for_removal(&active)).await;
             }
             Action::EndlessWatchList => response_faults.endless = true,
-            Action::LaggingCache => response_faults.cache = Some(LaggingCache::new(active.clone())),
+            Action::LaggingCache => {
+                let cache = shared.faults.lagging_cache(recorded);
+                response_faults.cache = cache.map(LaggingCache::new);
+            }
             Action::StaleRead => response_faults.lag_writes = Some(rule.lag_writes),
             Action::MalformedObject => response_faults.corruptions.push(active.clone()),
             Action::Truncate(bytes) => response_faults.truncation = Some((*bytes, rule.end)),

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use informer_objects::protobuf;
 use serde_json::{Value, json};
 
-use super::lagging_cache::LaggingCache;
 use crate::faults::{Action, Active, End, Registry};
 use crate::log::RecordedRequest;
 
@@ -83,10 +82,10 @@ impl StreamFaults {
         self.active.extend(added);
     }
 
-    /// Returns the cache that the watch is served from, if it lags; the one that lags most if there are several.
-    pub(super) fn cache(&self) -> Option<LaggingCache> {
-        let last = self.caches.iter().min_by_key(|rule| rule.rule.cache_version)?;
-        Some(LaggingCache::new(last.clone()))
+    /// Returns the version of the cache that the watch is served from; the largest number if it does not lag.
+    pub(super) fn cache_version(&self, faults: &Registry) -> u64 {
+        let active = self.caches.iter().filter(|rule| faults.is_active(rule));
+        active.map(|rule| rule.rule.cache_version).min().unwrap_or(u64::MAX)
     }
 
     /// Applies the next due rule that acts between two frames, and returns its effect. If no such rule is

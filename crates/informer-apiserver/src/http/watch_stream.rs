@@ -104,12 +104,7 @@ enum Bookmark {
 }
 
 impl WatchStream {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        request: Request,
-        opened: Opened,
-        stream_faults: StreamFaults,
-    ) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, request: Request, opened: Opened, is_cached: bool) -> Self {
         let Opened { cursor, initial, version } = opened;
         shared.watch_started();
         let now = shared.clock.instant();
@@ -129,7 +124,7 @@ impl WatchStream {
             conditional_bookmarks,
             last_sent_version: version,
             reached: version,
-            stream_faults,
+            stream_faults: StreamFaults::new(is_cached),
             pending_end: None,
             ended: false,
             request,
@@ -283,8 +278,9 @@ impl WatchStream {
         }
         while self.conditional_bookmarks.pop_if(|at| now >= *at).is_some() {}
         let needed = due || (conditional && version != self.last_sent_version);
-        if needed && self.request.bookmarks && !self.cursor.is_ahead_of(version) && self.allowed_frames() > 0
-        {
+        // A cache that begins to lag is behind what the watch has sent.
+        let is_behind = self.cursor.is_ahead_of(version) || version < self.last_sent_version;
+        if needed && self.request.bookmarks && !is_behind && self.allowed_frames() > 0 {
             self.write_bookmark(out, version, Bookmark::Progress);
         }
     }
@@ -317,8 +313,7 @@ impl WatchStream {
     /// Updates the fault rules if any were added or removed.
     fn update_rules(&mut self) {
         self.stream_faults.update(&self.shared.faults, &self.request.recorded);
-        let cache = self.stream_faults.cache().and_then(|cache| cache.version(&self.shared));
-        self.cursor.limit_to(cache.unwrap_or(u64::MAX));
+        self.cursor.limit_to(self.stream_faults.cache_version(&self.shared.faults));
     }
 
     /// Applies a fault rule that is due before the next frame. Returns the next step, or `None` if no such

@@ -48,8 +48,9 @@ pub(crate) enum WatchStart {
     Now,
     /// With the existing objects.
     ExistingObjects,
-    /// With the objects that existed at a version, or with the existing ones if they are not retained.
-    ObjectsAt(u64),
+    /// At the changes after a past version, optionally with the objects that existed then; at the next change and with
+    /// the existing objects if the past is not retained.
+    Past { version: u64, with_objects: bool },
 }
 
 /// An open watch.
@@ -139,11 +140,13 @@ impl Model {
             WatchStart::Version(after) => (collection.sequence_after(after), after, None),
             WatchStart::Now => (now, version, None),
             WatchStart::ExistingObjects => (now, version, Some(collection.live().clone())),
-            WatchStart::ObjectsAt(past) => {
-                match collection.objects_at(past).filter(|_| past >= collection.watch_floor()) {
-                    Some(objects) => (collection.sequence_after(past), past, Some(objects)),
-                    None => (now, version, Some(collection.live().clone())),
-                }
+            WatchStart::Past { version: past, with_objects } => {
+                let is_retained = (collection.watch_floor()..=version).contains(&past);
+                let (next, after, objects) = match collection.objects_at(past).filter(|_| is_retained) {
+                    Some(objects) => (collection.sequence_after(past), past, objects),
+                    None => (now, version, collection.live().clone()),
+                };
+                (next, after, Some(objects).filter(|_| with_objects))
             }
         };
         let term = collection.add_watcher();
