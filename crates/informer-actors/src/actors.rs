@@ -117,6 +117,8 @@ pub struct Actors {
     actions: ActionLog,
     options: Options,
     seed: u64,
+    /// The name of the actor that is stepping.
+    current: Option<Arc<str>>,
 }
 
 /// An actor and where it is.
@@ -158,6 +160,7 @@ impl Actors {
             actions: ActionLog::default(),
             options,
             seed,
+            current: None,
         };
         for kind in ActorKind::ALL {
             actors.push(kind.actor(), Some(*kind));
@@ -245,6 +248,11 @@ impl Actors {
         })
     }
 
+    /// Returns the name of the actor that is stepping; after a panic, of the one that panicked.
+    pub fn current(&self) -> Option<&str> {
+        self.current.as_deref()
+    }
+
     /// Returns the writes since the last call, oldest first: at most the last 10,000.
     pub fn take_actions(&mut self) -> Vec<Action> {
         self.actions.take()
@@ -275,7 +283,9 @@ impl Actors {
                 now,
                 unseen: slot.position.map(|position| (position, end)),
             };
+            self.current = Some(slot.name.clone());
             slot.due = slot.actor.step(&mut cluster);
+            self.current = None;
             slot.position = Some(end);
             last = Some(slot.name.clone());
         }

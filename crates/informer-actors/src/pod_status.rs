@@ -60,11 +60,16 @@ pub(crate) const NO_IMAGE_REASON: &str = "ImagePullBackOff";
 
 /// Returns whether a container of a running pod has failed and waits to be restarted.
 pub(crate) fn is_crashed(pod: &Value) -> bool {
-    let is_restarted = text(pod, "/spec/restartPolicy") == "Always";
+    let policy = text(pod, "/spec/restartPolicy");
+    let is_restarted = |ended: &Value| match policy {
+        "Always" => true,
+        "OnFailure" => number(ended, "/exitCode") != Some(0),
+        _ => false,
+    };
     let containers = items(pod, "/status/containerStatuses");
     containers.iter().any(|container| {
         at(container, "/state/waiting").is_some()
-            || (is_restarted && at(container, "/state/terminated").is_some())
+            || at(container, "/state/terminated").is_some_and(is_restarted)
     })
 }
 
@@ -183,7 +188,8 @@ fn container_status(
     let mut last = before.and_then(|before| before.get("lastState")).cloned().unwrap_or_else(|| json!({}));
     let mut count = before.and_then(|before| number(before, "/restartCount")).unwrap_or(0);
     let image = text(container, "/image");
-    // Only the first container of a pod crashes.
+    let is_down = before.is_some_and(|before| at(before, "/state/running").is_none());
+    // Of the crashes that the kubelet decides, only the first container is affected.
     let state = match transition {
         Transition::Create => json!({"waiting": {"reason": "ContainerCreating"}}),
         Transition::FailPull => {
@@ -197,7 +203,7 @@ fn container_status(
             let message = format!("back-off restarting failed container={name}");
             json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}})
         }
-        Transition::Restart if index == 0 => {
+        Transition::Restart if is_down => {
             count += 1;
             // A container that others have marked as terminated is restarted like one that crashed.
             if let Some(ended) = before.and_then(|before| at(before, "/state/terminated")) {

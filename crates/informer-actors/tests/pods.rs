@@ -184,19 +184,26 @@ fn crashing_pod_is_restarted_with_increasing_delays_until_it_recovers() {
 #[test]
 fn terminated_container_is_restarted() {
     let mut simulation = Simulation::new(34);
-    simulation.create(&pod("a"));
-    simulation.settle();
-    let mut found = simulation.get("v1", "pods", "a").unwrap();
-    let container = &mut found["status"]["containerStatuses"][0];
-    container["state"] = json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}});
-    container["ready"] = json!(false);
-    simulation.server.update_status(&found).unwrap();
-    simulation.settle();
-    let found = simulation.get("v1", "pods", "a").unwrap();
-    let container = &found["status"]["containerStatuses"][0];
-    assert!(is_ready(&found) && container["state"]["running"].is_object());
-    assert_eq!(container["restartCount"], 1);
-    assert_eq!(container["lastState"]["terminated"]["reason"], "OOMKilled");
+    for index in [0, 1] {
+        let name = format!("a{index}");
+        let mut object = pod(&name);
+        let sidecar = json!({"name": "sidecar", "image": "sidecar:1"});
+        object["spec"]["containers"].as_array_mut().unwrap().push(sidecar);
+        simulation.create(&object);
+        simulation.settle();
+        let mut found = simulation.get("v1", "pods", &name).unwrap();
+        let container = &mut found["status"]["containerStatuses"][index];
+        container["state"] = json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}});
+        container["ready"] = json!(false);
+        simulation.server.update_status(&found).unwrap();
+        simulation.settle();
+        let found = simulation.get("v1", "pods", &name).unwrap();
+        let (container, other) =
+            (&found["status"]["containerStatuses"][index], &found["status"]["containerStatuses"][1 - index]);
+        assert!(is_ready(&found) && container["state"]["running"].is_object());
+        assert_eq!((container["restartCount"].as_i64(), other["restartCount"].as_i64()), (Some(1), Some(0)));
+        assert_eq!(container["lastState"]["terminated"]["reason"], "OOMKilled");
+    }
 }
 
 #[test]
