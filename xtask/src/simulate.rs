@@ -5,6 +5,9 @@
 use crate::failure::Failure;
 use crate::repo::Repo;
 
+/// The tests with simulations.
+const TESTS: &str = "test --release --locked -p informer-examples -p informer-testkit --test integration --";
+
 /// Seeds per simulation.
 const SEEDS: u64 = 10_000;
 
@@ -19,12 +22,14 @@ struct Options<'a> {
 pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     let options = Options::parse(args)?;
     let filters = options.filters.join(" ");
+    let list = format!("{TESTS} --list {filters}");
+    let tests = repo.cargo_output(&list.split_whitespace().collect::<Vec<_>>())?;
+    if !tests.lines().any(|line| line.ends_with(": test")) {
+        return Err(Failure::Usage(format!("no test has `{filters}` in its name")));
+    }
     // One test at a time, because each uses all CPUs.
-    let command = format!(
-        "test --release --locked -p informer-examples -p informer-testkit --test integration -- \
-         --test-threads=1 --nocapture {filters}"
-    );
-    repo.run_cargo(&command, &[("INFORMER_SIM_LONG", &options.seeds.to_string())])
+    let command = format!("{TESTS} --test-threads=1 --nocapture {filters}");
+    repo.run_cargo(&command, &[("INFORMER_SIM_TEST_SEEDS", &options.seeds.to_string())])
 }
 
 impl<'a> Options<'a> {

@@ -71,8 +71,8 @@ fault_kinds! {
     LostResponse => "lost response", Write;
     /// Just before a write of the program is applied, another client changes the object (an annotation).
     ConflictingWrite => "conflicting write", Write;
-    /// All open watches end. The next request of each kind that continues at a version, a watch or a page of a list,
-    /// gets the response 410 (Gone).
+    /// All open watches break. The next request of each kind that continues at a version, a watch or a page of a list,
+    /// gets the error 410 (Gone): a list as its response, a watch in a frame.
     Expired => "410 Gone", Time;
     /// A request gets the response 429 (Too Many Requests).
     TooManyRequests => "429 Too Many Requests", Request;
@@ -216,7 +216,7 @@ fn choose_one(random: &mut Random, kinds: &[FaultKind], extent: Extent) -> Fault
             random.between(500, 20_000)
         }
         FaultKind::SlowResponse => random.between(500, 15_000),
-        // How long the versions are old.
+        // How long requests may get the error.
         FaultKind::Expired => 10_000,
         FaultKind::ClockJump => random.between(1_000, 3_600_000),
         FaultKind::Timeout => 30_000,

@@ -15,8 +15,9 @@ pub(crate) struct Operation {
     /// Empty for a request for a collection.
     pub(crate) name: String,
     pub(crate) subresource: String,
-    /// Whether the request continues at a version: a watch, or a page or version of a list. It may be too old.
-    pub(crate) has_version: bool,
+    /// Whether the request continues at a version that may be too old: a watch, a page of a list, or a list at an exact
+    /// version.
+    pub(crate) may_expire: bool,
 }
 
 impl Operation {
@@ -38,7 +39,7 @@ impl Operation {
             namespace: String::new(),
             name: String::new(),
             subresource: String::new(),
-            has_version: false,
+            may_expire: false,
         };
         let Some(group) = group.filter(|_| !rest.is_empty()) else { return operation };
         operation.group = group;
@@ -53,10 +54,6 @@ impl Operation {
         let part = |index: usize| rest.get(index).copied().unwrap_or_default().to_owned();
         (operation.plural, operation.name, operation.subresource) = (part(0), part(1), part(2));
         let is_watch = query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"));
-        operation.has_version =
-            query.split('&').filter_map(|pair| pair.split_once('=')).any(|(name, value)| {
-                matches!(name, "resourceVersion" | "continue") && !matches!(value, "" | "0")
-            });
         operation.verb = match head.method.as_str() {
             "POST" => "create",
             "PUT" => "update",
@@ -67,7 +64,27 @@ impl Operation {
             _ if operation.name.is_empty() => "list",
             _ => "get",
         };
+        operation.may_expire = operation.may_expire(query);
         operation
+    }
+
+    fn may_expire(&self, query: &str) -> bool {
+        let parameter = |name: &str| {
+            let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            pairs.find(|(key, _)| *key == name).map_or("", |(_, value)| value)
+        };
+        let has_version = !matches!(parameter("resourceVersion"), "" | "0");
+        match self.verb {
+            "watch" => has_version && parameter("sendInitialEvents") != "true",
+            "list" => {
+                let is_exact = match parameter("resourceVersionMatch") {
+                    "" => !matches!(parameter("limit"), "" | "0"),
+                    rule => rule == "Exact",
+                };
+                !parameter("continue").is_empty() || (has_version && is_exact)
+            }
+            _ => false,
+        }
     }
 
     pub(crate) fn api_version(&self) -> String {
@@ -152,6 +169,25 @@ mod tests {
         ] {
             let request = http::Request::builder().method(method).uri(path).body(()).unwrap();
             assert_eq!(Operation::parse(&request.into_parts().0).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn only_requests_that_continue_at_a_version_may_expire() {
+        for (query, expected) in [
+            ("", false),
+            ("resourceVersion=0", false),
+            ("resourceVersion=7", false),
+            ("resourceVersion=7&resourceVersionMatch=NotOlderThan&limit=5", false),
+            ("resourceVersion=7&limit=5", true),
+            ("resourceVersion=7&resourceVersionMatch=Exact", true),
+            ("continue=abc", true),
+            ("watch=true", false),
+            ("watch=true&resourceVersion=7", true),
+            ("watch=true&resourceVersion=7&sendInitialEvents=true", false),
+        ] {
+            let request = http::Request::get(format!("/api/v1/pods?{query}")).body(()).unwrap();
+            assert_eq!(Operation::parse(&request.into_parts().0).may_expire, expected, "{query}");
         }
     }
 }

@@ -177,7 +177,7 @@ impl Simulation {
         self
     }
 
-    /// Sets options of the actors: the number of nodes, how many pods fail, and others.
+    /// Sets options of the actors, such as the number of nodes and how many pods fail. Replaces earlier options.
     ///
     /// ```
     /// # use informer_testkit::{ProgramContext, Simulation};

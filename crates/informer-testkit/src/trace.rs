@@ -12,7 +12,7 @@ use informer_apiserver::ManualClock;
 pub struct TraceEntry {
     /// Time since the start of the simulation.
     pub time: Duration,
-    /// The actor: `program`, `scenario`, `fault`, `check`, or the name of an actor. The instances of a program
+    /// The source: `program`, `scenario`, `fault`, `check`, or the name of an actor. The instances of a program
     /// are numbered: `program 1` is the first.
     pub actor: String,
     /// The event, for example a request.

@@ -54,7 +54,7 @@ fn actor_that_panics() {
     }
     let failure = failure_of(Simulation::new(idle).actor(|| Broken));
     assert_eq!(failure.check, "actors");
-    assert!(failure.message.starts_with("an actor panicked: no idea"), "{failure}");
+    assert!(failure.message.starts_with("the actor `broken` panicked: no idea"), "{failure}");
 }
 
 /// The thread of the run is left behind. The test ends it, so that it does not slow down other tests.

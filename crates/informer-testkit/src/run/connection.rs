@@ -100,9 +100,7 @@ impl Run<'_> {
             return;
         }
         if self.injection.expires(&connection.operation, self.now) {
-            self.connections.open.insert(id, connection);
-            let message = "The resourceVersion for the provided list is too old.";
-            return self.respond(id, &Status::new(410, "Expired", message), None);
+            return self.respond_expired(id, connection);
         }
         if let Some(fault) = self.take_request_fault(&connection.operation, counted) {
             if fault.kind == FaultKind::RestartBeforeRequest {
@@ -332,13 +330,27 @@ impl Run<'_> {
         }
     }
 
+    /// Responds that the version of a request has expired.
+    fn respond_expired(&mut self, id: ConnectionId, connection: Connection) {
+        let operation = &connection.operation;
+        self.trace.push(TraceKind::Fault, "fault", format!("{}: {operation}", FaultKind::Expired));
+        self.result.coverage.count_fault(FaultKind::Expired, Some(operation));
+        let message = "The resourceVersion for the provided list is too old.";
+        let status = status_body(&Status::new(410, "Expired", message));
+        // kube-apiserver accepts the watch, and sends the error in a frame.
+        let (code, body) = if operation.is_watch() {
+            (200, format!("{}\n", json!({"type": "ERROR", "object": status})))
+        } else {
+            (410, status.to_string())
+        };
+        self.connections.open.insert(id, connection);
+        self.respond_with(id, code, None, ("application/json", body));
+    }
+
     /// Sends a status that does not come from the server.
     fn respond(&mut self, id: ConnectionId, status: &Status, retry_after: Option<u64>) {
-        let body = json!({
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": status.code,
-            "reason": status.reason, "message": status.message,
-        });
-        self.respond_with(id, status.code, retry_after, ("application/json", body.to_string()));
+        let body = status_body(status).to_string();
+        self.respond_with(id, status.code, retry_after, ("application/json", body));
     }
 
     /// Sends a response that does not come from the server, with a body and its type.
@@ -354,6 +366,13 @@ impl Run<'_> {
             self.events.push(at, Event::Connection(Received::Response(id, part)));
         }
     }
+}
+
+fn status_body(status: &Status) -> Value {
+    json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": status.code,
+        "reason": status.reason, "message": status.message,
+    })
 }
 
 /// Changes an annotation of the object that a request is about, as another client could do. Returns whether it

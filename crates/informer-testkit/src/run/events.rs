@@ -13,6 +13,8 @@ pub(crate) enum Event {
     Connection(Received),
     /// The program is started.
     Start,
+    /// The program is started with a server whose cache is at this version, by this fault.
+    StartWithLag(usize, u64),
     /// An instance is killed, and the program is started again after this time, if any.
     Kill(u32, Option<Duration>),
     /// A fault begins or ends; see `injection`.

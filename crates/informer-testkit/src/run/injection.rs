@@ -51,8 +51,7 @@ impl Injection {
 
     /// Returns whether a request gets the response that its version is too old: once for each kind of request.
     pub(crate) fn expires(&mut self, operation: &Operation, now: Duration) -> bool {
-        let is_reading = operation.has_version && matches!(operation.verb, "list" | "watch");
-        let expired = self.expired.as_mut().filter(|(until, _)| is_reading && now < *until);
+        let expired = self.expired.as_mut().filter(|(until, _)| operation.may_expire && now < *until);
         expired.is_some_and(|(_, done)| done.insert(operation.label()))
     }
 
@@ -97,7 +96,10 @@ impl Run<'_> {
         let lasts = if fault.duration.is_zero() { String::new() } else { format!(" ({:?})", fault.duration) };
         let at = operation.map(|operation| format!(": {operation}")).unwrap_or_default();
         self.trace.push(TraceKind::Fault, "fault", format!("{}{at}{lasts}", fault.kind));
-        self.result.coverage.count_fault(fault.kind, operation);
+        // These count when they have an effect.
+        if !matches!(fault.kind, FaultKind::LaggingCache | FaultKind::Expired) {
+            self.result.coverage.count_fault(fault.kind, operation);
+        }
     }
 
     /// Begins a fault that happens at a time. A fault that is not possible now does not happen.
@@ -126,12 +128,11 @@ impl Run<'_> {
             FaultKind::LaggingCache => {
                 // The program is down for a moment. The cache of the server that its successor is connected to lags.
                 let down = Duration::from_millis(10 + fault.choice % 1_000);
-                self.kill(newest, Some(down));
+                self.kill(newest, None);
+                self.starting += 1;
                 until += down;
-                let writes = 1 + fault.choice % 10;
-                let successor = program_name(self.instances + 1);
-                let rule = faults::lagging_cache().lag_writes(writes).for_user(&successor);
-                self.injection.rules.push((index, self.server.inject(rule)));
+                let version = self.server.resource_version().saturating_sub(1 + fault.choice % 10);
+                self.events.push(self.now + down, Event::StartWithLag(index, version));
             }
             FaultKind::DelayedWatch | FaultKind::SkippedEvents => {
                 self.injection.watches_delayed_until = self.injection.watches_delayed_until.max(until);
@@ -173,6 +174,15 @@ impl Run<'_> {
         self.events.push(end, Event::FaultEnds(index));
     }
 
+    /// Starts the program with a server whose cache is at this version.
+    pub(crate) fn start_with_lag(&mut self, index: usize, version: u64) {
+        let lag = self.server.resource_version().saturating_sub(version);
+        let user = program_name(self.instances + 1);
+        let rule = faults::lagging_cache().lag_writes(lag).for_user(&user);
+        self.injection.rules.push((index, self.server.inject(rule)));
+        self.start_program();
+    }
+
     pub(crate) fn end_fault(&mut self, index: usize) {
         let Some(fault) = self.plan.faults.get(index).cloned() else { return };
         match fault.kind {
@@ -187,7 +197,11 @@ impl Run<'_> {
             }
             _ => {}
         }
-        self.injection.rules.retain(|(owner, _)| *owner != index);
+        let rules = self.injection.rules.extract_if(.., |(owner, _)| *owner == index);
+        let hits: u64 = rules.map(|(_, rule)| rule.hits()).sum();
+        if hits > 0 {
+            self.result.coverage.count_fault(fault.kind, None);
+        }
         let is_logged = !fault.duration.is_zero() && fault.kind != FaultKind::Restart;
         if is_logged {
             self.trace.push(TraceKind::Fault, "fault", format!("{} ends", fault.kind));

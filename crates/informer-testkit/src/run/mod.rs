@@ -268,6 +268,10 @@ impl<'a> Run<'a> {
                 self.starting = self.starting.saturating_sub(1);
                 self.start_program();
             }
+            Event::StartWithLag(index, version) => {
+                self.starting = self.starting.saturating_sub(1);
+                self.start_with_lag(index, version);
+            }
             Event::Kill(number, restart) => self.kill(number, restart),
             Event::FaultBegins(index) => self.begin_fault(index),
             Event::FaultEnds(index) => self.end_fault(index),
@@ -344,7 +348,8 @@ impl<'a> Run<'a> {
             }
             Err(_) => {
                 let panics = panics::take().join("; ");
-                self.fail("actors".to_owned(), format!("an actor panicked: {panics}"));
+                let actor = self.actors.current().unwrap_or("unknown");
+                self.fail("actors".to_owned(), format!("the actor `{actor}` panicked: {panics}"));
                 None
             }
         };

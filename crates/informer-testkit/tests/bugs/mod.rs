@@ -170,7 +170,8 @@ fn find(simulation: Simulation, checks: &[&str]) {
 /// Expects that the simulation finds nothing: in 60 runs, or in as many as `cargo xtask simulate` demands.
 fn survive(simulation: Simulation) {
     let started = Instant::now();
-    let seeds = std::env::var("INFORMER_SIM_LONG").map_or(60, |seeds| seeds.parse().unwrap());
+    let seeds = std::env::var("INFORMER_SIM_TEST_SEEDS")
+        .map_or(60, |seeds| seeds.parse().expect("a number of seeds"));
     let summary = simulation.seeds(0..seeds).run();
     let test = std::thread::current().name().unwrap_or_default().to_owned();
     println!("{test}: {} seeds in {:.1?}", summary.seeds, started.elapsed());
