@@ -73,7 +73,7 @@ impl Actor for Recorder {
     }
 
     fn step(&mut self, cluster: &mut Cluster<'_>) -> Option<Timestamp> {
-        // In the first step all objects count as created, which is no news.
+        // In the first step all objects count as created: no events.
         if std::mem::replace(&mut self.has_started, true) {
             for change in cluster.changes() {
                 for event in events_of(&change) {
@@ -89,11 +89,13 @@ impl Actor for Recorder {
 fn events_of(change: &ObjectChange) -> Vec<Event> {
     let Some(after) = &change.after else { return Vec::new() };
     let before = change.before.as_deref().unwrap_or(&Value::Null);
-    match change.resource.plural.as_str() {
-        "pods" => events_of_pod(before, after),
-        "nodes" => events_of_node(before, after),
-        "replicasets" => event_of_replica_set(before, after).into_iter().collect(),
-        "jobs" if condition(before, "Complete") != "True" && condition(after, "Complete") == "True" => {
+    match (change.resource.group.as_str(), change.resource.plural.as_str()) {
+        ("", "pods") => events_of_pod(before, after),
+        ("", "nodes") => events_of_node(before, after),
+        ("apps", "replicasets") => event_of_replica_set(before, after).into_iter().collect(),
+        ("batch", "jobs")
+            if condition(before, "Complete") != "True" && condition(after, "Complete") == "True" =>
+        {
             vec![event(after, "Completed", "Job completed", "job-controller")]
         }
         _ => Vec::new(),
@@ -110,7 +112,11 @@ fn events_of_pod(before: &Value, after: &Value) -> Vec<Event> {
     if before.is_null()
         && let Some(owner) = controller(after)
     {
-        let component = if owner["kind"] == "Job" { "job-controller" } else { "replicaset-controller" };
+        let component = match text(&owner, "/kind") {
+            "Job" => "job-controller",
+            "StatefulSet" => "statefulset-controller",
+            _ => "replicaset-controller",
+        };
         let message = format!("Created pod: {name}");
         events.push(Event { regarding: owner, reason: "SuccessfulCreate", message, component });
     }

@@ -8,6 +8,7 @@ use super::catalogue::{PROGRAMS, Planned, Program};
 use super::objects::{self, time};
 use super::{condition, text};
 use informer_actors::{Actor, Cluster};
+use informer_apiserver::Status;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -150,15 +151,17 @@ impl Incidents {
             }
             Incident::Reconfigure => self.reconfigure(cluster, app),
             Incident::LoseNode => {
-                if let Some(node) = some_node(cluster) {
-                    set_ready(cluster, &node, false);
+                if let Some(node) = some_node(cluster)
+                    && set_ready(cluster, &node, false).is_ok()
+                {
                     let name = text(&node, "/metadata/name").to_owned();
                     self.follow_up(cluster, (5000, 15_000), FollowUp::RestoreNode(name));
                 }
             }
             Incident::Cordon => {
-                if let Some(node) = some_node(cluster) {
-                    drop(cluster.merge(&node, &json!({"spec": {"unschedulable": true}})));
+                if let Some(node) = some_node(cluster)
+                    && cluster.merge(&node, &json!({"spec": {"unschedulable": true}})).is_ok()
+                {
                     let name = text(&node, "/metadata/name").to_owned();
                     self.follow_up(cluster, (20_000, 40_000), FollowUp::Uncordon(name));
                 }
@@ -166,54 +169,53 @@ impl Incidents {
         }
     }
 
+    /// Executes the later part of an incident. Repeats it after a second if the server rejects it, for example because
+    /// a user has changed the object at the same time.
     fn run_follow_up(&mut self, cluster: &mut Cluster<'_>, follow_up: FollowUp) {
-        match follow_up {
-            FollowUp::RollBack { app, bad, good } => {
-                let Some(App { program, name, .. }) = self.apps.get(app) else { return };
-                let patch = objects::update(program, name, &good, true);
-                if self.deployment(cluster, app).is_some_and(|deployment| image_of(&deployment) == bad) {
-                    self.change(cluster, app, &patch);
+        let written = match &follow_up {
+            FollowUp::RollBack { app, bad, good } => match self.unchanged(cluster, *app) {
+                Some((App { program, name, .. }, deployment)) if image_of(&deployment) == bad => {
+                    let patch = objects::update(program, name, good, true);
+                    self.change(cluster, *app, &patch)
                 }
-            }
-            FollowUp::Crash { pod: id, repeats } => {
-                let Some(pod) = id.find(cluster) else { return };
-                if is_running(&pod) {
-                    self.crash(cluster, &pod, ("Error", 1), repeats);
-                } else {
-                    self.follow_up(cluster, (1000, 1000), FollowUp::Crash { pod: id, repeats });
+                _ => Ok(()),
+            },
+            FollowUp::Crash { pod: id, repeats } => match id.find(cluster) {
+                Some(pod) if is_running(&pod) => {
+                    self.crash(cluster, &pod, ("Error", 1), *repeats);
+                    Ok(())
                 }
-            }
-            FollowUp::Delete(id) => {
-                if let Some(pod) = id.find(cluster) {
-                    drop(cluster.delete_now(&pod));
-                }
-            }
-            FollowUp::RestoreNode(name) => {
-                if let Some(node) = cluster.get("v1", "nodes", None, &name) {
-                    set_ready(cluster, &node, true);
-                }
-            }
-            FollowUp::Uncordon(name) => {
-                if let Some(node) = cluster.get("v1", "nodes", None, &name) {
-                    drop(cluster.merge(&node, &json!({"spec": {"unschedulable": null}})));
-                }
-            }
+                Some(_) => return self.follow_up(cluster, (1000, 1000), follow_up),
+                None => Ok(()),
+            },
+            FollowUp::Delete(id) => id.find(cluster).map_or(Ok(()), |pod| cluster.delete_now(&pod)),
+            FollowUp::RestoreNode(name) => match cluster.get("v1", "nodes", None, name) {
+                Some(node) => set_ready(cluster, &node, true),
+                None => Ok(()),
+            },
+            FollowUp::Uncordon(name) => match cluster.get("v1", "nodes", None, name) {
+                Some(node) => cluster.merge(&node, &json!({"spec": {"unschedulable": null}})),
+                None => Ok(()),
+            },
+        };
+        if written.is_err() {
+            self.follow_up(cluster, (1000, 1000), follow_up);
         }
     }
 
     /// Scales a deployment slightly and randomly.
     fn scale(&mut self, cluster: &mut Cluster<'_>, index: usize) {
-        if let Some((app, _)) = self.free(cluster, index) {
+        if let Some((app, _)) = self.unchanged(cluster, index) {
             let (min, max) = ((app.replicas / 2).max(1), app.replicas + (app.replicas + 1) / 2);
             let replicas = cluster.random().between(min, max);
-            self.change(cluster, index, &json!({"spec": {"replicas": replicas}}));
+            drop(self.change(cluster, index, &json!({"spec": {"replicas": replicas}})));
         }
     }
 
     /// Starts an update to the next version, unless one is in progress. If the image cannot be pulled, the update is
     /// rolled back later.
     fn roll_out(&mut self, cluster: &mut Cluster<'_>, index: usize, can_be_pulled: bool) {
-        let Some((app, deployment)) = self.free(cluster, index) else { return };
+        let Some((app, deployment)) = self.unchanged(cluster, index) else { return };
         let status = &deployment["status"];
         if status["updatedReplicas"] != status["replicas"]
             || status["observedGeneration"] != deployment["metadata"]["generation"]
@@ -224,8 +226,7 @@ impl Incidents {
         let suffix = if can_be_pulled { "" } else { "-rc1" };
         let image = format!("{}{suffix}", app.program.image(app.patch));
         let patch = objects::update(&app.program, &app.name, &image, can_be_pulled);
-        self.change(cluster, index, &patch);
-        if !can_be_pulled {
+        if self.change(cluster, index, &patch).is_ok() && !can_be_pulled {
             let good = image_of(&deployment).to_owned();
             let roll_back = FollowUp::RollBack { app: index, bad: image, good };
             self.follow_up(cluster, (12_000, 20_000), roll_back);
@@ -242,14 +243,15 @@ impl Incidents {
                     "phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory.",
                     "conditions": unready(pod, cluster.now()), "containerStatuses": null,
                 });
-                drop(cluster.merge_status(pod, &status));
-                self.follow_up(cluster, (15_000, 30_000), FollowUp::Delete(PodId::of(pod)));
+                if cluster.merge_status(pod, &status).is_ok() {
+                    self.follow_up(cluster, (15_000, 30_000), FollowUp::Delete(PodId::of(pod)));
+                }
             }
             _ => self.crash(cluster, pod, ("Error", 1), 0),
         }
     }
 
-    /// Ends the container of a pod, now and `repeats` more times after its restarts. The kubelet restarts it.
+    /// Ends the first container of a pod, now and `repeats` more times after its restarts. The kubelet restarts it.
     fn crash(
         &mut self,
         cluster: &mut Cluster<'_>,
@@ -274,9 +276,10 @@ impl Incidents {
             container["lastState"] = json!({"terminated": ended});
         }
         let conditions = unready(pod, cluster.now());
-        let status = json!({"containerStatuses": [container], "conditions": conditions});
-        drop(cluster.merge_status(pod, &status));
-        if repeats > 0 {
+        let mut containers = pod["status"]["containerStatuses"].clone();
+        containers[0] = container;
+        let status = json!({"containerStatuses": containers, "conditions": conditions});
+        if cluster.merge_status(pod, &status).is_ok() && repeats > 0 {
             let crash = FollowUp::Crash { pod: PodId::of(pod), repeats: repeats - 1 };
             let backoff = 1000 << restarts.min(8);
             self.follow_up(cluster, (backoff + 800, backoff + 4000), crash);
@@ -306,7 +309,7 @@ impl Incidents {
     }
 
     /// Returns a deployment that exists and that no user has changed.
-    fn free(&mut self, cluster: &Cluster<'_>, index: usize) -> Option<(&mut App, Arc<Value>)> {
+    fn unchanged(&mut self, cluster: &Cluster<'_>, index: usize) -> Option<(&mut App, Arc<Value>)> {
         let deployment = self.deployment(cluster, index)?;
         let app = self.apps.get_mut(index)?;
         let is_unchanged = |written: &Arc<Value>| {
@@ -316,20 +319,20 @@ impl Incidents {
         app.written.as_ref().is_some_and(is_unchanged).then_some((app, deployment))
     }
 
-    /// Changes a deployment. It stays free if it was.
-    fn change(&mut self, cluster: &mut Cluster<'_>, index: usize, patch: &Value) {
-        let is_free = self.free(cluster, index).is_some();
-        let Some(deployment) = self.deployment(cluster, index) else { return };
-        drop(cluster.merge(&deployment, patch));
-        let written = self.deployment(cluster, index).filter(|_| is_free);
-        if let (Some(written), Some(app)) = (written, self.apps.get_mut(index)) {
-            app.written = Some(written);
+    /// Changes a deployment, unless a user has changed it.
+    fn change(&mut self, cluster: &mut Cluster<'_>, index: usize, patch: &Value) -> Result<(), Status> {
+        let Some((_, deployment)) = self.unchanged(cluster, index) else { return Ok(()) };
+        cluster.merge(&deployment, patch)?;
+        let written = self.deployment(cluster, index);
+        if let Some(app) = self.apps.get_mut(index) {
+            app.written = written;
         }
+        Ok(())
     }
 
-    /// Returns a random ready pod of a deployment.
-    fn some_pod(&self, cluster: &mut Cluster<'_>, index: usize) -> Option<Arc<Value>> {
-        let deployment = self.deployment(cluster, index)?;
+    /// Returns a random ready pod of a deployment that no user has changed.
+    fn some_pod(&mut self, cluster: &mut Cluster<'_>, index: usize) -> Option<Arc<Value>> {
+        let (_, deployment) = self.unchanged(cluster, index)?;
         let sets = cluster.dependents_of(text(&deployment, "/metadata/uid"), "apps/v1", "replicasets");
         let pods =
             sets.iter().flat_map(|set| cluster.dependents_of(text(set, "/metadata/uid"), "v1", "pods"));
@@ -416,11 +419,12 @@ fn some_node(cluster: &mut Cluster<'_>) -> Option<Arc<Value>> {
 }
 
 /// Makes a node ready or lost. Actors set its taints, and the readiness of its pods.
-fn set_ready(cluster: &mut Cluster<'_>, node: &Value, ready: bool) {
-    if (condition(node, "Ready") == "True") != ready {
-        let conditions = objects::node_conditions(ready, cluster.now());
-        drop(cluster.merge_status(node, &json!({"conditions": conditions})));
+fn set_ready(cluster: &mut Cluster<'_>, node: &Value, ready: bool) -> Result<(), Status> {
+    if (condition(node, "Ready") == "True") == ready {
+        return Ok(());
     }
+    let conditions = objects::node_conditions(ready, cluster.now());
+    cluster.merge_status(node, &json!({"conditions": conditions}))
 }
 
 /// Returns the conditions of a pod whose containers have ended.

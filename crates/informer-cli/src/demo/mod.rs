@@ -4,8 +4,8 @@
 //! The controllers, the scheduler and the kubelets are those of `informer-actors`. The demo adds the objects of the
 //! cluster (`catalogue`, `objects`) and three actors: `nodes` renews the Leases of nodes and registers deleted nodes
 //! again, `events` records what happens as Event objects, and `incidents` changes the cluster at random. Changes by
-//! users are carried out like those of incidents. Equal seeds and times give equal
-//! objects. [`start`] runs the demo on a server.
+//! users are carried out like those of incidents. Equal seeds and times give equal objects. [`start`] runs the demo on
+//! a server.
 
 mod catalogue;
 mod driver;
@@ -32,7 +32,7 @@ const DELAY_PERCENT: u32 = 200;
 /// Number of deployments that are built at once.
 const DEPLOYMENTS_PER_STEP: usize = 10;
 
-/// What a demo cluster depends on.
+/// The settings of a demo cluster.
 #[derive(Debug, Clone, Copy)]
 struct Settings {
     seed: u64,

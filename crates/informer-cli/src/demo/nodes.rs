@@ -39,7 +39,7 @@ impl Actor for Nodes {
             }
         } else {
             for change in cluster.changes() {
-                if change.resource.plural == "nodes"
+                if (change.resource.group.as_str(), change.resource.plural.as_str()) == ("", "nodes")
                     && change.after.is_none()
                     && let Some((due, _)) = self.due.get_mut(&change.name)
                 {
