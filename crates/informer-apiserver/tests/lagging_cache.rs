@@ -98,6 +98,24 @@ async fn lagging_cache_sends_no_older_bookmark() {
     .await;
 }
 
+/// Bug: the start of a watch used every rule that matched, also one whose hits were used up, and did not count.
+#[tokio::test(start_paused = true)]
+async fn start_of_a_watch_counts_as_a_hit() {
+    with_timeout(async {
+        let server = server();
+        server.create(&configmap("a", "1")).unwrap();
+        let guard = server.inject(faults::lagging_cache().lag_writes(1).max_hits(1));
+        let initial = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+        let mut first = Watch::open(&server, &format!("{WATCH}{initial}")).await;
+        assert!(first.next_summary().await.starts_with("ERROR 504"));
+        assert_eq!((guard.hits(), guard.affected_watches()), (1, 1));
+        let mut second = Watch::open(&server, &format!("{WATCH}{initial}")).await;
+        assert_eq!(second.next_summary().await, format!("ADDED a {}", server.resource_version()));
+        assert_eq!(guard.hits(), 1);
+    })
+    .await;
+}
+
 /// A request that waits for the cache continues as soon as the cache has caught up, and other clients are not affected.
 #[tokio::test(start_paused = true)]
 async fn cache_lags_for_one_client_until_it_catches_up() {

@@ -123,7 +123,8 @@ pub fn stale_read() -> FaultRule {
 /// | watch | changes up to the version of the cache; the others when the guard is dropped |
 /// | watch with initial events | the objects in the cache; if it requires a newer version, waits, and gets the error after 3 s |
 ///
-/// Resources without a watch cache, such as events, are not affected. If the history no longer contains the state of
+/// Resources without a watch cache, such as events, and the subresource `scale` are not affected, but their reads count
+/// as hits. If the history no longer contains the state of
 /// the cache, reads return the newest one.
 ///
 /// ```

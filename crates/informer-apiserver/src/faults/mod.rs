@@ -304,17 +304,7 @@ impl Action {
             Action::RefuseWatchList | Action::EndlessWatchList => {
                 request.parameter("sendInitialEvents").is_some()
             }
-            // Other reads do not use the watch cache.
-            Action::LaggingCache => {
-                let parameter = |name: &str| request.parameter(name).unwrap_or_default();
-                match request.verb {
-                    Verb::Get => !parameter("resourceVersion").is_empty(),
-                    Verb::List => {
-                        parameter("continue").is_empty() && parameter("resourceVersionMatch") != "Exact"
-                    }
-                    verb => verb == Verb::Watch,
-                }
-            }
+            Action::LaggingCache => reads_cache(request),
             Action::Gone | Action::MalformedObject => matches!(request.verb, Verb::List | Verb::Watch),
             // A read without a version requires the newest state, which every server returns.
             Action::StaleRead => {
@@ -350,6 +340,25 @@ impl Action {
             }
             _ => false,
         }
+    }
+}
+
+/// Returns whether kube-apiserver serves a request from its watch cache. Other reads go to the storage: gets without a
+/// version, later pages, and lists at an exact version.
+fn reads_cache(request: &RecordedRequest) -> bool {
+    let is_set =
+        |name: &str| request.parameter(name).is_some_and(|value| !matches!(value.as_str(), "" | "0"));
+    match request.verb {
+        Verb::Get => request.parameter("resourceVersion").is_some_and(|version| !version.is_empty()),
+        Verb::List => {
+            let is_exact = match request.parameter("resourceVersionMatch").as_deref() {
+                // Without a match rule, pages at a version are exact.
+                None | Some("") => is_set("resourceVersion") && is_set("limit"),
+                Some(rule) => rule == "Exact",
+            };
+            !is_set("continue") && !is_exact
+        }
+        verb => verb == Verb::Watch,
     }
 }
 

@@ -175,15 +175,23 @@ impl Registry {
         rules.iter().find(|active| decides(active)).is_some_and(|active| is_outage(active))
     }
 
-    /// Returns the rules that apply to an open watch and whose numbers are not in `known` yet.
+    /// Returns the rules that apply to an open watch, have one of the wanted effects, and whose numbers are not in
+    /// `known` yet.
     ///
-    /// Updates `known` to the numbers of all active stream rules, including those that do not match.
-    pub(crate) fn for_stream(&self, request: &RecordedRequest, known: &mut Vec<u64>) -> Vec<Arc<Active>> {
+    /// Adds the numbers of all active rules with these effects to `known`, including those that do not match, and
+    /// removes those of rules that are no longer active.
+    pub(crate) fn for_stream(
+        &self,
+        request: &RecordedRequest,
+        known: &mut Vec<u64>,
+        wanted: impl Fn(&Action) -> bool,
+    ) -> Vec<Arc<Active>> {
         let rules = self.lock();
         known.retain(|number| rules.iter().any(|active| active.number == *number));
         let mut selected = Vec::new();
         for active in rules.iter() {
-            if !active.rule.action.applies_to_stream(request) || known.contains(&active.number) {
+            let is_wanted = active.rule.action.applies_to_stream(request) && wanted(&active.rule.action);
+            if !is_wanted || known.contains(&active.number) {
                 continue;
             }
             known.push(active.number);
@@ -193,15 +201,6 @@ impl Registry {
             }
         }
         selected
-    }
-
-    /// Returns the rule by which the cache for a request lags; of several, the one that lags most.
-    pub(crate) fn lagging_cache(&self, request: &RecordedRequest) -> Option<Arc<Active>> {
-        let rules = self.lock();
-        let lagging = rules.iter().filter(|active| {
-            matches!(active.rule.action, Action::LaggingCache) && active.rule.matches(request)
-        });
-        lagging.min_by_key(|active| active.rule.cache_version).cloned()
     }
 
     pub(crate) fn is_active(&self, active: &Arc<Active>) -> bool {

@@ -16,6 +16,10 @@ impl LaggingCache {
         LaggingCache(rule)
     }
 
+    pub(super) fn lags_more_than(&self, other: &LaggingCache) -> bool {
+        self.0.rule.cache_version < other.0.rule.cache_version
+    }
+
     /// Returns the version of the cache, or `None` if it has caught up.
     pub(super) fn version(&self, shared: &Shared) -> Option<u64> {
         shared.faults.is_active(&self.0).then_some(self.0.rule.cache_version)

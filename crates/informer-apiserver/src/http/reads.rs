@@ -15,6 +15,7 @@ use super::encode;
 use super::frames::Frames;
 use super::lagging_cache::LaggingCache;
 use super::response::{self, BodyError, ListHead, ServerResponse};
+use super::stream_faults::StreamFaults;
 use super::table::{self, Include, Table};
 use super::watch_stream::{self, WatchStream};
 use crate::model::{
@@ -222,8 +223,9 @@ impl Call {
             // kube-apiserver sends this error in a frame of the watch, not as the response.
             return Ok(self.watch_response(watch_stream::error_only(&status, self.format.encoding)));
         }
-        let cache = self.shared.faults.lagging_cache(&self.recorded).filter(|_| resource.is_cached());
-        if let Some(cache) = cache.map(LaggingCache::new) {
+        let mut stream_faults = StreamFaults::new(resource.is_cached());
+        stream_faults.update_caches(&self.shared.faults, &self.recorded);
+        if let Some(cache) = stream_faults.cache() {
             // A watch that requires consistent initial events waits for the cache; a version 0, or none without this
             // parameter, allows any state.
             let is_consistent = self.query.get("resourceVersion").is_empty()
@@ -272,7 +274,7 @@ impl Call {
             timeout: Duration::from_secs(timeout),
             endless,
         };
-        let stream = WatchStream::new(self.shared.clone(), request, opened, resource.is_cached());
+        let stream = WatchStream::new(self.shared.clone(), request, opened, stream_faults);
         Ok(self.watch_response(stream.stream()))
     }
 

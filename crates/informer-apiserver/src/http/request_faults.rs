@@ -63,8 +63,11 @@ pub(super) async fn apply_request_faults(shared: &Shared, recorded: &RecordedReq
             }
             Action::EndlessWatchList => response_faults.endless = true,
             Action::LaggingCache => {
-                let cache = shared.faults.lagging_cache(recorded);
-                response_faults.cache = cache.map(LaggingCache::new);
+                // Of several, the one that lags most.
+                let cache = LaggingCache::new(active.clone());
+                if response_faults.cache.as_ref().is_none_or(|other| cache.lags_more_than(other)) {
+                    response_faults.cache = Some(cache);
+                }
             }
             Action::StaleRead => response_faults.lag_writes = Some(rule.lag_writes),
             Action::MalformedObject => response_faults.corruptions.push(active.clone()),

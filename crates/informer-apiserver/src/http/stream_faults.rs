@@ -10,6 +10,7 @@ use std::sync::Arc;
 use informer_objects::protobuf;
 use serde_json::{Value, json};
 
+use super::lagging_cache::LaggingCache;
 use crate::faults::{Action, Active, End, Registry};
 use crate::log::RecordedRequest;
 
@@ -68,10 +69,8 @@ impl StreamFaults {
             return;
         }
         self.active.retain(|fault| faults.is_active(&fault.rule));
-        self.caches.retain(|rule| faults.is_active(rule));
-        let mut added = faults.for_stream(recorded, &mut self.known);
-        let caches = added.extract_if(.., |rule| matches!(rule.rule.action, Action::LaggingCache));
-        self.caches.extend(caches.filter(|rule| self.is_cached && rule.count_hit()));
+        self.update_caches(faults, recorded);
+        let added = faults.for_stream(recorded, &mut self.known, |action| !is_lagging(action));
         let added = added.into_iter().map(|rule| StreamFault {
             frames_to_skip: rule.rule.after_frames,
             frames_to_change: rule.rule.frames,
@@ -80,6 +79,21 @@ impl StreamFaults {
             rule,
         });
         self.active.extend(added);
+    }
+
+    /// Adds and removes only rules that make the cache lag: they also apply to the start of a watch.
+    pub(super) fn update_caches(&mut self, faults: &Registry, recorded: &RecordedRequest) {
+        self.caches.retain(|rule| faults.is_active(rule));
+        if self.is_cached {
+            let added = faults.for_stream(recorded, &mut self.known, is_lagging);
+            self.caches.extend(added.into_iter().filter(|rule| rule.count_hit()));
+        }
+    }
+
+    /// Returns the cache that the watch is served from, if it lags; of several, the one that lags most.
+    pub(super) fn cache(&self) -> Option<LaggingCache> {
+        let last = self.caches.iter().min_by_key(|rule| rule.rule.cache_version)?;
+        Some(LaggingCache::new(last.clone()))
     }
 
     /// Returns the version of the cache that the watch is served from; the largest number if it does not lag.
@@ -185,6 +199,10 @@ impl StreamFaults {
         });
         end
     }
+}
+
+fn is_lagging(action: &Action) -> bool {
+    matches!(action, Action::LaggingCache)
 }
 
 impl StreamFault {

@@ -104,7 +104,12 @@ enum Bookmark {
 }
 
 impl WatchStream {
-    pub(crate) fn new(shared: Arc<Shared>, request: Request, opened: Opened, is_cached: bool) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        request: Request,
+        opened: Opened,
+        stream_faults: StreamFaults,
+    ) -> Self {
         let Opened { cursor, initial, version } = opened;
         shared.watch_started();
         let now = shared.clock.instant();
@@ -124,7 +129,7 @@ impl WatchStream {
             conditional_bookmarks,
             last_sent_version: version,
             reached: version,
-            stream_faults: StreamFaults::new(is_cached),
+            stream_faults,
             pending_end: None,
             ended: false,
             request,
