@@ -60,22 +60,24 @@ pub(crate) const NO_IMAGE_REASON: &str = "ImagePullBackOff";
 
 /// Returns whether a container of a running pod has failed and waits to be restarted.
 pub(crate) fn is_crashed(pod: &Value) -> bool {
-    let policy = text(pod, "/spec/restartPolicy");
-    let is_restarted = |ended: &Value| match policy {
-        "Always" => true,
-        "OnFailure" => number(ended, "/exitCode") != Some(0),
-        _ => false,
-    };
-    let containers = items(pod, "/status/containerStatuses");
-    containers.iter().any(|container| {
-        at(container, "/state/waiting").is_some()
-            || at(container, "/state/terminated").is_some_and(is_restarted)
-    })
+    items(pod, "/status/containerStatuses").iter().any(|container| is_restarted(pod, container))
 }
 
-/// Returns the number of restarts of the first container.
+/// Returns whether a container has failed, or has ended and is restarted by the policy of its pod.
+fn is_restarted(pod: &Value, container: &Value) -> bool {
+    let ended = at(container, "/state/terminated");
+    at(container, "/state/waiting").is_some()
+        || ended.is_some_and(|ended| match text(pod, "/spec/restartPolicy") {
+            "Always" => true,
+            "OnFailure" => number(ended, "/exitCode") != Some(0),
+            _ => false,
+        })
+}
+
+/// Returns the number of restarts of the container that was restarted most often.
 pub(crate) fn restarts(pod: &Value) -> i64 {
-    number(pod, "/status/containerStatuses/0/restartCount").unwrap_or(0)
+    let counts = items(pod, "/status/containerStatuses").iter();
+    counts.filter_map(|container| number(container, "/restartCount")).max().unwrap_or(0)
 }
 
 /// Returns the status after a transition. With `skips_probes`, readiness probes succeed at once.
@@ -188,7 +190,6 @@ fn container_status(
     let mut last = before.and_then(|before| before.get("lastState")).cloned().unwrap_or_else(|| json!({}));
     let mut count = before.and_then(|before| number(before, "/restartCount")).unwrap_or(0);
     let image = text(container, "/image");
-    let is_down = before.is_some_and(|before| at(before, "/state/running").is_none());
     // Of the crashes that the kubelet decides, only the first container is affected.
     let state = match transition {
         Transition::Create => json!({"waiting": {"reason": "ContainerCreating"}}),
@@ -203,7 +204,7 @@ fn container_status(
             let message = format!("back-off restarting failed container={name}");
             json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}})
         }
-        Transition::Restart if is_down => {
+        Transition::Restart if before.is_some_and(|before| is_restarted(pod, before)) => {
             count += 1;
             // A container that others have marked as terminated is restarted like one that crashed.
             if let Some(ended) = before.and_then(|before| at(before, "/state/terminated")) {
@@ -211,6 +212,8 @@ fn container_status(
             }
             json!({"running": {"startedAt": time(now)}})
         }
+        // A container that has completed stays so.
+        Transition::Restart => before.and_then(|before| before.get("state")).cloned().unwrap_or(running),
         _ => running,
     };
     let is_running = state.get("running").is_some();
