@@ -54,7 +54,7 @@ enum Incident {
 /// The later part of an incident.
 #[derive(Debug)]
 enum FollowUp {
-    /// Reverts an update to an image that cannot be pulled, if the deployment still has it.
+    /// Reverts an update to an image that cannot be pulled, if no user has changed the deployment.
     RollBack {
         app: usize,
         bad: String,
@@ -181,10 +181,8 @@ impl Incidents {
                 _ => Ok(()),
             },
             FollowUp::Crash { pod: id, repeats } => match id.find(cluster) {
-                Some(pod) if is_running(&pod) => {
-                    self.crash(cluster, &pod, ("Error", 1), *repeats);
-                    Ok(())
-                }
+                Some(pod) if is_running(&pod) => self.crash(cluster, &pod, ("Error", 1), *repeats),
+                Some(pod) if has_ended(&pod) => Ok(()),
                 Some(_) => return self.follow_up(cluster, (1000, 1000), follow_up),
                 None => Ok(()),
             },
@@ -235,7 +233,8 @@ impl Incidents {
 
     /// Crashes or evicts a pod.
     fn disturb(&mut self, cluster: &mut Cluster<'_>, incident: Incident, pod: &Value) {
-        match incident {
+        // A disturbance that the server rejects does not happen.
+        let _rejected = match incident {
             Incident::CrashLoop => self.crash(cluster, pod, ("Error", 1), 3),
             Incident::OutOfMemory => self.crash(cluster, pod, ("OOMKilled", 137), 0),
             Incident::Evict => {
@@ -243,12 +242,14 @@ impl Incidents {
                     "phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory.",
                     "conditions": unready(pod, cluster.now()), "containerStatuses": null,
                 });
-                if cluster.merge_status(pod, &status).is_ok() {
+                let evicted = cluster.merge_status(pod, &status);
+                if evicted.is_ok() {
                     self.follow_up(cluster, (15_000, 30_000), FollowUp::Delete(PodId::of(pod)));
                 }
+                evicted
             }
             _ => self.crash(cluster, pod, ("Error", 1), 0),
-        }
+        };
     }
 
     /// Ends the first container of a pod, now and `repeats` more times after its restarts. The kubelet restarts it.
@@ -258,8 +259,8 @@ impl Incidents {
         pod: &Value,
         (reason, exit_code): (&str, i64),
         repeats: u32,
-    ) {
-        let Some(before) = pod.pointer("/status/containerStatuses/0") else { return };
+    ) -> Result<(), Status> {
+        let Some(before) = pod.pointer("/status/containerStatuses/0") else { return Ok(()) };
         let restarts = before["restartCount"].as_i64().unwrap_or(0);
         let ended = json!({
             "exitCode": exit_code, "reason": reason, "startedAt": before["state"]["running"]["startedAt"],
@@ -279,11 +280,13 @@ impl Incidents {
         let mut containers = pod["status"]["containerStatuses"].clone();
         containers[0] = container;
         let status = json!({"containerStatuses": containers, "conditions": conditions});
-        if cluster.merge_status(pod, &status).is_ok() && repeats > 0 {
+        cluster.merge_status(pod, &status)?;
+        if repeats > 0 {
             let crash = FollowUp::Crash { pod: PodId::of(pod), repeats: repeats - 1 };
             let backoff = 1000 << restarts.min(8);
             self.follow_up(cluster, (backoff + 800, backoff + 4000), crash);
         }
+        Ok(())
     }
 
     /// Changes the configuration or the password of a program.
@@ -443,6 +446,12 @@ fn unready(pod: &Value, now: Timestamp) -> Vec<Value> {
 fn is_running(pod: &Value) -> bool {
     pod.pointer("/status/containerStatuses/0/state/running").is_some()
         && pod["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// Returns whether the containers of a pod do not run again.
+fn has_ended(pod: &Value) -> bool {
+    !pod["metadata"]["deletionTimestamp"].is_null()
+        || matches!(text(pod, "/status/phase"), "Failed" | "Succeeded")
 }
 
 fn image_of(deployment: &Value) -> &str {
