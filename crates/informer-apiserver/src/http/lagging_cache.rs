@@ -8,7 +8,7 @@ use crate::faults::Active;
 use crate::shared::{Shared, VERSION_TIMEOUT};
 
 /// The rule by which the cache lags for a request or a watch.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct LaggingCache(Arc<Active>);
 
 impl LaggingCache {

@@ -37,18 +37,16 @@ impl Call {
         if let Some(version) = min_version {
             self.shared.wait_for_version(version, resource.is_cached()).await?;
         }
-        // A get without a version does not read the watch cache.
-        let mut cache = self.response_faults.cache.clone().filter(|_| resource.is_cached());
-        if self.query.get("resourceVersion").is_empty() {
-            cache = None;
-        } else if let Some(cache) = &cache {
+        // The rule does not apply to a get without a version, which does not read the watch cache.
+        let cache = self.response_faults.cache.as_ref().filter(|_| resource.is_cached());
+        if let Some(cache) = cache {
             cache.wait_for(&self.shared, min_version.unwrap_or(0)).await?;
         }
         let name = self.name();
         if self.target.subresource.as_deref() == Some("scale") {
             return self.get_scale(&resource);
         }
-        let state = match self.stale_listing(cache.as_ref()) {
+        let state = match self.stale_listing(cache) {
             Some(listing) => {
                 listing.states(&Filter::namespace(self.namespace())).find(|state| state.name == name)
             }
@@ -91,17 +89,18 @@ impl Call {
         if let Some(version) = min_version {
             self.shared.wait_for_version(version, resource.is_cached()).await?;
         }
-        let cache = self.response_faults.cache.as_ref();
-        let cache = cache.filter(|_| resource.is_cached() && at == ReadVersion::Newest);
-        if let Some(cache) = cache {
-            match (self.query.get("resourceVersion"), min_version) {
-                // Without a version the list must be consistent. kube-apiserver waits for its cache, and reads from
-                // etcd if that takes too long.
-                ("", _) => cache.wait_for_end(&self.shared).await,
-                (_, version) => cache.wait_for(&self.shared, version.unwrap_or(0)).await?,
+        // The rule does not apply to lists at an exact version and to later pages.
+        let mut cache = self.response_faults.cache.as_ref().filter(|_| resource.is_cached());
+        if let Some(lagging) = cache {
+            if self.query.get("resourceVersion").is_empty() {
+                // The list must be consistent. kube-apiserver waits for its cache, and reads from etcd if that takes
+                // too long.
+                lagging.wait_for_end(&self.shared).await;
+                cache = None;
+            } else {
+                lagging.wait_for(&self.shared, min_version.unwrap_or(0)).await?;
             }
         }
-        let cache = cache.filter(|_| !self.query.get("resourceVersion").is_empty());
         let stale = self
             .stale_listing(cache)
             .filter(|_| at == ReadVersion::Newest)
