@@ -1,12 +1,34 @@
-//! The cache as the reflector sees it: its entries, and whether it has ever been complete.
+//! The cache as the reflector sees it: its entries, whether it has ever been complete, and a saved state that
+//! the server has not confirmed yet.
 //!
-//! Invariant: the cache is synced exactly when there is a position, the version from which a watch resumes.
-//! This file must not know how the store works.
+//! Invariant: there is a position, the version from which a watch resumes, exactly when the cache is synced or
+//! there is a saved state. This file must not know how the store works, nor which requests are open.
 
+use super::phase::EntryByKey;
 use super::position::Position;
+use crate::delta::{Deleted, Delta};
+use crate::key::Key;
 use crate::object::Entry;
 use crate::store::StoreReader;
+use crate::version::ResourceVersion;
+use crate::wire::UnreadableObject;
+use jiff::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// A saved state of one scope, from which [`Reflector::restore`](super::Reflector::restore) starts.
+#[derive(Debug)]
+pub struct SavedScope {
+    /// The version of the state.
+    pub version: ResourceVersion,
+    /// When it was saved, by the clock of the process that saved it.
+    pub saved_at: Timestamp,
+    /// The objects, in any order.
+    pub entries: Vec<Arc<Entry>>,
+    /// The objects whose newest state was unreadable; each must have a key. An older state may be among
+    /// `entries`.
+    pub unreadable: Vec<UnreadableObject>,
+}
 
 /// The cache that the reflector feeds.
 #[derive(Debug)]
@@ -14,31 +36,156 @@ pub(super) struct Cached {
     /// The store, from which equal entries are reused instead of allocating a second copy.
     store: Option<StoreReader>,
     synced: bool,
+    /// The saved state, until the server has confirmed it or a full list has replaced it.
+    saved: Option<Saved>,
+}
+
+/// A saved state and the changes since.
+#[derive(Debug)]
+pub(super) struct Saved {
+    as_of: Timestamp,
+    entries: BTreeSet<EntryByKey>,
+    unreadable: BTreeMap<Key, UnreadableObject>,
+    /// The version that has to be reached; `None` until the server has been asked.
+    goal: Option<ResourceVersion>,
+    /// Number of watches that ended regularly before the goal was reached.
+    watches: u32,
 }
 
 impl Cached {
     pub(super) fn new(store: Option<StoreReader>) -> Self {
-        Self { store, synced: false }
+        Self { store, synced: false, saved: None }
     }
 
-    /// Returns the cached entry that has the same state as `new`.
+    /// Sets the saved state.
+    pub(super) fn restore(&mut self, saved: SavedScope) {
+        let SavedScope { saved_at, entries, unreadable, .. } = saved;
+        let unreadable = unreadable.into_iter().filter_map(|object| Some((object.key.clone()?, object)));
+        self.saved = Some(Saved {
+            as_of: saved_at,
+            entries: entries.into_iter().map(EntryByKey).collect(),
+            unreadable: unreadable.collect(),
+            goal: None,
+            watches: 0,
+        });
+    }
+
+    /// Returns the cached or saved entry that has the same state as `new`.
     pub(super) fn find_same_state(&self, new: &Entry) -> Option<Arc<Entry>> {
-        let cached = self.store.as_ref().and_then(|store| store.get(new.key()));
+        let saved = self.saved.as_ref().and_then(|saved| saved.entries.get(new.key()));
+        let cached = match saved {
+            Some(EntryByKey(saved)) => Some(Arc::clone(saved)),
+            None => self.store.as_ref().and_then(|store| store.get(new.key())),
+        };
         cached.filter(|cached| cached.is_same_state(new))
     }
 
-    /// Returns whether a full list has been passed to the store.
+    /// Returns whether a full list or a confirmed state has been passed to the store.
     pub(super) fn is_synced(&self) -> bool {
         self.synced
+    }
+
+    /// Returns when the saved state was saved that the server has not confirmed; `None` if there is none.
+    pub(super) fn unconfirmed_since(&self) -> Option<Timestamp> {
+        self.saved.as_ref().map(|saved| saved.as_of)
+    }
+
+    /// Returns whether there is a saved state, and the version that has to be reached is unknown.
+    pub(super) fn needs_goal(&self) -> bool {
+        self.saved.as_ref().is_some_and(|saved| saved.goal.is_none())
+    }
+
+    pub(super) fn set_goal(&mut self, goal: ResourceVersion) {
+        if let Some(saved) = &mut self.saved {
+            saved.goal = Some(goal);
+        }
+    }
+
+    /// Counts a watch that ended before the goal was reached; returns the number of such watches.
+    pub(super) fn count_confirmation_watch(&mut self) -> u32 {
+        let Some(saved) = &mut self.saved else { return 0 };
+        saved.watches += 1;
+        saved.watches
+    }
+
+    /// Applies a delta to the saved state; returns it if there is none.
+    pub(super) fn apply_to_saved(&mut self, delta: Delta) -> Option<Delta> {
+        match &mut self.saved {
+            Some(saved) => saved.apply(delta),
+            None => Some(delta),
+        }
+    }
+
+    /// Removes and returns the saved state if the position has reached its goal. The cache counts as synced
+    /// from then on.
+    pub(super) fn take_confirmed(&mut self, position: &ResourceVersion) -> Option<Saved> {
+        let goal = self.saved.as_ref()?.goal.as_ref()?;
+        if position.compare(goal).is_none_or(std::cmp::Ordering::is_lt) {
+            return None;
+        }
+        self.synced = true;
+        self.saved.take()
     }
 
     /// Records that a full list was passed to the store.
     pub(super) fn record_full_list(&mut self) {
         self.synced = true;
+        self.saved = None;
     }
 
-    /// Panics unless the cache is synced exactly when there is a position.
+    /// Panics unless there is a position exactly when the cache is synced or there is a saved state.
     pub(super) fn check(&self, position: &Position) {
-        assert_eq!(self.synced, position.version().is_some(), "synced exactly when there is a position");
+        let expected = self.synced || self.saved.is_some();
+        assert_eq!(expected, position.version().is_some(), "a position exactly when synced or restored");
+        assert!(!(self.synced && self.saved.is_some()), "a synced cache has no saved state");
+    }
+}
+
+impl Saved {
+    /// Applies a frame. As in the store, versions do not go back (C1).
+    fn apply(&mut self, delta: Delta) -> Option<Delta> {
+        match delta {
+            Delta::Added(entry) | Delta::Updated(entry) => {
+                if !self.is_not_newer(entry.key(), &entry.head().version) {
+                    self.unreadable.remove(entry.key());
+                    self.entries.replace(EntryByKey(entry));
+                }
+            }
+            Delta::Deleted(Deleted { key, version, .. }) => {
+                let newest = self.newest_version(&key);
+                if !version.zip(newest).is_some_and(|(version, newest)| version.is_before(newest)) {
+                    self.entries.remove(&key);
+                    self.unreadable.remove(&key);
+                }
+            }
+            Delta::Unreadable(unreadable) => {
+                if let Some(key) = unreadable.key.clone()
+                    && !unreadable.version.as_ref().is_some_and(|version| self.is_not_newer(&key, version))
+                {
+                    self.unreadable.insert(key, unreadable);
+                }
+            }
+            Delta::Bookmark(_) => {}
+            replaced @ Delta::Replaced(_) => return Some(replaced),
+        }
+        None
+    }
+
+    fn newest_version(&self, key: &Key) -> Option<&ResourceVersion> {
+        match self.unreadable.get(key) {
+            Some(unreadable) => unreadable.version.as_ref(),
+            None => self.entries.get(key).map(|EntryByKey(entry)| &entry.head().version),
+        }
+    }
+
+    fn is_not_newer(&self, key: &Key, version: &ResourceVersion) -> bool {
+        let newest = self.newest_version(key).filter(|_| version.is_comparable());
+        newest.and_then(|newest| version.compare(newest)).is_some_and(std::cmp::Ordering::is_le)
+    }
+
+    /// Returns the entries and the unreadable objects, in key order.
+    pub(super) fn into_parts(self) -> (Vec<Arc<Entry>>, Vec<UnreadableObject>) {
+        let entries = self.entries.into_iter().map(|EntryByKey(entry)| entry).collect();
+        (entries, self.unreadable.into_values().collect())
     }
 }

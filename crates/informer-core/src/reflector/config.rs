@@ -138,6 +138,14 @@ impl Config {
         head.body_encoding().filter(|encoding| *encoding == BodyEncoding::Json || self.transform.is_none())
     }
 
+    /// Returns the entry of a saved object as it is cached: interned, and with the values of projections. It
+    /// stays compressed if it was saved so.
+    pub fn restore_entry(&self, entry: Entry) -> Arc<Entry> {
+        let entry = entry.sharing_decoding(&self.decoding).sharing(&self.interner);
+        self.projections.prepare(&entry);
+        Arc::new(entry)
+    }
+
     /// Returns a new entry as it is cached: interned, with the values of projections, and compressed if so
     /// configured.
     pub(super) fn finish_entry(&self, entry: Entry) -> Entry {

@@ -151,8 +151,10 @@ impl Reflector {
             Err(failure) => return self.list_failed(now, failure),
         }
         let Phase::Listing(listing) = &mut self.phase else { return };
-        if listing.kind != ListKind::Full {
-            return self.probe_complete(now);
+        match listing.kind {
+            ListKind::Full => {}
+            ListKind::Probe | ListKind::Check => return self.probe_complete(now),
+            ListKind::Confirmation => return self.confirmation_complete(now),
         }
         let Some(ListMeta { continue_token: Some(token), remaining, .. }) = listing.meta.take() else {
             return self.list_complete(now);
@@ -235,6 +237,7 @@ impl Reflector {
         match listing.kind {
             ListKind::Full => {}
             ListKind::Probe | ListKind::Check => return self.probe_failed(now, failure),
+            ListKind::Confirmation => return self.confirmation_failed(now, failure),
         }
         let consistent = listing.request.consistency == Consistency::MostRecent;
         let token_expired =

@@ -9,7 +9,8 @@ use super::health::Health;
 use super::out::{Action, Out};
 use super::phase::{CHECK_TIMEOUT, ListKind, Phase, Resume, Stream};
 use super::position::Position;
-use super::request::{ListRequest, StreamId, WatchRequest};
+use super::request::{ListRequest, StreamId, WatchRequest, WatchStart};
+use super::saved::CONFIRMATION_WATCH_TIMEOUT;
 use super::server::ServerFacts;
 use super::state::{InformerState, ReflectorCounters, RelistReason};
 use crate::delta::Delta;
@@ -55,7 +56,12 @@ impl Reflector {
 
     /// Starts the reflector. Later calls have no effect.
     pub fn start(&mut self, now: Moment) {
-        if matches!(self.phase, Phase::Idle) {
+        if !matches!(self.phase, Phase::Idle) {
+            return;
+        }
+        if self.cache.needs_goal() {
+            self.begin_confirmation(now);
+        } else {
             self.begin_relist(now, RelistReason::Initial);
         }
     }
@@ -191,7 +197,6 @@ impl Reflector {
 
     /// Returns the state (C7).
     pub fn state(&self) -> InformerState {
-        let stale = || InformerState::Stale { since: self.contact.last_up_to_date() };
         match &self.phase {
             Phase::Stopped => InformerState::Stopped,
             Phase::Idle => InformerState::NotStarted,
@@ -200,12 +205,17 @@ impl Reflector {
                 FailureClass::NotServed => InformerState::NotServed { failure: failure.clone() },
                 _ => InformerState::BackingOff { until: *until, failure: failure.clone() },
             },
-            Phase::Watching(watching) if watching.is_live() => InformerState::Live,
-            _ if self.is_check() => InformerState::Live,
-            _ if self.cache.is_synced() => stale(),
-            Phase::WatchListing(listing) => listing.state(),
-            Phase::Listing(listing) => listing.state(),
-            Phase::Watching(_) => InformerState::Connecting,
+            Phase::WatchListing(listing) if !self.cache.is_synced() => listing.state(),
+            Phase::Listing(listing) if !self.cache.is_synced() && listing.kind == ListKind::Full => {
+                listing.state()
+            }
+            Phase::WatchListing(_) | Phase::Listing(_) | Phase::Watching(_) => {
+                match self.cache.unconfirmed_since() {
+                    Some(as_of) => InformerState::Restored { as_of },
+                    None if self.is_live() => InformerState::Live,
+                    None => InformerState::Stale { since: self.contact.last_up_to_date() },
+                }
+            }
         }
     }
 
@@ -248,7 +258,7 @@ impl Reflector {
         self.health.check();
         self.out.check();
         self.cache.check(&self.position);
-        self.phase.check(self.cache.is_synced());
+        self.phase.check(self.position.version().is_some());
     }
 
     // Shared by the phases.
@@ -324,8 +334,11 @@ impl Reflector {
         self.out.report(diagnostic);
     }
 
+    /// Passes a delta to the store, or to the saved state until the server has confirmed it.
     pub(super) fn push(&mut self, delta: Delta) {
-        self.out.push_delta(delta);
+        if let Some(delta) = self.cache.apply_to_saved(delta) {
+            self.out.push_delta(delta);
+        }
     }
 
     pub(super) fn send_list(&mut self, now: Moment, request: ListRequest) -> StreamId {
@@ -334,10 +347,13 @@ impl Reflector {
         self.out.list(ListRequest { json_only, ..request })
     }
 
-    pub(super) fn send_watch(&mut self, now: Moment, start: super::WatchStart) -> Stream {
+    pub(super) fn send_watch(&mut self, now: Moment, start: WatchStart) -> Stream {
         // `timeoutSeconds` is a whole number.
         let seconds = self.health.jittered(self.config.watch_timeout).as_secs();
-        let timeout = Duration::from_secs(seconds);
+        let timeout = match (&start, self.cache.unconfirmed_since()) {
+            (WatchStart::After(_), Some(_)) => CONFIRMATION_WATCH_TIMEOUT,
+            _ => Duration::from_secs(seconds),
+        };
         self.contact.record_request(now);
         let json_only = self.server.encoding_policy.json_only;
         let id = self.out.watch(WatchRequest { json_only, ..WatchRequest::new(start, timeout) });
@@ -373,6 +389,11 @@ impl Reflector {
     /// Returns whether the open request is a probe that replaces a silent watch.
     pub(super) fn is_check(&self) -> bool {
         matches!(&self.phase, Phase::Listing(listing) if listing.kind == ListKind::Check)
+    }
+
+    /// Returns whether the watch counts as live, or a probe that replaces it.
+    fn is_live(&self) -> bool {
+        self.is_check() || matches!(&self.phase, Phase::Watching(watching) if watching.is_live())
     }
 
     /// Returns the response to the open request, if it is an error response.

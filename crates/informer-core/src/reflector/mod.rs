@@ -12,6 +12,7 @@
 //! | watching | `watching` | the stream ends (→ watching, a relist or backing off); an audit is due (→ listing) |
 //! | backing off | `machine` | the delay has passed (→ a relist, probing or watching) |
 //! | probing (a `Listing` of one object) | `probe` | the list ends or fails (→ watching, a relist or backing off) |
+//! | confirming a saved state (a `Listing` of one object, then watching) | `saved` | the version of that list is reached (→ watching), or not (→ a relist) |
 //!
 //! A relist is either watch-listing or listing. The files of the table contain the transitions, as methods of
 //! [`Reflector`]. The data of each phase is in `phase`. Everything else the reflector knows is in groups with
@@ -36,11 +37,13 @@ mod phase;
 mod position;
 mod probe;
 mod request;
+mod saved;
 mod server;
 mod state;
 mod watching;
 mod watchlist;
 
+pub use cached::SavedScope;
 pub use config::{Config, WatchListPolicy};
 pub use diagnostic::{ReflectorDiagnostic, RequestKind};
 pub use failure::{Failure, FailureKind, ResponseHead};

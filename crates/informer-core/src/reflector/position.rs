@@ -1,7 +1,7 @@
 //! The position: the resource version that the cache has reached, from which a watch resumes.
 //!
-//! Invariant: the position is always a version that the server sent (C1). It changes in two ways:
-//! a stream advances it, and a full list replaces it. If the server cannot serve it, it is marked as
+//! Invariant: the position is always a version that the server sent (C1), in this process or in the one that
+//! saved it. It changes in two ways: a stream advances it, and a full list replaces it. If the server cannot serve it, it is marked as
 //! unavailable and kept for comparison. This file must not know which requests are open.
 
 use super::request::Consistency;
@@ -19,7 +19,7 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// Returns the version; `None` until the first full list.
+    /// Returns the version; `None` until the first full list, unless a saved one was restored.
     pub(super) fn version(&self) -> Option<&ResourceVersion> {
         self.version.as_ref()
     }
@@ -43,6 +43,11 @@ impl Position {
         if self.ahead_of(&version).is_none() {
             self.version = Some(version);
         }
+    }
+
+    /// Sets the version of a saved state, before the first request.
+    pub(super) fn restore(&mut self, version: ResourceVersion) {
+        self.version = Some(version);
     }
 
     /// Sets the version of a full list, even if it is older.

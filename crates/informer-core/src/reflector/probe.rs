@@ -25,9 +25,12 @@ const MAX_FAILED_PROBES: u32 = 3;
 
 impl Reflector {
     /// Resumes the watch after a backoff: relists if nothing was received for too long, otherwise probes
-    /// first, unless [`MAX_FAILED_PROBES`] probes have failed.
+    /// first, unless [`MAX_FAILED_PROBES`] probes have failed. With a saved state, the first watch follows the
+    /// list that tells which version has to be reached.
     pub(super) fn resume_watch(&mut self, now: Moment) {
-        if self.is_suspect(now) {
+        if self.cache.needs_goal() {
+            self.begin_confirmation(now);
+        } else if self.is_suspect(now) {
             self.begin_relist(now, RelistReason::Suspect);
         } else if self.health.probes.failed >= MAX_FAILED_PROBES {
             self.health.probes.failed = 0;

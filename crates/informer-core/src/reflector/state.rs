@@ -2,6 +2,7 @@
 
 use super::failure::{Failure, FailureClass};
 use crate::time::Moment;
+use jiff::Timestamp;
 use std::fmt;
 
 /// The state of an informer (C7).
@@ -46,6 +47,11 @@ pub enum InformerState {
     },
     /// The informer has stopped.
     Stopped,
+    /// The cache was loaded from a file, and the server has not confirmed it yet.
+    Restored {
+        /// When it was saved.
+        as_of: Timestamp,
+    },
 }
 
 impl InformerState {
@@ -80,6 +86,7 @@ impl fmt::Display for InformerState {
             Self::Connecting => f.write_str("connecting"),
             Self::Listing { received, total: Some(total) } => write!(f, "listing {received}/{total}"),
             Self::Listing { received, total: None } => write!(f, "listing {received}"),
+            Self::Restored { as_of } => write!(f, "restored, as of {as_of:.0}"),
             Self::Live => f.write_str("live"),
             Self::Stale { .. } => f.write_str("stale"),
             Self::Forbidden { failure } => write!(f, "forbidden: {failure}"),
@@ -178,6 +185,8 @@ pub struct ReflectorCounters {
     pub relists: RelistCounters,
     /// Complete lists and watch-lists passed to the store, the initial list included.
     pub full_lists: u64,
+    /// Saved states that the server confirmed, so that no initial list was requested.
+    pub warm_starts: u64,
     /// Frames read.
     pub frames: u64,
     /// Bookmarks of watches. Those before and at the end of the initial events of a watch-list do not count.
@@ -207,6 +216,7 @@ impl std::ops::AddAssign for ReflectorCounters {
         self.watch_lists += other.watch_lists;
         self.relists += other.relists;
         self.full_lists += other.full_lists;
+        self.warm_starts += other.warm_starts;
         self.frames += other.frames;
         self.bookmarks += other.bookmarks;
         self.unreadable += other.unreadable;

@@ -208,6 +208,9 @@ impl Reflector {
             }
             Frame::Unreadable(kind, unreadable) => self.watch_unreadable(now, &kind, unreadable),
         }
+        if matches!(self.phase, Phase::Watching(_)) {
+            self.confirm_saved(now);
+        }
     }
 
     fn bookmark(&mut self, now: Moment, version: Option<ResourceVersion>) {
@@ -258,6 +261,7 @@ impl Reflector {
             (None, _) => None,
         };
         match failure {
+            None if self.cache.unconfirmed_since().is_some() => self.confirmation_watch_ended(now),
             None if self.record_health(now) => {
                 let seamless = true;
                 self.open_watch(now, seamless);
@@ -277,6 +281,9 @@ impl Reflector {
     /// A server without changes sends nothing at all, and a probe tells whether it still works. A stream that
     /// brings bytes but no frames is broken, and the changes that it should have brought are unknown.
     pub(super) fn watch_silent(&mut self, now: Moment) {
+        if self.cache.unconfirmed_since().is_some() {
+            return self.confirmation_watch_silent(now);
+        }
         let Phase::Watching(watching) = &self.phase else { return };
         if !watching.stream.has_stray_bytes() {
             return self.begin_check(now);

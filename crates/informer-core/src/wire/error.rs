@@ -62,6 +62,9 @@ pub enum ObjectError {
     /// The bytes are not valid protobuf.
     #[error("malformed protobuf: {0}")]
     MalformedProtobuf(#[from] ProtobufError),
+    /// The object was unreadable when the cache was saved, for this reason.
+    #[error("{0}")]
+    Saved(Box<str>),
     /// The object was in a watch frame of unknown type.
     #[error("unknown frame type")]
     UnknownFrame,

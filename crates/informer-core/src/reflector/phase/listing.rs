@@ -35,6 +35,8 @@ pub(in crate::reflector) enum ListKind {
     Probe,
     /// A probe that replaces a silent watch. The cache counts as live meanwhile.
     Check,
+    /// A list of one object that tells which version a saved state has to reach.
+    Confirmation,
 }
 
 /// A list that is being received.

@@ -38,11 +38,9 @@ pub(in crate::reflector) enum Phase {
 
 impl Phase {
     /// Panics if the phase needs a position and there is none.
-    ///
-    /// There is a position exactly when the cache is `synced` (an invariant of `Cached`).
-    pub(in crate::reflector) fn check(&self, synced: bool) {
+    pub(in crate::reflector) fn check(&self, has_position: bool) {
         let needs_position =
             matches!(self, Self::Watching(_) | Self::BackingOff { resume: Resume::Watch, .. });
-        assert!(synced || !needs_position, "a watch needs a position");
+        assert!(has_position || !needs_position, "a watch needs a position");
     }
 }

@@ -8,6 +8,7 @@ mod bad_input;
 mod encoding;
 mod listing;
 mod pages;
+mod saved;
 mod script;
 mod short_watches;
 mod silence;

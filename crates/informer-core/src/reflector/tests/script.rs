@@ -12,6 +12,7 @@
 //! | `with watch-list never`, `with page-size 2` | settings, before `start` |
 //! | `with max-object-size 300`, `with audit-period 4m` | settings, before `start` |
 //! | `live v=9 a/x@5 …` | starts, lists these objects and watches; the only output is the state |
+//! | `saved v=9 a/x@5 …` | restores this saved state, before `start` |
 //! | `start`, `stop`, `tick` | the method of that name; `tick` calls `handle_timeout` |
 //! | `after 5s`, `wake` | advances the clock by 5 s, or to the next deadline; deadlines on the way are handled |
 //! | `200`, `403 retry-after=5 type=text/html` | response headers |
@@ -29,14 +30,16 @@
 use super::super::{
     Action, Config, Failure, FailureKind, InformerState, Reflector, RequestKind, ResponseHead, StreamId,
 };
-use super::super::{ReflectorDiagnostic, WatchListPolicy};
+use super::super::{ReflectorDiagnostic, SavedScope, WatchListPolicy};
 use super::encoding::Encoding;
 use crate::Scope;
 use crate::delta::{Delta, Replaced};
 use crate::object::Entry;
 use crate::time::Moment;
-use crate::wire::{Limits, TypeMeta, UnreadableObject};
+use crate::version::ResourceVersion;
+use crate::wire::{BodyEncoding, Limits, ListBody, ListItem, TypeMeta, UnreadableObject};
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 const SEEDS: u64 = 12;
@@ -164,6 +167,7 @@ impl Run {
             "with" => self.with(rest),
             "start" => self.call(Reflector::start),
             "live" => self.live(rest),
+            "saved" => self.restore(rest),
             "state" => {
                 let text = match self.machine().state() {
                     InformerState::Stale { since } => format!("state stale since {since:?}"),
@@ -190,6 +194,30 @@ impl Run {
                 self.respond(id, line);
             }
         }
+    }
+
+    /// Restores a saved state.
+    fn restore(&mut self, list: &str) {
+        let body = list_body(list);
+        let mut saved = SavedScope {
+            version: ResourceVersion::new("0"),
+            saved_at: jiff::Timestamp::UNIX_EPOCH,
+            entries: Vec::new(),
+            unreadable: Vec::new(),
+        };
+        let (types, limits) = (self.config.type_meta.clone(), self.config.limits);
+        let mut reader = ListBody::new(BodyEncoding::Json, &types, limits, None).unwrap();
+        let mut chunk = body.as_bytes();
+        while let Some(item) = reader.next(&mut chunk).unwrap() {
+            match item {
+                ListItem::Object(scanned) => {
+                    saved.entries.push(Arc::new(Entry::new(scanned, self.config.retention)));
+                }
+                ListItem::Meta(meta) => saved.version = meta.version,
+                ListItem::Unreadable(object) => saved.unreadable.push(object),
+            }
+        }
+        self.call(|machine, _| machine.restore(saved));
     }
 
     /// Lists and watches successfully, without output.
@@ -420,12 +448,16 @@ impl Run {
             Action::Watch(id, request) => {
                 let query = query(&request.query());
                 self.watch_timeout = request.timeout;
-                let is_in_range = (300..600).contains(&request.timeout.as_secs());
-                assert!(is_in_range, "a watch timeout of {:?}", request.timeout);
+                let timeout = match request.timeout.as_secs() {
+                    300..600 => "",
+                    3 => " for 3s",
+                    _ => panic!("a watch timeout of {:?}", request.timeout),
+                };
                 let kind =
                     if query.contains("initial") { RequestKind::WatchList } else { RequestKind::Watch };
                 self.send(id, kind);
-                format!("{kind}{}{}", query.replace(" initial", ""), encoding_suffix(request.json_only))
+                let query = query.replace(" initial", "");
+                format!("{kind}{query}{timeout}{}", encoding_suffix(request.json_only))
             }
             Action::Cancel(id) => {
                 assert_eq!(self.open.map(|(open, _)| open), Some(id), "cancelled a request that is not open");

@@ -37,10 +37,11 @@ impl From<ObjectError> for ReadObjectError {
             ObjectError::Head(error) => Self::Head(error),
             ObjectError::TooLarge { limit } => Self::TooLarge(limit),
             ObjectError::OtherKind { .. } => Self::OtherKind,
-            // The last two do not occur outside of a body.
-            ObjectError::NotAnObject | ObjectError::MalformedProtobuf(_) | ObjectError::UnknownFrame => {
-                Self::NotAnObject
-            }
+            // The others do not occur outside of a body.
+            ObjectError::NotAnObject
+            | ObjectError::MalformedProtobuf(_)
+            | ObjectError::Saved(_)
+            | ObjectError::UnknownFrame => Self::NotAnObject,
         }
     }
 }
