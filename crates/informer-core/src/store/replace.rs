@@ -29,11 +29,48 @@ impl StoreWriter {
         // An unreadable object still exists: its cached entry is kept and marked as stale.
         let unreadable_keys: BTreeSet<&Key> =
             unreadable.iter().filter_map(|object| object.key.as_ref()).collect();
+        // The entries of a scope without a version were restored: they are no changes.
+        let is_restored = is_initial && self.has_restored;
+        if is_restored {
+            self.remove_restored(&scope, &entries);
+        } else {
+            self.delete_unlisted(&scope, &entries, &unreadable_keys, result);
+        }
+        if is_initial {
+            // Every entry of an initial list is a change.
+            result.changes.reserve_exact(entries.len());
+        }
+        for entry in entries {
+            if is_restored {
+                self.confirm_restored(entry, result);
+            } else {
+                self.replace_one(entry, result);
+            }
+        }
+        self.forget_unreadable(&scope, &unreadable_keys);
+        for object in &unreadable {
+            object.key.iter().for_each(|key| self.record_unreadable(key, object));
+        }
+        self.state.versions.insert(scope, Some(version));
+        self.has_restored &= self.state.versions.values().any(Option::is_none);
+        if audit {
+            result.drift += (result.changes.len() - changes_before) as u64;
+        }
+    }
+
+    /// Deletes the objects of the scope that the list does not contain. `listed` is in key order.
+    fn delete_unlisted(
+        &mut self,
+        scope: &Scope,
+        listed: &[Arc<Entry>],
+        unreadable_keys: &BTreeSet<&Key>,
+        result: &mut BatchResult,
+    ) {
         // `recreated_keys` are the keys of objects that were deleted and re-created since the last list, with
         // another uid.
         let (mut deletions, mut recreated_keys) = (Vec::new(), Vec::new());
-        let mut listed = entries.iter().peekable();
-        for old in self.in_scope(&scope) {
+        let mut listed = listed.iter().peekable();
+        for old in self.in_scope(scope) {
             while listed.next_if(|entry| entry.key() < old.key()).is_some() {}
             match listed.peek() {
                 Some(new) if new.key() == old.key() => {
@@ -53,21 +90,6 @@ impl StoreWriter {
             }
         }
         result.changes.append(&mut deletions);
-        if is_initial {
-            // Every entry of an initial list is a change.
-            result.changes.reserve_exact(entries.len());
-        }
-        for entry in entries {
-            self.replace_one(entry, result);
-        }
-        self.forget_unreadable(&scope, &unreadable_keys);
-        for object in &unreadable {
-            object.key.iter().for_each(|key| self.record_unreadable(key, object));
-        }
-        self.state.versions.insert(scope, Some(version));
-        if audit {
-            result.drift += (result.changes.len() - changes_before) as u64;
-        }
     }
 
     fn replace_one(&mut self, new: Arc<Entry>, result: &mut BatchResult) {
@@ -100,7 +122,7 @@ impl StoreWriter {
     }
 
     /// Returns the entries of a scope in key order.
-    fn in_scope(&self, scope: &Scope) -> Box<dyn Iterator<Item = &Arc<Entry>> + '_> {
+    pub(super) fn in_scope(&self, scope: &Scope) -> Box<dyn Iterator<Item = &Arc<Entry>> + '_> {
         match scope {
             Scope::All => Box::new(self.state.objects.values()),
             Scope::Namespace(namespace) => {

@@ -46,6 +46,11 @@ impl StoreSnapshot {
         self.0.objects.get(key)
     }
 
+    /// Returns whether both are the same snapshot.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.0.objects.len()
@@ -64,6 +69,12 @@ impl StoreSnapshot {
     /// Returns the objects whose keys are greater than this one, in key order; all objects if it is `None`.
     pub fn after(&self, key: Option<&Key>) -> impl Iterator<Item = &Arc<Entry>> {
         self.0.objects.iter_from(|own| key.is_some_and(|key| own <= key))
+    }
+
+    /// Returns the objects whose [`Key::as_bytes`] are not less than these bytes, in key order.
+    #[cfg(feature = "persistence")]
+    pub fn starting_at(&self, key: &[u8]) -> EntryIter<'_> {
+        self.0.objects.iter_from(|own| own.as_bytes() < key)
     }
 
     /// Returns the approximate memory size of the objects in bytes.
@@ -130,9 +141,37 @@ impl StoreSnapshot {
         })
     }
 
+    /// Calls `visit` for each key whose entry differs from that in an earlier snapshot of the same store, with
+    /// both entries, in no particular order.
+    ///
+    /// The cost depends on the number of differences, not on the number of objects. Entries that differ can
+    /// have the same object state (see [`Rewrite`](super::Rewrite)).
+    pub fn for_each_change(
+        &self,
+        earlier: &Self,
+        mut visit: impl FnMut(&Key, Option<&Arc<Entry>>, Option<&Arc<Entry>>),
+    ) {
+        earlier.objects().for_each_difference(self.objects(), |slot, new| {
+            // A slot may contain another key than before, and a key may be in another slot.
+            let old = earlier.objects().at(slot);
+            if let Some(new) = new {
+                visit(new.key(), earlier.get(new.key()), Some(new));
+            }
+            if let Some(old) = old.filter(|old| self.get(old.key()).is_none()) {
+                visit(old.key(), Some(old), None);
+            }
+        });
+    }
+
     /// Returns whether every scope has synced.
     pub fn has_synced(&self) -> bool {
         self.0.versions.values().all(Option::is_some)
+    }
+
+    /// Returns whether the entry of this key is not a restored one that the server has not confirmed: its scope
+    /// has a version.
+    pub fn is_confirmed(&self, key: &Key) -> bool {
+        self.0.versions.iter().all(|(scope, version)| version.is_some() || !scope.contains(key))
     }
 
     /// Returns the scopes of the store, in order.
@@ -149,6 +188,11 @@ impl StoreSnapshot {
     /// cached entry.
     pub fn unreadable(&self) -> impl Iterator<Item = (&Key, &str)> {
         self.0.unreadable.iter().map(|(key, mark)| (key, &*mark.reason))
+    }
+
+    /// Returns the version of an object's newest state if that state is unreadable and its version is known.
+    pub fn unreadable_version(&self, key: &Key) -> Option<&ResourceVersion> {
+        self.0.unreadable.get(key)?.version.as_ref()
     }
 }
 

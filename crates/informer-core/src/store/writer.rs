@@ -40,6 +40,8 @@ pub struct StoreWriter {
     retired: Vec<StoreSnapshot>,
     /// Number of index panics that earlier batch results have reported.
     reported_panics: u64,
+    /// Whether a scope without a version may contain restored entries.
+    pub(super) has_restored: bool,
 }
 
 impl StoreWriter {
@@ -50,7 +52,10 @@ impl StoreWriter {
         let state = State { objects, indexes, versions, unreadable };
         let reader = StoreReader::new(state.clone());
         let (indexes, free, retired) = (Vec::new(), Vec::new(), Vec::new());
-        (Self { state, indexes, free, reader: reader.clone(), retired, reported_panics: 0 }, reader)
+        let (reported_panics, has_restored) = (0, false);
+        let writer =
+            Self { state, indexes, free, reader: reader.clone(), retired, reported_panics, has_restored };
+        (writer, reader)
     }
 
     /// Saves about 67 bytes per object, and makes lookups by key slower. Call this before the first delta.
