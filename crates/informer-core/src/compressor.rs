@@ -13,6 +13,8 @@
 //! blocks nothing else.
 
 use crate::object::Entry;
+#[cfg(feature = "persistence")]
+use crate::retention::SavedDictionary;
 use crate::retention::{Codec, Samples, SizeTotals, StoredBytes};
 use crate::store::StoreSnapshot;
 use std::fmt;
@@ -96,6 +98,18 @@ impl Compressor {
     /// the objects it was trained on.
     pub fn without_training() -> Self {
         Self::new(Some(Arc::new(Codec::without_dictionary())), Phase::Disabled)
+    }
+
+    /// Continues with a dictionary that was saved, instead of training one on the first objects. Has no effect
+    /// if training has begun or is disabled, or if the bytes are not a dictionary.
+    #[cfg(feature = "persistence")]
+    pub fn restore(&self, dictionary: &SavedDictionary, objects: usize) {
+        let mut state = self.lock();
+        if matches!(state.phase, Phase::Sampling(_)) {
+            state.codec = Some(Arc::clone(&dictionary.0));
+            state.phase = Phase::Trained;
+            (state.trained_objects, state.trained_on_full_sample) = (objects, true);
+        }
     }
 
     fn new(codec: Option<Arc<Codec>>, phase: Phase) -> Self {

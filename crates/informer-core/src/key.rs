@@ -72,6 +72,20 @@ impl Key {
         as_text(&self.text.bytes()[self.split as usize + 1..])
     }
 
+    /// Returns the namespace, a NUL and the name. Keys order as these bytes do.
+    #[cfg(feature = "persistence")]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.text.bytes()
+    }
+
+    /// Creates a key from [`Key::as_bytes`]; `None` if the bytes are not those of a key.
+    #[cfg(feature = "persistence")]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (namespace, name) = std::str::from_utf8(bytes).ok()?.split_once('\0')?;
+        let is_valid = !name.is_empty() && !name.contains('\0');
+        is_valid.then(|| Self::new(namespace, name))
+    }
+
     /// Heap size in bytes.
     pub(crate) fn heap_size(&self) -> usize {
         self.text.heap_size()

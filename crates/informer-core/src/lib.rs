@@ -15,6 +15,8 @@ pub mod compressor;
 pub mod delta;
 pub mod election;
 pub mod error;
+#[cfg(feature = "persistence")]
+pub mod image;
 pub mod key;
 pub mod object;
 pub mod random;

@@ -76,6 +76,18 @@ impl PackedTexts {
     pub(crate) fn iter(&self) -> Iter<'_> {
         Iter(&self.0)
     }
+
+    /// Creates texts from the bytes of other texts; `None` if the bytes are malformed.
+    #[cfg(feature = "persistence")]
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        const MAX_LENGTH_BYTES: usize = 4;
+        let mut texts = Iter(bytes);
+        while !texts.0.is_empty() {
+            texts.0.iter().take(MAX_LENGTH_BYTES).find(|byte| **byte & 0x80 == 0)?;
+            std::str::from_utf8(texts.next_bytes()?).ok()?;
+        }
+        Some(if bytes.is_empty() { Self::default() } else { Self(bytes.into()) })
+    }
 }
 
 impl<'a> FromIterator<&'a str> for PackedTexts {
@@ -191,5 +203,16 @@ mod tests {
         assert!(PackedTexts::default().is_empty() && PackedTexts::from_iter([]).is_empty());
         assert!(!PackedTexts::from_iter([""]).is_empty());
         assert_ne!(PackedTexts::from_iter(["a", "b"]), PackedTexts::from_iter(["ab", ""]));
+    }
+
+    #[cfg(feature = "persistence")]
+    #[test]
+    fn malformed_bytes_are_no_packed_texts() {
+        let texts = PackedTexts::from_iter(["", "a", &"ž".repeat(200)]);
+        assert_eq!(PackedTexts::from_bytes(&texts.0), Some(texts.clone()));
+        assert_eq!(PackedTexts::from_bytes(&[]), Some(PackedTexts::default()));
+        assert_eq!(PackedTexts::from_bytes(&texts.0[..texts.0.len() - 1]), None);
+        assert_eq!(PackedTexts::from_bytes(&[1, 0xff]), None);
+        assert_eq!(PackedTexts::from_bytes(&[0xff; 40]), None);
     }
 }

@@ -87,6 +87,18 @@ impl Entry {
         }
     }
 
+    /// Creates the entry of an object whose bytes were saved.
+    #[cfg(feature = "persistence")]
+    pub(crate) fn restored(
+        head: Head,
+        stored: StoredBytes,
+        encoding: EntryEncoding,
+        retention: Retention,
+    ) -> Self {
+        let bytes = Box::default();
+        Self { stored, ..Self::new(ScannedObject { head, bytes, encoding }, retention) }
+    }
+
     /// Makes the entry share metrics and limits with the other entries of its cache.
     #[must_use]
     pub fn sharing_decoding(self, decoding: &Arc<Decoding>) -> Self {
@@ -200,7 +212,7 @@ impl Entry {
         self.stale.load(Ordering::Relaxed)
     }
 
-    #[cfg(feature = "compression")]
+    #[cfg(any(feature = "compression", feature = "persistence"))]
     pub(crate) fn stored(&self) -> &StoredBytes {
         &self.stored
     }

@@ -32,13 +32,31 @@ const ENTRY_OVERHEAD_BYTES: usize = 256;
 /// Maximum capacity of the output buffer that a pooled context retains.
 const MAX_POOLED_BUFFER_BYTES: usize = 64 << 10;
 
-/// The dictionary in the form that decompression needs; `None` without a dictionary.
-pub(crate) struct Dictionary(Option<DDict<'static>>);
+/// A dictionary in the form that decompression needs.
+pub(crate) struct Dictionary {
+    /// `None` without a dictionary.
+    decoder: Option<DDict<'static>>,
+    /// The trained bytes, for files; empty without a dictionary.
+    #[cfg(feature = "persistence")]
+    pub(crate) bytes: Box<[u8]>,
+}
 
 /// A zstd encoder with one dictionary, or without any.
 pub(crate) struct Codec {
     encoder: Option<CDict<'static>>,
     pub(super) dictionary: Arc<Dictionary>,
+}
+
+/// A dictionary that was saved and loaded again.
+#[cfg(feature = "persistence")]
+#[derive(Clone)]
+pub struct SavedDictionary(pub(crate) Arc<Codec>);
+
+#[cfg(feature = "persistence")]
+impl std::fmt::Debug for SavedDictionary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SavedDictionary").finish_non_exhaustive()
+    }
 }
 
 /// Bytes as stored by a [`Codec`].
@@ -53,7 +71,7 @@ pub(crate) struct CompressedBytes {
 impl Codec {
     /// Creates a codec without a dictionary, for objects that must not or cannot be used for training.
     pub(crate) fn without_dictionary() -> Self {
-        Self { encoder: None, dictionary: Arc::new(Dictionary(None)) }
+        Self { encoder: None, dictionary: Arc::new(Dictionary::new(None, &[])) }
     }
 
     /// Trains a dictionary on samples, which is slow. Returns `None` if the samples do not yield one.
@@ -65,8 +83,19 @@ impl Codec {
         let mut dictionary =
             Vec::with_capacity(DICTIONARY_BYTES.min(text.len() / TRAINING_BYTES_PER_DICTIONARY_BYTE));
         train_from_buffer(&mut dictionary, text, lengths).ok()?;
-        let (encoder, decoder) = (CDict::try_create(&dictionary, LEVEL)?, DDict::try_create(&dictionary)?);
-        Some(Self { encoder: Some(encoder), dictionary: Arc::new(Dictionary(Some(decoder))) })
+        Self::with_dictionary(&dictionary)
+    }
+
+    /// Creates a codec with a trained dictionary. Returns `None` if its bytes are invalid.
+    pub(crate) fn with_dictionary(bytes: &[u8]) -> Option<Self> {
+        let (encoder, decoder) = (CDict::try_create(bytes, LEVEL)?, DDict::try_create(bytes)?);
+        Some(Self { encoder: Some(encoder), dictionary: Arc::new(Dictionary::new(Some(decoder), bytes)) })
+    }
+
+    /// Returns the dictionary.
+    #[cfg(feature = "persistence")]
+    pub(crate) fn dictionary(&self) -> Arc<Dictionary> {
+        Arc::clone(&self.dictionary)
     }
 
     /// Compresses the bytes, or stores them plain if compression does not save enough.
@@ -110,13 +139,44 @@ impl Codec {
     }
 }
 
+#[cfg(feature = "persistence")]
+impl std::fmt::Debug for Dictionary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "dictionary of {} bytes", self.bytes.len())
+    }
+}
+
+impl Dictionary {
+    #[cfg_attr(not(feature = "persistence"), expect(unused_variables, reason = "only files need the bytes"))]
+    fn new(decoder: Option<DDict<'static>>, bytes: &[u8]) -> Self {
+        Self {
+            decoder,
+            #[cfg(feature = "persistence")]
+            bytes: bytes.into(),
+        }
+    }
+}
+
 impl CompressedBytes {
+    /// Creates compressed bytes as [`CompressedBytes::parts`] returned them.
+    #[cfg(feature = "persistence")]
+    pub(crate) fn from_parts(bytes: &[u8], length: NonZeroU32, dictionary: &Arc<Dictionary>) -> Self {
+        Self { bytes: bytes.into(), length: Some(length), dictionary: Arc::clone(dictionary) }
+    }
+
+    /// Returns the compressed bytes, the plain length and the dictionary; no length if the bytes are stored
+    /// plain.
+    #[cfg(feature = "persistence")]
+    pub(crate) fn parts(&self) -> (&[u8], Option<NonZeroU32>, &Arc<Dictionary>) {
+        (&self.bytes, self.length, &self.dictionary)
+    }
+
     /// Returns the plain bytes.
     pub(super) fn bytes(&self) -> Result<Cow<'_, [u8]>, CorruptedBytes> {
         let Some(length) = self.length else { return Ok(Cow::Borrowed(&self.bytes)) };
         let mut plain = Vec::with_capacity(length.get() as usize);
         let decompressed =
-            DECOMPRESSION_CONTEXTS.with(DCtx::try_create, |context| match &self.dictionary.0 {
+            DECOMPRESSION_CONTEXTS.with(DCtx::try_create, |context| match &self.dictionary.decoder {
                 Some(decoder) => context.decompress_using_ddict(&mut plain, &self.bytes, decoder).ok(),
                 None => context.decompress(&mut plain, &self.bytes).ok(),
             });

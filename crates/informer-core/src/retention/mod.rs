@@ -12,7 +12,11 @@ mod intern;
 mod samples;
 
 #[cfg(feature = "compression")]
-use dictionary::CompressedBytes;
+pub(crate) use dictionary::CompressedBytes;
+#[cfg(all(feature = "compression", feature = "persistence"))]
+pub(crate) use dictionary::Dictionary;
+#[cfg(all(feature = "compression", feature = "persistence"))]
+pub use dictionary::SavedDictionary;
 #[cfg(feature = "compression")]
 pub(crate) use dictionary::{Codec, SizeTotals};
 pub(crate) use intern::Interner;

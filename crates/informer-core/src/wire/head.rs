@@ -115,7 +115,7 @@ impl fmt::Debug for Uid {
 
 /// An optional time, in microseconds since 1970; servers send whole seconds.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp(i64);
+pub(super) struct Stamp(pub(super) i64);
 
 impl Stamp {
     const NONE: Self = Self(i64::MIN);

@@ -21,6 +21,8 @@ mod error;
 mod field_filter;
 mod frame;
 mod head;
+#[cfg(feature = "persistence")]
+mod head_record;
 mod json;
 mod labels;
 mod path;
@@ -38,6 +40,8 @@ pub use field_filter::FieldFilter;
 pub(crate) use field_filter::ManagedFields;
 pub use frame::{Frame, FrameKind, ListItem, ListMeta};
 pub use head::{Head, HeadError, Uid};
+#[cfg(all(feature = "compression", feature = "persistence"))]
+pub(crate) use head_record::take_u32;
 pub use json::{ListReader, WatchReader};
 pub(crate) use json::{ReadObjectError, metadata_only, read_object};
 pub use labels::{Labels, LabelsIter, Owner, OwnerReference, Owners, OwnersIter};
