@@ -32,6 +32,11 @@ const STATES: &[Explanation] = &[
         meaning: "The initial list is arriving.",
         action: "Wait. A large list takes seconds; select fewer objects to make it faster.",
     },
+    Explanation {
+        name: "Restored",
+        meaning: "The cache was loaded from a file, and the server has not confirmed it.",
+        action: "Wait a few seconds. If it lasts, InformerStatus::last_failure has the reason.",
+    },
     Explanation { name: "Live", meaning: "The cache follows the server.", action: "Nothing." },
     Explanation {
         name: "Stale",

@@ -108,6 +108,7 @@
 //! | `rustls-tls` | TLS with rustls and ring. Without it, TLS comes from the features of `kube`, and [`client`](fn@client) has no TCP keep-alive over `https`. |
 //! | `accessors` | The built-in kinds by name, as in client-go: `factory.core().v1().pods()`. |
 //! | `compression` | [`cache::Retention`] gets `Compressed`: cached objects are compressed. Builds the C library zstd. |
+//! | `persistence` | [`persistence`]: caches survive their process, in files of the embedded database redb. |
 //!
 //! The version of the Kubernetes types is selected by the application, as a feature of `k8s-openapi`. Two more
 //! features of other crates are needed now and then: `schemars` of `k8s-openapi` for custom resources with
@@ -139,6 +140,8 @@ pub mod metrics;
 pub mod owner;
 #[cfg(doctest)]
 mod pages;
+#[cfg(feature = "persistence")]
+pub mod persistence;
 pub mod recorder;
 mod reference;
 mod reflector;

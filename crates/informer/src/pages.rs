@@ -32,3 +32,7 @@ mod testing {}
 
 #[doc = include_str!("../README.md")]
 mod readme {}
+
+#[cfg(feature = "persistence")]
+#[doc = include_str!("../../../docs/book/src/how-to/warm-start.md")]
+mod warm_start {}

@@ -10,12 +10,14 @@ use crate::source::{
 };
 use crate::status::{DiagnosticSink, StatusCell};
 use futures::{FutureExt as _, StreamExt as _};
-use informer_core::reflector::{Action, Failure, Reflector, ReflectorDiagnostic, ResponseHead, StreamId};
+use informer_core::reflector::{
+    Action, Failure, Reflector, ReflectorDiagnostic, ResponseHead, SavedScope, StreamId,
+};
 use informer_core::{Moment, QueueClosed};
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 /// The task that drives one reflector.
@@ -34,6 +36,8 @@ pub(crate) struct ReflectorDriver {
     pub(crate) clock: Clock,
     /// Requests all tasks of the informer to stop.
     pub(crate) stop: watch::Sender<bool>,
+    /// The saved state from which the reflector starts, if one is expected.
+    pub(crate) saved: Option<oneshot::Receiver<Option<SavedScope>>>,
 }
 
 /// The request in flight; there is at most one.
@@ -85,6 +89,15 @@ impl ReflectorDriver {
     pub(crate) async fn run(mut self) {
         let (clock, mut stop) = (self.clock, self.stop.subscribe());
         let mut in_flight = InFlight::Nothing;
+        if let Some(saved) = self.saved.take() {
+            tokio::select! {
+                biased;
+                () = stopped(&mut stop) => return,
+                saved = saved => if let Ok(Some(saved)) = saved {
+                    self.machine.restore(saved);
+                },
+            }
+        }
         self.machine.prefer_lists(self.throughput.is_slow(Instant::now()));
         self.machine.start(clock.now());
         loop {

@@ -37,6 +37,9 @@ mod metrics;
 mod namespaces;
 mod owner;
 mod peer_regressions;
+#[cfg(feature = "persistence")]
+#[path = "persistence/main.rs"]
+mod persistence;
 mod projections;
 mod protobuf;
 mod recorder;

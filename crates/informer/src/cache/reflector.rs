@@ -204,6 +204,7 @@ impl<K> Reflector<K> {
                 status: Arc::clone(&self.status),
                 diagnostics: diagnostics.clone(),
                 scope_index,
+                saved: None,
                 clock: self.clock,
                 stop: stop.clone(),
             })

@@ -286,6 +286,7 @@ fn state_name(state: &InformerState) -> &'static str {
         InformerState::NotStarted => "not-started",
         InformerState::Connecting => "connecting",
         InformerState::Listing { .. } => "listing",
+        InformerState::Restored { .. } => "restored",
         InformerState::Live => "live",
         InformerState::Stale { .. } => "stale",
         InformerState::Forbidden { .. } => "forbidden",

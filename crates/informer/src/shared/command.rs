@@ -4,6 +4,8 @@
 //! The pump executes them one at a time, between two batches. This file does not know how.
 
 use super::listener::Listener;
+#[cfg(feature = "persistence")]
+use informer_core::Entry;
 use informer_core::{BuiltIndex, Rewrite};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -15,4 +17,10 @@ pub(super) enum Command {
     InstallIndex(Box<BuiltIndex>),
     /// Replaces entries by equal, smaller ones, then signals completion.
     InstallRewritten(Rewrite, oneshot::Sender<usize>),
+    /// Adds restored entries to the store, then signals completion.
+    #[cfg(feature = "persistence")]
+    Restore(Vec<Arc<Entry>>, oneshot::Sender<()>),
+    /// Removes restored entries from the store.
+    #[cfg(feature = "persistence")]
+    DiscardRestored,
 }

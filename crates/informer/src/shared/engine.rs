@@ -8,9 +8,10 @@ use super::compression::{CacheCompression, CompressionTask};
 use super::eviction::{DecodedObjects, EvictionTask};
 use super::listener::{Listener, ListenerOptions, Mode};
 use super::options::InformerOptions;
+use super::parts::EngineParts;
+use super::persist::PersistTask;
 use super::projections::{CacheProjections, ReleaseTask};
 use super::pump::Pump;
-use super::rewrite::Rewriter;
 use crate::access::RequiredAccess;
 use crate::clock::Clock;
 use crate::delta_queue::DeltaQueue;
@@ -18,6 +19,7 @@ use crate::error::{ShutdownError, Unfinished};
 use crate::metrics::{HandlerMetrics, InformerMetrics};
 use crate::reflector::ReflectorDriver;
 use crate::resource::ResourceType;
+use crate::source::QueryParameters;
 use crate::status::{Diagnostic, DiagnosticSink, InformerStatus, StatusCell};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -81,6 +83,7 @@ enum RunState {
 struct UnstartedTasks {
     drivers: Vec<ReflectorDriver>,
     pump: Pump,
+    persist_task: Option<PersistTask>,
     compression_task: Option<CompressionTask>,
     release_task: ReleaseTask,
     eviction_task: Option<EvictionTask>,
@@ -100,36 +103,24 @@ impl Engine {
         let (queue, status) = (Arc::new(DeltaQueue::new(scopes.len())), Arc::new(StatusCell::new(&scopes)));
         let (commands, receiver) = mpsc::unbounded_channel();
         let (clock, stop) = (Clock::new(), watch::Sender::new(false));
-        let (parameters, throughput) = (options.build_parameters(), options.throughput());
         let compression = CacheCompression::from_options(resource, options);
         let (writer, reader) = new_store(&scopes, compression.is_some());
         let decoded = DecodedObjects::new(options.retention_or_default());
         let projections = CacheProjections::new(diagnostics.clone());
-        let driver = |(scope_index, scope): (usize, &Scope)| {
-            let mut config = options.config(resource, scope.clone());
-            configure(&mut config, &decoded, &projections, compression.as_ref());
-            // The seed is only for jitter, which spreads the requests of a server's clients over time.
-            let seed = options.seed_of(&description, scope_index);
-            Some(ReflectorDriver {
-                machine: Reflector::new(config, seed, Some(reader.clone())),
-                source: options.source_of(client, resource, scope, &parameters, &throughput)?,
-                throughput: throughput.clone(),
-                sample: None,
-                queue: Arc::clone(&queue),
-                status: Arc::clone(&status),
-                diagnostics: diagnostics.clone(),
-                scope_index,
-                clock,
-                stop: stop.clone(),
-            })
+        let parts = EngineParts {
+            client,
+            reader: &reader,
+            commands: &commands,
+            status: &status,
+            diagnostics: &diagnostics,
+            clock,
+            stop: &stop,
         };
-        let rewriter = Rewriter { reader: reader.clone(), commands: commands.clone() };
-        let compression_task = compression.clone().map(|compression| {
-            CompressionTask::new(compression, rewriter.clone(), stop.clone(), &status, &diagnostics)
-        });
-        let eviction_task = decoded.eviction_task(&projections, &rewriter, &stop);
-        let release_task = ReleaseTask { projections: projections.clone(), rewriter, stop: stop.clone() };
-        let drivers = scopes.iter().enumerate().filter_map(driver).collect();
+        let parameters = options.build_parameters();
+        let mut persist_task = PersistTask::from_options(resource, options, &parameters, &parts);
+        let configure = |config: &mut Config| configure(config, &decoded, &projections, compression.as_ref());
+        let drivers =
+            drivers(&parts, resource, options, &parameters, &queue, configure, persist_task.as_mut());
         let pump = Pump {
             writer,
             reader: reader.clone(),
@@ -140,9 +131,22 @@ impl Engine {
             stop: stop.clone(),
             clock,
             diagnostics: diagnostics.clone(),
-            compression,
+            compression: compression.clone(),
         };
-        let tasks = UnstartedTasks { drivers, pump, compression_task, release_task, eviction_task };
+        let tasks = UnstartedTasks {
+            drivers,
+            persist_task,
+            compression_task: compression.map(|compression| {
+                CompressionTask::new(compression, parts.rewriter(), stop.clone(), &status, &diagnostics)
+            }),
+            release_task: ReleaseTask {
+                projections: projections.clone(),
+                rewriter: parts.rewriter(),
+                stop: stop.clone(),
+            },
+            eviction_task: decoded.eviction_task(&projections, &parts.rewriter(), &stop),
+            pump,
+        };
         Arc::new(Self {
             description,
             metric_labels: options.metric_labels(resource),
@@ -169,7 +173,14 @@ impl Engine {
         let mut run_state = self.lock_run_state();
         *run_state = match std::mem::replace(&mut *run_state, RunState::Discarded) {
             RunState::Idle(tasks) => {
-                let UnstartedTasks { drivers, pump, compression_task, release_task, eviction_task } = *tasks;
+                let UnstartedTasks {
+                    drivers,
+                    pump,
+                    persist_task,
+                    compression_task,
+                    release_task,
+                    eviction_task,
+                } = *tasks;
                 let (running, ended) = watch::channel(());
                 let running = Arc::new(running);
                 let span = tracing::info_span!("informer", resource = &*self.description);
@@ -179,6 +190,9 @@ impl Engine {
                 };
                 for driver in drivers {
                     spawn_task(driver.run().boxed());
+                }
+                if let Some(persist_task) = persist_task {
+                    spawn_task(persist_task.run().boxed());
                 }
                 if let Some(compression_task) = compression_task {
                     spawn_task(compression_task.run().boxed());
@@ -380,6 +394,41 @@ impl Engine {
     }
 }
 
+/// Creates the driver of each scope's reflector; none without a client and without a source.
+fn drivers(
+    parts: &EngineParts<'_>,
+    resource: &ResourceType,
+    options: &InformerOptions,
+    parameters: &QueryParameters,
+    queue: &Arc<DeltaQueue>,
+    configure: impl Fn(&mut Config),
+    mut persist_task: Option<&mut PersistTask>,
+) -> Vec<ReflectorDriver> {
+    let throughput = options.throughput();
+    let mut driver = |(scope_index, scope): (usize, Scope)| {
+        let source = options.source_of(parts.client, resource, &scope, parameters, &throughput)?;
+        let mut config = options.config(resource, scope);
+        configure(&mut config);
+        let saved = persist_task.as_mut().map(|task| task.add_scope(config.clone()));
+        // The seed is only for jitter, which spreads the requests of a server's clients over time.
+        let seed = options.seed_of(&parts.diagnostics.resource, scope_index);
+        Some(ReflectorDriver {
+            machine: Reflector::new(config, seed, Some(parts.reader.clone())),
+            source,
+            throughput: throughput.clone(),
+            sample: None,
+            queue: Arc::clone(queue),
+            status: Arc::clone(parts.status),
+            diagnostics: parts.diagnostics.clone(),
+            scope_index,
+            clock: parts.clock,
+            stop: parts.stop.clone(),
+            saved,
+        })
+    };
+    options.scopes().into_iter().enumerate().filter_map(&mut driver).collect()
+}
+
 /// Adds to a configuration what the entries of the cache share.
 fn configure(
     config: &mut Config,
@@ -446,44 +495,5 @@ impl Drop for Engine {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::informer::SharedInformer;
-    use crate::shared::Registration;
-    use crate::source::{ResponseFuture, Source};
-    use informer_core::reflector::{InformerState, ListRequest, WatchRequest};
-    use k8s_openapi::api::core::v1::Pod;
-
-    /// A source that never responds.
-    struct SilentSource;
-
-    impl Source for SilentSource {
-        fn list(&self, _: ListRequest) -> ResponseFuture {
-            Box::pin(std::future::pending())
-        }
-
-        fn watch(&self, _: WatchRequest) -> ResponseFuture {
-            Box::pin(std::future::pending())
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn c9_dead_pump_stops_the_informer() {
-        // Regression: the driver noticed the end of the pump only when it had a delta to push, so an idle
-        // informer stayed live although no task wrote its cache.
-        let pods = SharedInformer::<Pod>::with_source(SilentSource, InformerOptions::default());
-        let registration: Registration = pods.on_event(|_| {});
-        let run_state = std::mem::replace(&mut *pods.engine().lock_run_state(), RunState::Discarded);
-        let RunState::Idle(tasks) = run_state else { unreachable!("the informer was not started") };
-        let UnstartedTasks { mut drivers, pump, .. } = *tasks;
-        let driver = tokio::spawn(drivers.remove(0).run());
-        drop(pump);
-        let ended = tokio::time::timeout(Duration::from_secs(3600), driver).await;
-        ended.expect("the driver ends with its pump").unwrap();
-        assert_eq!(
-            pods.wait_for_sync(Duration::MAX).await.unwrap_err().informers[0].state,
-            InformerState::Stopped
-        );
-        assert!(!registration.wait_for_sync().await);
-    }
-}
+#[path = "engine_tests.rs"]
+mod tests;

@@ -13,6 +13,9 @@ mod eviction;
 mod listener;
 mod options;
 mod outbox;
+mod parts;
+#[cfg_attr(not(feature = "persistence"), path = "persist_disabled.rs")]
+mod persist;
 mod polled_listener;
 mod projections;
 mod pump;

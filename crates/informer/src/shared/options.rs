@@ -6,6 +6,8 @@
 
 mod apply;
 mod fields;
+#[cfg(feature = "persistence")]
+mod persist;
 mod selection;
 
 pub(crate) use apply::SelectionKey;
@@ -44,6 +46,7 @@ type ParameterHook = Arc<dyn Fn(&mut QueryParameters) + Send + Sync>;
 /// - Handle slow servers, failures and large objects:
 ///   [`response_header_timeout`](Self::response_header_timeout), [`backoff`](Self::backoff),
 ///   [`max_object_bytes`](Self::max_object_bytes).
+/// - Start from a saved cache: `persist`, with the feature `persistence`.
 /// - Deliver objects again, or verify the cache: [`resync_period`](Self::resync_period),
 ///   [`audit_period`](Self::audit_period).
 /// - Observe failures: [`on_diagnostic`](Self::on_diagnostic).
@@ -82,6 +85,8 @@ pub struct InformerOptions {
     gzip_lists: Option<bool>,
     /// The throughput measurement that the informers of a factory share.
     throughput: Option<Throughput>,
+    #[cfg(feature = "persistence")]
+    persistence: Option<crate::persistence::Persistence>,
 }
 
 /// Whether a field filter drops or keeps fields, with their paths as the user wrote them.

@@ -222,7 +222,9 @@ impl Pump {
             Command::AddListener(listener) => {
                 let snapshot = self.reader.snapshot();
                 let mut initial_list = Vec::with_capacity(snapshot.len());
-                initial_list.extend(snapshot.list().map(|entry| Change::Added(Arc::clone(entry))));
+                // Restored entries are delivered when the server has confirmed them.
+                let entries = snapshot.list().filter(|entry| snapshot.is_confirmed(entry.key()));
+                initial_list.extend(entries.map(|entry| Change::Added(Arc::clone(entry))));
                 let initial = true;
                 listener.enqueue(&initial_list, initial);
                 if listeners.synced {
@@ -243,6 +245,13 @@ impl Pump {
                 // The receiver is dropped if the informer is being stopped.
                 let _ = done.send(replaced);
             }
+            #[cfg(feature = "persistence")]
+            Command::Restore(entries, done) => {
+                self.writer.restore(entries);
+                let _ = done.send(());
+            }
+            #[cfg(feature = "persistence")]
+            Command::DiscardRestored => self.writer.discard_restored(),
         }
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! No failure is silent (C9), and no diagnostic contains contents of objects.
 
+use super::persistence::ColdStartReason;
 use informer_core::reflector::{Failure, ReflectorDiagnostic, RequestKind};
 use informer_core::wire::UnreadableObject;
 use informer_core::{Key, ProjectionError, ResourceVersion};
@@ -75,6 +76,14 @@ pub enum Diagnostic {
     /// A projection has no value for an object: the object does not fit its type, or the values have reached
     /// their memory limit. Reported for the first object of each kind of error.
     ProjectionFailed(ProjectionError),
+    /// The saved cache was not used, although there is one or there should be; the start is cold.
+    ColdStart(ColdStartReason),
+    /// The cache could not be saved. The next attempt follows.
+    #[non_exhaustive]
+    SaveFailed {
+        /// The error.
+        message: Arc<str>,
+    },
     /// A task of the informer panicked, and the informer has stopped.
     TaskPanicked,
     /// A handler panicked; it receives the next event.
@@ -180,6 +189,8 @@ impl fmt::Display for Diagnostic {
             Self::ProjectionFailed(error) => {
                 write!(f, "projection: {error} (further objects are counted, not reported)")
             }
+            Self::ColdStart(reason) => write!(f, "cold start, the saved cache is not used: {reason}"),
+            Self::SaveFailed { message } => write!(f, "save cache: {message}"),
             Self::TaskPanicked => f.write_str("a task of the informer panicked; the informer has stopped"),
             Self::HandlerPanicked { handler } => {
                 write!(f, "handler {handler} panicked; it receives the next event")

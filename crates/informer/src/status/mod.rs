@@ -1,6 +1,7 @@
 //! State, counters and diagnostics of an informer.
 
 mod diagnostic;
+mod persistence;
 
 pub use diagnostic::Diagnostic;
 pub(crate) use diagnostic::{DiagnosticHook, DiagnosticSink};
@@ -9,6 +10,7 @@ pub use informer_core::reflector::{
 };
 pub use informer_core::wire::{ObjectError, UnreadableObject};
 pub use informer_core::{Moment, Scope};
+pub use persistence::{ColdStartReason, PersistenceStatus, StartKind};
 
 use informer_core::reflector::Reflector;
 use informer_core::{BatchResult, Change, Key, ResourceVersion, StoreSnapshot};
@@ -48,6 +50,8 @@ pub struct InformerStatus {
     pub cache: CacheCounters,
     /// Objects whose newest state is unreadable, with the reason. Their cached states are stale.
     pub unreadable_objects: Vec<(Key, String)>,
+    /// The saved cache; `None` if the cache is not persisted.
+    pub persistence: Option<PersistenceStatus>,
     /// The names of the handlers whose call has not returned for 10 s (C8).
     pub blocked_handlers: Vec<Arc<str>>,
     /// The status of each namespace, or a single one for all namespaces.
@@ -77,6 +81,7 @@ impl InformerStatus {
             reflector: ReflectorCounters::default(),
             cache: CacheCounters::default(),
             unreadable_objects: Vec::new(),
+            persistence: None,
             blocked_handlers: Vec::new(),
             scopes: scopes.iter().map(new_scope).collect(),
         }
@@ -277,6 +282,25 @@ impl StatusCell {
         });
     }
 
+    /// Changes the status of the saved cache.
+    #[cfg(feature = "persistence")]
+    pub(crate) fn update_persistence(&self, update: impl FnOnce(&mut PersistenceStatus)) {
+        self.0.send_modify(|status| {
+            let unknown = PersistenceStatus { start: StartKind::Loading, saved_at: None, error: None };
+            update(status.persistence.get_or_insert(unknown));
+        });
+    }
+
+    /// Records that the cache was loaded, before the first request.
+    #[cfg(feature = "persistence")]
+    pub(crate) fn record_restored(&self, as_of: jiff::Timestamp, now: Moment) {
+        self.0.send_modify(|status| {
+            let waiting = status.scopes.iter_mut().filter(|scope| scope.state == InformerState::NotStarted);
+            waiting.for_each(|scope| scope.state = InformerState::Restored { as_of });
+            status.aggregate(now);
+        });
+    }
+
     /// Records a panic of compression.
     #[cfg(feature = "compression")]
     pub(crate) fn record_compression_panic(&self) {
@@ -332,12 +356,13 @@ fn severity(state: &InformerState) -> u8 {
     match state {
         InformerState::Live => 0,
         InformerState::Stale { .. } => 1,
-        InformerState::Listing { .. } => 2,
-        InformerState::Connecting => 3,
-        InformerState::NotStarted => 4,
-        InformerState::BackingOff { .. } => 5,
-        InformerState::NotServed { .. } => 6,
-        InformerState::Forbidden { .. } => 7,
-        _ => 8,
+        InformerState::Restored { .. } => 2,
+        InformerState::Listing { .. } => 3,
+        InformerState::Connecting => 4,
+        InformerState::NotStarted => 5,
+        InformerState::BackingOff { .. } => 6,
+        InformerState::NotServed { .. } => 7,
+        InformerState::Forbidden { .. } => 8,
+        _ => 9,
     }
 }

@@ -26,6 +26,8 @@ mod runner;
 mod targets;
 #[path = "../common/types.rs"]
 mod types;
+#[cfg(feature = "persistence")]
+mod warm_start;
 
 use std::process::ExitCode;
 
@@ -40,6 +42,8 @@ async fn main() -> ExitCode {
         outage::ALL,
         rewind::ALL,
         rights::ALL,
+        #[cfg(feature = "persistence")]
+        warm_start::ALL,
     ];
     runner::run(targets::Targets::open().await, &tests.concat(), &[]).await
 }

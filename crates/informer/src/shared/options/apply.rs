@@ -26,8 +26,8 @@ const CONTENT_FIELDS: [&str; 9] =
 pub(crate) struct SelectionKey {
     /// Empty selects all namespaces.
     pub(crate) namespaces: Vec<String>,
-    labels: String,
-    fields: String,
+    pub(super) labels: String,
+    pub(super) fields: String,
 }
 
 impl InformerOptions {
@@ -55,6 +55,8 @@ impl InformerOptions {
             prefer_protobuf: self.prefer_protobuf.or(defaults.prefer_protobuf),
             gzip_lists: self.gzip_lists.or(defaults.gzip_lists),
             throughput: self.throughput.or(defaults.throughput),
+            #[cfg(feature = "persistence")]
+            persistence: self.persistence.or(defaults.persistence),
         }
     }
 
@@ -123,6 +125,10 @@ impl InformerOptions {
             ),
             ("gzip_lists", self.gzip_lists != other.gzip_lists),
         ];
+        #[cfg(feature = "persistence")]
+        let storages = [self, other].map(|options| options.persistence().map(|one| &one.storage));
+        #[cfg(feature = "persistence")]
+        let differ = differ.into_iter().chain([("persist", !is_same_arc(storages[0], storages[1]))]);
         differ.into_iter().find(|(_, differs)| *differs).map(|(name, _)| name)
     }
 
@@ -202,7 +208,7 @@ impl InformerOptions {
         self.retention.unwrap_or_default()
     }
 
-    fn keeps_managed_fields(&self) -> bool {
+    pub(super) fn keeps_managed_fields(&self) -> bool {
         self.keep_managed_fields.unwrap_or(false)
     }
 
@@ -265,7 +271,7 @@ impl InformerOptions {
     }
 
     /// Returns the transform, if it applies to this kind.
-    fn transform_of(&self, resource: &ResourceType) -> Option<&Transform> {
+    pub(super) fn transform_of(&self, resource: &ResourceType) -> Option<&Transform> {
         let transform = self.transform.as_ref()?;
         transform.kind.as_ref().is_none_or(|kind| kind == resource).then_some(&transform.transform)
     }

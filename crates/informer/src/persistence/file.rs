@@ -1,0 +1,398 @@
+//! The file of one saved cache: a redb database.
+//!
+//! | table | key | value |
+//! |---|---|---|
+//! | `meta` | `format`, `identity`, `saved-at`, `cluster-uid` | text |
+//! | `positions` | a namespace, or empty for all namespaces | resource version |
+//! | `dictionaries` | number, from 1 | zstd dictionary |
+//! | `objects` | start of a range of keys | block of records (see `blocks` and `informer_core::image`) |
+//! | `unreadable` | namespace, NUL, name | resource version (may be empty), NUL, reason |
+//!
+//! Invariant: the objects are the state of the cluster at the positions. Each save is one transaction, so this
+//! holds after a crash, too. A file without positions was never completely written.
+//!
+//! redb verifies checksums of pages only after a crash, so each record has its own. A damaged file may cause
+//! errors or panics in redb; both count as damage.
+
+use super::blocks::{Layout, RowChange, records};
+use super::identity::{Identity, format_version};
+use super::storage::{AnyBackend, FileId, Storage};
+use crate::status::ColdStartReason;
+use informer_core::image::{RecordDecoder, RecordEncoder};
+use informer_core::reflector::Config;
+use informer_core::wire::{BodyLocation, ObjectError, UnreadableObject};
+use informer_core::{Entry, Key, ResourceVersion, Scope, StoreSnapshot};
+use jiff::Timestamp;
+use redb::{
+    AccessGuard, Builder, Database, DatabaseError, ReadOnlyTable, ReadableDatabase as _, ReadableTable as _,
+    StorageError, TableDefinition, TableError, WriteTransaction,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+
+const META: TableDefinition<'_, &str, &str> = TableDefinition::new("meta");
+const POSITIONS: TableDefinition<'_, &str, &str> = TableDefinition::new("positions");
+const DICTIONARIES: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("dictionaries");
+const OBJECTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("objects");
+const UNREADABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("unreadable");
+
+/// Upper bound on the memory of redb's page cache. Rows are read once, and written pages leave it early.
+const CACHE_BYTES: usize = 8 << 20;
+/// Number of rows that are passed to the decoding thread together.
+const ROWS_PER_BATCH: usize = 16;
+/// Number of batches that may wait for the decoding thread.
+const MAX_QUEUED_BATCHES: usize = 8;
+
+/// An open file.
+pub(crate) struct CacheFile {
+    database: Database,
+    id: Option<FileId>,
+    encoder: RecordEncoder,
+    layout: Layout,
+}
+
+/// The content of a file.
+pub(crate) struct Contents {
+    pub(crate) saved_at: Timestamp,
+    /// The uid of the namespace `kube-system`, if it was known.
+    pub(crate) cluster_uid: Option<String>,
+    pub(crate) positions: BTreeMap<Scope, ResourceVersion>,
+    /// In key order.
+    pub(crate) entries: Vec<Arc<Entry>>,
+    pub(crate) unreadable: Vec<UnreadableObject>,
+}
+
+/// The state with which a file was saved last.
+pub(crate) enum Base {
+    /// These entries, in key order.
+    Entries(Vec<Arc<Entry>>),
+    Snapshot(StoreSnapshot),
+}
+
+/// What a save writes besides the snapshot.
+pub(crate) struct SaveInfo<'a> {
+    pub(crate) identity: &'a Identity,
+    pub(crate) saved_at: Timestamp,
+    pub(crate) cluster_uid: Option<&'a str>,
+}
+
+/// Opens a file and reads its content. If the content cannot be used, the file is replaced by an empty one.
+///
+/// # Errors
+///
+/// Returns an error if there is no usable file, not even an empty one.
+pub(crate) fn open(
+    storage: &dyn Storage,
+    identity: &Identity,
+    config: &Config,
+) -> Result<(CacheFile, Result<Contents, ColdStartReason>), ColdStartReason> {
+    let existed = storage.id(&identity.file_name).is_some();
+    let reason = match open_once(storage, identity, config) {
+        Err(reason @ (ColdStartReason::InUse | ColdStartReason::Inaccessible { .. })) => return Err(reason),
+        Ok((_, Err(reason))) if reason.is_failure() => reason,
+        Err(reason) => reason,
+        Ok(opened) => return Ok(opened),
+    };
+    if existed {
+        storage.set_aside(&identity.file_name).map_err(|error| inaccessible(&error))?;
+    }
+    match open_once(storage, identity, config) {
+        Ok((file, _)) => Ok((file, Err(reason))),
+        Err(again) => Err(again),
+    }
+}
+
+type Opened = (CacheFile, Result<Contents, ColdStartReason>);
+
+fn open_once(storage: &dyn Storage, identity: &Identity, config: &Config) -> Result<Opened, ColdStartReason> {
+    let open = || {
+        let backend = storage.open(&identity.file_name).map_err(|error| open_error(&error))?;
+        let is_new = backend.len().map_err(|error| inaccessible(&error))? == 0;
+        let mut builder = Builder::new();
+        builder.set_cache_size(CACHE_BYTES);
+        let database =
+            builder.create_with_backend(AnyBackend(backend)).map_err(|error| open_error(&error))?;
+        let mut decoder = RecordDecoder::new(&config.type_meta, config.retention);
+        let mut starts = Vec::new();
+        let contents = if is_new {
+            Err(ColdStartReason::NothingSaved)
+        } else {
+            read(&database, identity, config, &mut decoder, &mut starts)
+        };
+        let id = storage.id(&identity.file_name);
+        let layout = Layout::from_rows(starts);
+        Ok((CacheFile { database, id, encoder: decoder.encoder(), layout }, contents))
+    };
+    catch_unwind(AssertUnwindSafe(open))
+        .unwrap_or_else(|_| Err(ColdStartReason::damaged("the database panicked")))
+}
+
+fn read(
+    database: &Database,
+    identity: &Identity,
+    config: &Config,
+    decoder: &mut RecordDecoder,
+    starts: &mut Vec<Box<[u8]>>,
+) -> Result<Contents, ColdStartReason> {
+    let transaction = database.begin_read().map_err(|error| ColdStartReason::damaged(&error.to_string()))?;
+    let meta = match transaction.open_table(META) {
+        Ok(meta) => meta,
+        // The first transaction was not committed.
+        Err(TableError::TableDoesNotExist(_)) => return Err(ColdStartReason::NothingSaved),
+        Err(error) => return Err(ColdStartReason::damaged(&error.to_string())),
+    };
+    let text = |name: &str| -> Result<Option<String>, StorageError> {
+        Ok(meta.get(name)?.map(|value| value.value().to_owned()))
+    };
+    let text = |name: &str| text(name).map_err(|error| ColdStartReason::damaged(&error.to_string()));
+    let format = text("format")?.unwrap_or_default();
+    if format != format_version() {
+        return Err(ColdStartReason::OtherFormat { found: format.into() });
+    }
+    if let Some(setting) = identity.difference(&text("identity")?.unwrap_or_default()) {
+        return Err(ColdStartReason::OtherOptions { setting: setting.into() });
+    }
+    let saved_at = text("saved-at")?.and_then(|time| time.parse().ok());
+    let saved_at = saved_at.ok_or_else(|| ColdStartReason::damaged("the time is malformed"))?;
+    let cluster_uid = text("cluster-uid")?;
+    read_tables(&transaction, config, decoder, starts)
+        .map(|(positions, entries, unreadable)| Contents {
+            saved_at,
+            cluster_uid,
+            positions,
+            entries,
+            unreadable,
+        })
+        .map_err(|error| ColdStartReason::damaged(&error.to_string()))
+}
+
+type Tables = (BTreeMap<Scope, ResourceVersion>, Vec<Arc<Entry>>, Vec<UnreadableObject>);
+
+fn read_tables(
+    transaction: &redb::ReadTransaction,
+    config: &Config,
+    decoder: &mut RecordDecoder,
+    starts: &mut Vec<Box<[u8]>>,
+) -> Result<Tables, AnyError> {
+    for row in transaction.open_table(DICTIONARIES)?.iter()? {
+        decoder.add_dictionary(row?.1.value())?;
+    }
+    let objects = transaction.open_table(OBJECTS)?;
+    let entries = read_objects(&objects, config, decoder, starts)?;
+    #[cfg(feature = "compression")]
+    if let (Some(compressor), Some(dictionary)) = (&config.compressor, decoder.last_dictionary()) {
+        compressor.restore(dictionary, entries.len());
+    }
+    let mut positions = BTreeMap::new();
+    for row in transaction.open_table(POSITIONS)?.iter()? {
+        let (scope, version) = row?;
+        positions.insert(scope_of(scope.value()), ResourceVersion::new(version.value()));
+    }
+    let mut unreadable = Vec::new();
+    for row in transaction.open_table(UNREADABLE)?.iter()? {
+        let (key, value) = row?;
+        let (version, reason) = std::str::from_utf8(value.value())?.split_once('\0').ok_or("malformed")?;
+        unreadable.push(UnreadableObject {
+            key: Some(Key::from_bytes(key.value()).ok_or("malformed")?),
+            version: Some(version).filter(|version| !version.is_empty()).map(ResourceVersion::new),
+            location: BodyLocation { index: 0, byte: 0 },
+            error: ObjectError::Saved(reason.into()),
+        });
+    }
+    Ok((positions, entries, unreadable))
+}
+
+/// Reads the table of objects: this thread reads blocks, and another one decodes them meanwhile.
+fn read_objects(
+    table: &ReadOnlyTable<&'static [u8], &'static [u8]>,
+    config: &Config,
+    decoder: &RecordDecoder,
+    starts: &mut Vec<Box<[u8]>>,
+) -> Result<Vec<Arc<Entry>>, AnyError> {
+    std::thread::scope(|scope| {
+        let (sender, receiver) = sync_channel::<Vec<Row>>(MAX_QUEUED_BATCHES);
+        let decoding = scope.spawn(move || {
+            let mut entries = Vec::new();
+            for (_, block) in receiver.iter().flatten() {
+                decode_block(block.value(), config, decoder, &mut entries)?;
+            }
+            Ok::<_, AnyError>(entries)
+        });
+        let mut batch = Vec::with_capacity(ROWS_PER_BATCH);
+        for row in table.range::<&[u8]>(..)? {
+            let row = row?;
+            starts.push(row.0.value().into());
+            batch.push(row);
+            if batch.len() == ROWS_PER_BATCH && sender.send(std::mem::take(&mut batch)).is_err() {
+                break; // the decoder has failed
+            }
+        }
+        let _failed = sender.send(batch).is_err();
+        drop(sender);
+        decoding.join().map_err(|_| "decoding panicked")?
+    })
+}
+
+type Row = (AccessGuard<'static, &'static [u8]>, AccessGuard<'static, &'static [u8]>);
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
+
+fn decode_block(
+    block: &[u8],
+    config: &Config,
+    decoder: &RecordDecoder,
+    entries: &mut Vec<Arc<Entry>>,
+) -> Result<(), AnyError> {
+    for record in records(block) {
+        let (key, record) = record.ok_or("a block is malformed")?;
+        let entry = config.restore_entry(decoder.decode(key, record)?);
+        if entries.last().is_some_and(|last| last.key() >= entry.key()) {
+            return Err("the objects are not in order".into());
+        }
+        entries.push(entry);
+    }
+    Ok(())
+}
+
+impl CacheFile {
+    /// Returns whether this is still the file with its name, not one that was deleted or replaced.
+    pub(crate) fn is_current(&self, storage: &dyn Storage, identity: &Identity) -> bool {
+        self.id.is_some() && storage.id(&identity.file_name) == self.id
+    }
+
+    /// Saves a snapshot in one transaction, by writing its differences from `base`. After an error the file
+    /// must be opened again.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the database cannot write; the file then contains the previous state or this one.
+    pub(crate) fn save(
+        &mut self,
+        base: &Base,
+        snapshot: &StoreSnapshot,
+        info: &SaveInfo<'_>,
+    ) -> Result<u64, AnyError> {
+        let mut transaction = self.database.begin_write()?;
+        // After a crash, redb would otherwise read the whole file before it can be used.
+        transaction.set_quick_repair(true);
+        let written = self.write_objects(&transaction, base, snapshot)?;
+        {
+            let mut dictionaries = transaction.open_table(DICTIONARIES)?;
+            let saved = u32::try_from(redb::ReadableTableMetadata::len(&dictionaries)?).unwrap_or(u32::MAX);
+            for (number, bytes) in self.encoder.dictionaries().filter(|(number, _)| *number > saved) {
+                dictionaries.insert(number, bytes)?;
+            }
+        }
+        write_state(&transaction, snapshot, info)?;
+        transaction.commit()?;
+        Ok(written)
+    }
+
+    /// Writes the blocks with differences; returns their number.
+    fn write_objects(
+        &mut self,
+        transaction: &WriteTransaction,
+        base: &Base,
+        snapshot: &StoreSnapshot,
+    ) -> Result<u64, StorageError> {
+        let mut objects = transaction.open_table(OBJECTS).map_err(|error| match error {
+            TableError::Storage(error) => error,
+            other => StorageError::Corrupted(other.to_string()),
+        })?;
+        let mut changed = BTreeSet::new();
+        for_each_difference(base, snapshot, |key| {
+            changed.insert(key.clone());
+        });
+        self.layout.update(&changed, snapshot, &mut self.encoder, |change| match change {
+            RowChange::Insert(start, block) => objects.insert(start, block).map(drop),
+            RowChange::Remove(start) => objects.remove(start).map(drop),
+        })
+    }
+}
+
+fn write_state(
+    transaction: &WriteTransaction,
+    snapshot: &StoreSnapshot,
+    info: &SaveInfo<'_>,
+) -> Result<(), AnyError> {
+    let mut positions = transaction.open_table(POSITIONS)?;
+    for scope in snapshot.scopes() {
+        if let Some(version) = snapshot.scope_version(scope) {
+            positions.insert(scope_name(scope), version.as_str())?;
+        }
+    }
+    let mut unreadable = transaction.open_table(UNREADABLE)?;
+    if !redb::ReadableTableMetadata::is_empty(&unreadable)? {
+        unreadable.retain(|_, _| false)?;
+    }
+    for (key, reason) in snapshot.unreadable() {
+        let version = snapshot.unreadable_version(key).map(ResourceVersion::as_str).unwrap_or_default();
+        unreadable.insert(key.as_bytes(), format!("{version}\0{reason}").as_bytes())?;
+    }
+    let mut meta = transaction.open_table(META)?;
+    meta.insert("format", &*format_version())?;
+    meta.insert("identity", info.identity.text())?;
+    meta.insert("saved-at", &*info.saved_at.to_string())?;
+    match info.cluster_uid {
+        Some(uid) => drop(meta.insert("cluster-uid", uid)?),
+        None => drop(meta.remove("cluster-uid")?),
+    }
+    Ok(())
+}
+
+/// Calls `visit` for each key whose object differs.
+///
+/// Entries of the same object state, such as recompressed ones, are no difference.
+fn for_each_difference(base: &Base, snapshot: &StoreSnapshot, mut visit: impl FnMut(&Key)) {
+    let is_same = |old: &Arc<Entry>, new: &Arc<Entry>| Arc::ptr_eq(old, new) || old.is_same_state(new);
+    match base {
+        Base::Snapshot(earlier) => snapshot.for_each_change(earlier, |key, old, new| match (old, new) {
+            (Some(old), Some(new)) if is_same(old, new) => {}
+            _ => visit(key),
+        }),
+        Base::Entries(entries) => {
+            let mut saved = entries.iter().peekable();
+            for new in snapshot.list() {
+                while let Some(old) = saved.next_if(|old| old.key() < new.key()) {
+                    visit(old.key());
+                }
+                match saved.next_if(|old| old.key() == new.key()) {
+                    Some(old) if is_same(old, new) => {}
+                    _ => visit(new.key()),
+                }
+            }
+            saved.for_each(|old| visit(old.key()));
+        }
+    }
+}
+
+fn scope_name(scope: &Scope) -> &str {
+    match scope {
+        Scope::All => "",
+        Scope::Namespace(namespace) => namespace,
+    }
+}
+
+fn scope_of(name: &str) -> Scope {
+    if name.is_empty() { Scope::All } else { Scope::namespace(name) }
+}
+
+fn open_error(error: &DatabaseError) -> ColdStartReason {
+    match error {
+        DatabaseError::DatabaseAlreadyOpen => ColdStartReason::InUse,
+        DatabaseError::Storage(StorageError::Io(error))
+            if !matches!(
+                error.kind(),
+                std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof
+            ) =>
+        {
+            inaccessible(error)
+        }
+        error => ColdStartReason::damaged(&error.to_string()),
+    }
+}
+
+fn inaccessible(error: &std::io::Error) -> ColdStartReason {
+    ColdStartReason::Inaccessible { message: error.to_string().into() }
+}

@@ -1,0 +1,106 @@
+//! What an informer reports about its saved cache.
+
+use jiff::Timestamp;
+use std::fmt;
+use std::sync::Arc;
+
+/// The status of the saved cache of an informer that persists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PersistenceStatus {
+    /// How the informer has started.
+    pub start: StartKind,
+    /// When the cache was last saved by this process; `None` if it was not.
+    pub saved_at: Option<Timestamp>,
+    /// Why the last attempt to save it failed; `None` if it did not.
+    pub error: Option<Arc<str>>,
+}
+
+/// How an informer with a saved cache has started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StartKind {
+    /// The saved cache is being read.
+    Loading,
+    /// The saved cache was loaded. The state of the informer tells whether the server has confirmed it.
+    #[non_exhaustive]
+    Warm {
+        /// When it was saved.
+        as_of: Timestamp,
+        /// The number of objects.
+        objects: usize,
+    },
+    /// No saved cache was used.
+    Cold(ColdStartReason),
+}
+
+/// Why no saved cache was used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ColdStartReason {
+    /// There is no saved cache.
+    NothingSaved,
+    /// Secrets are persisted only on request. Nothing is saved.
+    Secrets,
+    /// The options contain a transform, and no name for its version. Nothing is saved.
+    UnnamedTransform,
+    /// Another process has opened the file. The informer saves its cache when the file is released.
+    InUse,
+    /// The cache was saved with other options. It was set aside.
+    #[non_exhaustive]
+    OtherOptions {
+        /// The first setting that differs.
+        setting: Box<str>,
+    },
+    /// The cache was saved by a version of this library with another format. It was set aside.
+    #[non_exhaustive]
+    OtherFormat {
+        /// The format of the file.
+        found: Box<str>,
+    },
+    /// The cache was saved from another cluster with the same address and certificate.
+    OtherCluster,
+    /// The file is damaged. It was set aside.
+    #[non_exhaustive]
+    Damaged {
+        /// What is wrong.
+        message: Box<str>,
+    },
+    /// The file cannot be opened or written.
+    #[non_exhaustive]
+    Inaccessible {
+        /// The error of the operating system.
+        message: Box<str>,
+    },
+}
+
+#[cfg(feature = "persistence")]
+impl ColdStartReason {
+    /// Creates the reason for a damaged file.
+    pub(crate) fn damaged(message: &str) -> Self {
+        Self::Damaged { message: message.into() }
+    }
+
+    /// Returns whether the reason is a failure, and not the usual first start.
+    pub(crate) fn is_failure(&self) -> bool {
+        *self != Self::NothingSaved
+    }
+}
+
+impl fmt::Display for ColdStartReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NothingSaved => f.write_str("nothing was saved before"),
+            Self::Secrets => f.write_str("Secrets are not persisted (see Persistence::include_secrets)"),
+            Self::UnnamedTransform => {
+                f.write_str("the transform has no version (see Persistence::transform_version)")
+            }
+            Self::InUse => f.write_str("another process has opened the file"),
+            Self::OtherOptions { setting } => write!(f, "saved with another {setting}"),
+            Self::OtherFormat { found } => write!(f, "saved in format {found:?}"),
+            Self::OtherCluster => f.write_str("saved from another cluster"),
+            Self::Damaged { message } => write!(f, "the file is damaged: {message}"),
+            Self::Inaccessible { message } => write!(f, "the file cannot be used: {message}"),
+        }
+    }
+}

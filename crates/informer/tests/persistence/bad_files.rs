@@ -1,0 +1,245 @@
+//! Files that cannot be used: the start is cold, with a named reason, and the next one is warm.
+
+use super::{Disk, cold_reason, contents, is_warm, persistence, save, saved_on, start, synced};
+use crate::cluster::{TIMEOUT, config_map, until};
+use informer::persistence::Persistence;
+use informer::status::{ColdStartReason, StartKind};
+use informer::{InformerOptions, SharedInformer};
+use informer_apiserver::ApiServer;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+
+async fn saved_server() -> (ApiServer, Disk) {
+    let (server, disk) = (ApiServer::new(), Disk::default());
+    server.create(&config_map("default", "a", "1")).unwrap();
+    save(&server, saved_on(&disk)).await;
+    (server, disk)
+}
+
+/// Starts cold for the expected reason, and warm afterwards.
+async fn check_cold(server: &ApiServer, disk: &Disk, expected: impl Fn(&ColdStartReason) -> bool) {
+    let cold = synced(server, saved_on(disk)).await;
+    let reason = cold_reason(&cold);
+    assert!(expected(&reason), "{reason}");
+    assert_eq!(contents(&cold), ["a=1"]);
+    until(|| cold.status().persistence.unwrap().saved_at.is_some()).await;
+    cold.shutdown(TIMEOUT).await.unwrap();
+    let warm = synced(server, saved_on(disk)).await;
+    assert!(is_warm(&warm), "{:?}", warm.status().persistence);
+    assert_eq!(contents(&warm), ["a=1"]);
+    warm.shutdown(TIMEOUT).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_start_is_cold() {
+    let (server, disk) = (ApiServer::new(), Disk::default());
+    server.create(&config_map("default", "a", "1")).unwrap();
+    check_cold(&server, &disk, |reason| *reason == ColdStartReason::NothingSaved).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn damaged_file_is_set_aside() {
+    let damages: [fn(&mut Vec<u8>); 5] = [
+        |content| content.truncate(content.len() / 2),
+        |content| content.truncate(100),
+        |content| content.fill(0),
+        |content| content[..64].fill(0xff),
+        |content| content.clone_from(&b"not a database".to_vec()),
+    ];
+    for damage in damages {
+        let (server, disk) = saved_server().await;
+        disk.change(damage);
+        check_cold(&server, &disk, |reason| matches!(reason, ColdStartReason::Damaged { .. })).await;
+        assert!(disk.files().iter().any(|name| name.ends_with(".discarded")), "{:?}", disk.files());
+    }
+}
+
+/// Whatever single byte is damaged, the cache is right: the file is not used, or the byte does not matter.
+#[tokio::test(start_paused = true)]
+async fn no_damaged_byte_leads_to_a_wrong_cache() {
+    let (server, disk) = saved_server().await;
+    let content = disk.content();
+    let (mut warm, mut cold) = (0, 0);
+    // The record of the object is found by its value; everything else is sampled.
+    let at =
+        content.windows(4).position(|bytes| bytes == b"\"1\"}" || bytes == b"\x01v\x12\x01").unwrap_or(0);
+    let positions = (0..content.len()).step_by(content.len() / 60).chain(at.saturating_sub(8)..at + 8);
+    for position in positions {
+        let disk = Disk::default();
+        save(&server, saved_on(&disk)).await;
+        disk.change(|content| {
+            if let Some(byte) = content.get_mut(position) {
+                *byte ^= 0x10;
+            }
+        });
+        let informer = synced(&server, saved_on(&disk)).await;
+        assert_eq!(contents(&informer), ["a=1"], "byte {position}");
+        if is_warm(&informer) {
+            warm += 1;
+        } else {
+            cold += 1;
+        }
+        informer.shutdown(TIMEOUT).await.unwrap();
+    }
+    assert!(warm > 0 && cold > 0, "{warm} warm, {cold} cold");
+}
+
+#[tokio::test(start_paused = true)]
+async fn file_in_use_is_not_read_and_saved_after_its_release() {
+    let (server, disk) = saved_server().await;
+    let first = synced(&server, saved_on(&disk)).await;
+    assert!(is_warm(&first));
+    let second = synced(&server, saved_on(&disk)).await;
+    assert_eq!(cold_reason(&second), ColdStartReason::InUse);
+    first.shutdown(TIMEOUT).await.unwrap();
+    until(|| second.status().persistence.unwrap().saved_at.is_some()).await;
+    second.shutdown(TIMEOUT).await.unwrap();
+    assert!(is_warm(&synced(&server, saved_on(&disk)).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_options_start_cold_and_name_the_setting() {
+    let (server, disk) = saved_server().await;
+    let cases: [(InformerOptions, Option<&str>); 5] = [
+        (saved_on(&disk).drop_fields(["data.x"]).unwrap(), Some("field filter")),
+        (saved_on(&disk).keep_managed_fields(true), Some("managed fields")),
+        (saved_on(&disk).max_object_bytes(5000), Some("max object bytes")),
+        (saved_on(&disk).query_parameters(|query| query.set("x", "y")), Some("query parameters")),
+        // Another selection is another file.
+        (saved_on(&disk).namespace("default"), None),
+    ];
+    for (options, setting) in cases {
+        save(&server, saved_on(&disk)).await;
+        let informer = synced(&server, options).await;
+        let expected = match setting {
+            Some(setting) => format!("saved with another {setting}"),
+            None => "nothing was saved before".to_owned(),
+        };
+        assert_eq!(cold_reason(&informer).to_string(), expected);
+        assert_eq!(contents(&informer), ["a=1"]);
+        informer.shutdown(TIMEOUT).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn transform_needs_a_version() {
+    let (server, disk) = (ApiServer::new(), Disk::default());
+    server.create(&config_map("default", "a", "1")).unwrap();
+    let options = |persistence: Persistence| {
+        let transform = |_: &mut ConfigMap| Ok(());
+        InformerOptions::default().transform(transform).persist(persistence)
+    };
+    let unnamed = synced(&server, options(persistence(&disk))).await;
+    assert_eq!(cold_reason(&unnamed), ColdStartReason::UnnamedTransform);
+    assert_eq!(disk.files(), [""; 0]);
+    save(&server, options(persistence(&disk).transform_version("v1"))).await;
+    let same = synced(&server, options(persistence(&disk).transform_version("v1"))).await;
+    assert!(is_warm(&same));
+    same.shutdown(TIMEOUT).await.unwrap();
+    let other = synced(&server, options(persistence(&disk).transform_version("v2"))).await;
+    assert_eq!(cold_reason(&other).to_string(), "saved with another transform");
+}
+
+#[tokio::test(start_paused = true)]
+async fn secrets_are_saved_only_on_request() {
+    let (server, disk) = (ApiServer::new(), Disk::default());
+    let secret = serde_json::json!({"apiVersion": "v1", "kind": "Secret",
+        "metadata": {"namespace": "default", "name": "s"}, "stringData": {"password": "hunter2"}});
+    server.create(&secret).unwrap();
+    for (persistence, files) in [(persistence(&disk), 0), (persistence(&disk).include_secrets(), 1)] {
+        let options = InformerOptions::default().persist(persistence);
+        let secrets = SharedInformer::<Secret>::with_options(server.client(), options);
+        secrets.start();
+        secrets.wait_for_sync(TIMEOUT).await.unwrap();
+        secrets.shutdown(TIMEOUT).await.unwrap();
+        assert_eq!(disk.files().len(), files);
+        let start = secrets.status().persistence.unwrap().start;
+        let expected = if files == 0 { ColdStartReason::Secrets } else { ColdStartReason::NothingSaved };
+        assert_eq!(start, StartKind::Cold(expected));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn cluster_that_was_set_up_again_is_recognised() {
+    let (server, disk) = saved_server().await;
+    save(&server, saved_on(&disk)).await;
+    let other = ApiServer::builder().seed(1).build();
+    other.create(&config_map("default", "b", "1")).unwrap();
+    for number in 0..50 {
+        other.create(&config_map("default", &format!("n{number}"), "1")).unwrap();
+    }
+    let informer = synced(&other, saved_on(&disk)).await;
+    assert_eq!(cold_reason(&informer), ColdStartReason::OtherCluster);
+    assert_eq!(contents(&informer).len(), 51);
+    until(|| informer.status().persistence.unwrap().saved_at.is_some()).await;
+    informer.shutdown(TIMEOUT).await.unwrap();
+    let warm = synced(&other, saved_on(&disk)).await;
+    assert!(is_warm(&warm));
+    assert_eq!(contents(&warm).len(), 51);
+}
+
+#[tokio::test(start_paused = true)]
+async fn read_only_directory_and_full_disk_do_not_disturb_the_informer() {
+    let (server, disk) = (ApiServer::new(), Disk::default());
+    server.create(&config_map("default", "a", "1")).unwrap();
+    disk.set_read_only(true);
+    let informer = synced(&server, saved_on(&disk)).await;
+    assert!(matches!(cold_reason(&informer), ColdStartReason::Inaccessible { .. }));
+    until(|| informer.status().persistence.unwrap().error.is_some()).await;
+    disk.set_capacity(Some(10_000));
+    disk.set_read_only(false);
+    until(|| informer.status().persistence.unwrap().error.is_some_and(|error| !error.contains("read"))).await;
+    assert_eq!(contents(&informer), ["a=1"]);
+    disk.set_capacity(None);
+    until(|| informer.status().persistence.unwrap().saved_at.is_some()).await;
+    assert_eq!(informer.status().persistence.unwrap().error, None);
+    informer.shutdown(TIMEOUT).await.unwrap();
+    assert!(is_warm(&synced(&server, saved_on(&disk)).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleted_file_is_written_again() {
+    let (server, disk) = saved_server().await;
+    let informer = synced(&server, saved_on(&disk)).await;
+    disk.delete_files();
+    server.create(&config_map("default", "b", "1")).unwrap();
+    until(|| contents(&informer).len() == 2).await;
+    super::wait_for_save(&informer).await;
+    informer.shutdown(TIMEOUT).await.unwrap();
+    let second = synced(&server, saved_on(&disk)).await;
+    assert!(is_warm(&second));
+    assert_eq!(contents(&second), ["a=1", "b=1"]);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn files_in_a_directory_are_private() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory =
+        std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("saved-{}", std::process::id()));
+    let server = ApiServer::new();
+    server.create(&config_map("default", "a", "1")).unwrap();
+    let options = || InformerOptions::default().persist(Persistence::for_cluster(&directory, "test"));
+    save(&server, options()).await;
+    let files: Vec<_> = std::fs::read_dir(&directory).unwrap().map(|file| file.unwrap().path()).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    for (path, mode) in [(&directory, 0o700), (&files[0], 0o600)] {
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, mode, "{}", path.display());
+    }
+    let second = start(&server, options());
+    second.wait_for_sync(TIMEOUT).await.unwrap();
+    assert!(is_warm(&second));
+    // Damage, and a file that was replaced while it is open.
+    second.shutdown(TIMEOUT).await.unwrap();
+    std::fs::write(&files[0], b"damaged").unwrap();
+    let third = synced(&server, options()).await;
+    assert!(matches!(cold_reason(&third), ColdStartReason::Damaged { .. }));
+    until(|| third.status().persistence.unwrap().saved_at.is_some()).await;
+    std::fs::remove_file(&files[0]).unwrap();
+    server.create(&config_map("default", "b", "1")).unwrap();
+    until(|| files[0].exists()).await;
+    third.shutdown(TIMEOUT).await.unwrap();
+    let fourth = synced(&server, options()).await;
+    assert!(is_warm(&fourth));
+    assert_eq!(contents(&fourth), ["a=1", "b=1"]);
+    std::fs::remove_dir_all(&directory).unwrap();
+}

@@ -1,0 +1,123 @@
+//! Crashes at random moments on a simulated disk.
+
+use super::{Disk, contents, is_warm, saved_on, synced};
+use crate::cluster::{advance_time, config_map, until};
+use informer::Event;
+use informer_apiserver::ApiServer;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// The number of crashes of one run, and of runs. `INFORMER_CRASH_SEEDS` changes the latter.
+const CRASHES: u64 = 20;
+const SEEDS: u64 = 50;
+
+/// A small generator (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut value = self.0;
+        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((value ^ (value >> 31)) % limit as u64).unwrap()
+    }
+}
+
+/// The objects of the server, as `name=value`.
+fn truth(server: &ApiServer) -> Vec<String> {
+    let objects = server.list("v1", "configmaps", None);
+    let mut all: Vec<String> = objects
+        .iter()
+        .map(|object| {
+            let text = |pointer: &str| object.pointer(pointer).unwrap().as_str().unwrap().to_owned();
+            format!("{}={}", text("/metadata/name"), text("/data/v"))
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+/// Creates, changes or deletes a random object.
+fn change(server: &ApiServer, random: &mut Random) {
+    let name = format!("m{}", random.below(12));
+    let exists = server.get("v1", "configmaps", Some("default"), &name).is_some();
+    if exists && random.below(3) == 0 {
+        server.delete("v1", "configmaps", Some("default"), &name).unwrap();
+    } else {
+        let value = random.below(1000).to_string().repeat(1 + random.below(300));
+        server.insert_unchecked(&config_map("default", &name, &value)).unwrap();
+    }
+}
+
+/// Runs lives that end with a crash at a random operation of the disk; returns the number of warm starts.
+async fn run(seed: u64) -> u64 {
+    let (server, disk, mut random) = (ApiServer::new(), Disk::default(), Random(seed));
+    let mut warm_starts = 0;
+    for life in 0..CRASHES {
+        let informer = synced(&server, saved_on(&disk)).await;
+        let mut expected = truth(&server);
+        assert_eq!(sorted(contents(&informer)), expected, "seed {seed}, life {life}");
+        warm_starts += u64::from(is_warm(&informer));
+        // C1, C3: the events of this life lead to the state of the server.
+        let folded = Arc::new(Mutex::new(BTreeMap::new()));
+        let registration = informer.on_event({
+            let folded = Arc::clone(&folded);
+            move |event| fold(&mut folded.lock().unwrap(), &event)
+        });
+        disk.stop_after(random.below(400) as u64);
+        for _ in 0..random.below(6) {
+            for _ in 0..random.below(8) {
+                change(&server, &mut random);
+            }
+            expected = truth(&server);
+            until(|| sorted(contents(&informer)) == expected).await;
+            until(|| sorted(folded.lock().unwrap().values().cloned().collect()) == expected).await;
+            advance_time(Duration::from_millis(random.below(3000) as u64)).await;
+        }
+        drop((registration, informer));
+        if random.below(2) == 0 {
+            disk.kill();
+        } else {
+            disk.crash(|limit| random.below(limit));
+        }
+        for _ in 0..random.below(6) {
+            change(&server, &mut random);
+        }
+        match random.below(8) {
+            0 => server.compact(),
+            1 => advance_time(Duration::from_secs(400)).await,
+            _ => {}
+        }
+    }
+    warm_starts
+}
+
+fn sorted(mut texts: Vec<String>) -> Vec<String> {
+    texts.sort();
+    texts
+}
+
+fn fold(state: &mut BTreeMap<String, String>, event: &Event<k8s_openapi::api::core::v1::ConfigMap>) {
+    let object = event.object();
+    let text = format!("{}={}", object.name(), object.field("data.v").unwrap());
+    let previous = match event {
+        Event::Deleted { .. } => state.remove(object.name()),
+        _ => state.insert(object.name().to_owned(), text),
+    };
+    assert_eq!(previous.is_none(), matches!(event, Event::Added { .. }), "C3: {event:?}");
+}
+
+/// Whenever the process dies, the next one has the state of the server: 1,000 crashes.
+#[test]
+fn crash_at_any_operation_leads_to_the_state_of_the_server() {
+    let seeds = std::env::var("INFORMER_CRASH_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
+    let mut warm_starts = 0;
+    for seed in 0..seeds.unwrap_or(SEEDS) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+        warm_starts += runtime.unwrap().block_on(run(seed));
+    }
+    // Most lives save their state before they end.
+    assert!(warm_starts > SEEDS * CRASHES / 3, "{warm_starts} warm starts");
+}
