@@ -127,6 +127,17 @@ impl Cached {
         self.saved.take()
     }
 
+    /// Returns the saved entries of objects that exist, but could not be read in a list: as in the store, the last
+    /// state that could be read is kept.
+    pub(super) fn saved_entries<'a>(
+        &'a self,
+        unreadable: &'a [UnreadableObject],
+    ) -> impl Iterator<Item = Arc<Entry>> + 'a {
+        let keys = unreadable.iter().filter_map(|object| object.key.as_ref());
+        let saved = self.saved.as_ref();
+        keys.filter_map(move |key| saved?.entries.get(key).map(|EntryByKey(entry)| Arc::clone(entry)))
+    }
+
     /// Records that a full list was passed to the store.
     pub(super) fn record_full_list(&mut self) {
         self.synced = true;

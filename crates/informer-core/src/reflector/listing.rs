@@ -207,9 +207,10 @@ impl Reflector {
         if let Some(failure) = self.server.watch_list.rejected_this_relist.take() {
             self.disable_watch_list(failure);
         }
+        let (mut entries, unreadable) = (listing.entries, listing.unreadable);
+        entries.extend(self.cache.saved_entries(&unreadable));
         self.record_full_list(now, version.clone(), consistent);
         let scope = self.config.scope.clone();
-        let (entries, unreadable) = (listing.entries, listing.unreadable);
         self.push(Delta::Replaced(Replaced { scope, version, entries, unreadable, audit }));
         self.begin_watch(now);
     }

@@ -95,10 +95,11 @@ impl Reflector {
             self.cancel_stream();
             return self.watch_list_failed(now, failure);
         }
+        let mut entries: Vec<_> = listing.entries.into_iter().map(|EntryByKey(entry)| entry).collect();
+        let unreadable: Vec<_> = listing.unreadable.into_values().collect();
+        entries.extend(self.cache.saved_entries(&unreadable));
         self.record_full_list(now, version.clone(), consistent);
         self.server.watch_list.unfinished = 0;
-        let entries = listing.entries.into_iter().map(|EntryByKey(entry)| entry).collect();
-        let unreadable = listing.unreadable.into_values().collect();
         let scope = self.config.scope.clone();
         self.push(Delta::Replaced(Replaced { scope, version, entries, unreadable, audit: false }));
         self.phase = Phase::Watching(Watching::from_watch_list(listing.stream, now));

@@ -96,6 +96,37 @@ fn c1_frames_older_than_the_saved_objects_are_ignored() {
     );
 }
 
+/// An object that exists but could not be read in the list that replaces a saved state was dropped from the cache, and
+/// a durable handler received its deletion.
+#[test]
+fn c9_saved_state_of_an_object_that_a_list_cannot_read_is_kept() {
+    check(
+        "
+        with watch-list never
+        with max-object-size 300
+        saved v=9 a/x@5 a/y@6
+        > state not started (call start)
+        start
+        > list limit=1
+        > state restored, as of 1970-01-01T00:00:00Z
+        list v=200
+        > watch rv=9 for 3s
+        reject 410 Expired
+        > watch failed: 410 Expired; retry now
+        > list rv=9 match=NotOlderThan
+        > state connecting
+        list v=200 a/x@150;big a/z@7;big
+        > unreadable a/x@150: larger than 300 bytes
+        > unreadable a/z@7: larger than 300 bytes
+        > push replaced @200 [a/x@5] unreadable [a/x@150, a/z@7]
+        > watch rv=200
+        > state stale
+        200
+        > state live
+        ",
+    );
+}
+
 #[test]
 fn expired_saved_version_is_followed_by_a_list_that_is_not_older() {
     check(
