@@ -64,7 +64,7 @@ impl RecordEncoder {
     /// [`dictionaries`](Self::dictionaries) before the record is read.
     #[cfg_attr(
         not(feature = "compression"),
-        expect(clippy::unused_self, reason = "only compression has dictionaries")
+        allow(clippy::unused_self, reason = "only compression has dictionaries")
     )]
     pub fn encode(&mut self, entry: &Entry, record: &mut Vec<u8>) {
         record.clear();
@@ -149,7 +149,7 @@ impl RecordDecoder {
     /// # Errors
     ///
     /// Returns an error if the bytes are not a dictionary, or if the feature `compression` is disabled.
-    #[cfg_attr(not(feature = "compression"), expect(clippy::unused_self, reason = "see the error"))]
+    #[cfg_attr(not(feature = "compression"), allow(clippy::unused_self, reason = "see the error"))]
     pub fn add_dictionary(&mut self, bytes: &[u8]) -> Result<(), RecordError> {
         #[cfg(feature = "compression")]
         {

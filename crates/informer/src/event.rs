@@ -22,6 +22,10 @@ pub enum Event<K> {
         object: Object<K>,
         /// Whether the object is part of the initial list of this handler.
         initial: bool,
+        /// The last state of this object that a [durable](crate::handler::HandlerBuilder::durable) handler has
+        /// acknowledged, before it was added; `None` for other handlers and objects. If its resource version is
+        /// that of `object`, nothing has changed since, unless etcd was restored from a backup.
+        previous: Option<Object<K>>,
     },
     /// A newer state of an object that this handler knows, or the same state again because of a resync.
     #[non_exhaustive]
@@ -58,7 +62,9 @@ impl<K> Event<K> {
 impl<K> Clone for Event<K> {
     fn clone(&self) -> Self {
         match self {
-            Self::Added { object, initial } => Self::Added { object: object.clone(), initial: *initial },
+            Self::Added { object, initial, previous } => {
+                Self::Added { object: object.clone(), initial: *initial, previous: previous.clone() }
+            }
             Self::Updated { old, new, cause } => {
                 Self::Updated { old: old.clone(), new: new.clone(), cause: *cause }
             }
@@ -71,7 +77,7 @@ impl<K> Clone for Event<K> {
 impl<K> fmt::Debug for Event<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Added { object, initial } => write!(f, "Added({object:?}, initial: {initial})"),
+            Self::Added { object, initial, .. } => write!(f, "Added({object:?}, initial: {initial})"),
             Self::Updated { old, new, cause } => write!(f, "Updated({old:?} -> {new:?}, {cause:?})"),
             Self::Deleted { last, observed } => write!(f, "Deleted({last:?}, observed: {observed})"),
         }
@@ -121,7 +127,10 @@ impl Event<Untyped> {
     /// Converts the event to one for objects of type `K`, without cloning an object or its reference.
     fn typed<K>(self) -> Event<K> {
         match self {
-            Self::Added { object, initial } => Event::Added { object: object.into_cast(), initial },
+            Self::Added { object, initial, previous } => {
+                let previous = previous.map(Object::into_cast);
+                Event::Added { object: object.into_cast(), initial, previous }
+            }
             Self::Updated { old, new, cause } => {
                 Event::Updated { old: old.into_cast(), new: new.into_cast(), cause }
             }

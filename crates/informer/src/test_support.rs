@@ -45,7 +45,7 @@ pub(crate) fn text(delivery: &Delivery<Untyped>) -> String {
         Delivery::Lagged { skipped } => return format!("lagged {skipped}"),
     };
     match event {
-        Event::Added { object, initial } => format!("+{object:?}{}", if *initial { "!" } else { "" }),
+        Event::Added { object, initial, .. } => format!("+{object:?}{}", if *initial { "!" } else { "" }),
         Event::Updated { old, new, cause: UpdateCause::Change } => format!("~{old:?}>{new:?}"),
         Event::Updated { new, .. } => format!("={new:?}"),
         Event::Deleted { last, .. } => format!("-{last:?}"),

@@ -205,7 +205,7 @@ fn prepare<K>(projections: &Projections, objects: impl IntoIterator<Item = Objec
 /// Returns the changes of a batch as events.
 fn events<K>(result: BatchResult, initial: bool) -> Vec<Event<K>> {
     let event = |change| match change {
-        Change::Added(entry) => Event::Added { object: Object::new(entry), initial },
+        Change::Added(entry) => Event::Added { object: Object::new(entry), initial, previous: None },
         Change::Updated { old, new } => {
             Event::Updated { old: Object::new(old), new: Object::new(new), cause: UpdateCause::Change }
         }

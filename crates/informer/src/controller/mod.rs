@@ -7,14 +7,16 @@
 
 mod apply;
 mod context;
-mod external_keys;
 mod metrics;
 mod outcome;
 mod patch_status;
+mod pending_keys;
 mod pending_writes;
 pub mod predicates;
 mod prometheus;
 mod reconcile;
+#[cfg_attr(not(feature = "persistence"), path = "resume_disabled.rs")]
+mod resume;
 mod runnable;
 mod shared;
 mod source;
@@ -368,6 +370,30 @@ impl<L: 'static, S> Controller<L, S> {
     /// even if the key has failed before.
     pub fn retry_limit(mut self, limit: impl Into<Option<RetryLimit>>) -> Self {
         self.spec.settings.retry_limit = limit.into();
+        self
+    }
+
+    /// After a restart, reconciles only the keys of objects that have changed since, or whose last reconcile had not
+    /// succeeded, instead of all keys. The sources need a [saved cache](crate::InformerOptions::persist).
+    ///
+    /// - Not succeeded means: the last reconcile has not returned [`Outcome::Done`], or the key was queued again
+    ///   since. Keys with [`Outcome::RequeueAfter`] and keys of [streams](Self::watches_stream) are reconciled
+    ///   immediately.
+    /// - Deletions while no process ran count as changes, as for a
+    ///   [durable handler](crate::handler::HandlerBuilder::durable). Predicates and mappers receive the change from
+    ///   the last state that the controller has handled as one update.
+    /// - `logic_version` names what the reconcile function does. Change it with the function: another version
+    ///   reconciles every key. So does a start without the saved cache of a source, and always if the cache of a
+    ///   source is not persisted, which [`Diagnostic::NotDurable`](crate::status::Diagnostic::NotDurable) reports.
+    /// - Events are handled after they were saved, usually within 0.1 s.
+    /// - The [name](Self::name) of the controller must be unique in the program, and must not change.
+    ///
+    /// Not noticed are changes outside of the cluster, keys that another replica has left unfinished as the leader,
+    /// and keys of streams that arrived less than a second before the process died. Reconcile every key if that
+    /// matters, which is the default.
+    #[cfg(feature = "persistence")]
+    pub fn resume(mut self, logic_version: impl Into<Arc<str>>) -> Self {
+        self.spec.settings.resume = Some(logic_version.into());
         self
     }
 

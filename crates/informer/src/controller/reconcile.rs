@@ -67,10 +67,15 @@ impl ReconcileRunner {
         let span = tracing::info_span!("reconcile", controller = %self.shared.name, key = %*item);
         let work = async {
             let started = Instant::now();
-            let times_received = self.shared.external_keys.times_received(item.key());
+            let (external, unfinished) = (&self.shared.external_keys, &self.shared.unfinished_keys);
+            let external_times = external.times_received(item.key());
+            let unfinished_times = unfinished.as_ref().and_then(|keys| keys.times_received(item.key()));
             let end = self.call(&item).await;
             if let ReconcileEnd::Outcome(_) = end {
-                self.shared.external_keys.complete(item.key(), times_received);
+                external.complete(item.key(), external_times);
+            }
+            if let (ReconcileEnd::Outcome(Outcome::Done), Some(unfinished)) = (&end, unfinished) {
+                unfinished.complete(item.key(), unfinished_times);
             }
             self.complete(item, end, started);
         };

@@ -3,6 +3,7 @@
 use super::metrics::MetricsRecorder;
 use super::pending_writes::PendingWrites;
 use super::reconcile::ReconcileRunner;
+use super::resume::durable_name;
 use super::shared::{Call, Phase, Shared};
 use super::source::{ErasedSource, forward_keys};
 use super::spec::ControllerSpec;
@@ -29,7 +30,8 @@ use tokio::task::JoinSet;
 /// A controller with its reconcile function. Clones are cheap handles of the same controller.
 ///
 /// A controller has at most one run at a time. After a run has ended, the controller can be run again: the
-/// new run has a new queue and reconciles every cached object.
+/// new run has a new queue and reconciles every cached object, or continues if the controller
+/// [resumes](super::Controller::resume).
 #[derive(Clone)]
 pub struct RunnableController {
     shared: Arc<Shared>,
@@ -59,6 +61,7 @@ impl RunnableController {
         let ControllerSpec { factory, name, sources, streams, settings, .. } = spec;
         let metrics = MetricsRecorder::new(settings.concurrency);
         let phase = watch::Sender::new(Phase::Idle);
+        let unfinished_keys = settings.resume.as_ref().map(|_| Arc::default());
         let shared = Shared {
             factory,
             name,
@@ -68,6 +71,7 @@ impl RunnableController {
             call,
             pending_writes: PendingWrites::default(),
             external_keys: Arc::default(),
+            unfinished_keys,
             metrics,
             phase,
             queue: Mutex::default(),
@@ -120,10 +124,10 @@ impl RunnableController {
     }
 
     /// Queues a key. Has no effect before the first run and after a run has ended, since every run starts
-    /// with all objects.
+    /// with all objects, unless the controller [resumes](super::Controller::resume).
     pub fn enqueue(&self, key: Key) {
         if let Some(queue) = &*self.shared.queue() {
-            queue.add(key);
+            self.shared.key_sink(queue).add(key);
         }
     }
 
@@ -262,12 +266,17 @@ impl<'a> Run<'a> {
         }
         shared.pending_writes.clear();
         let queue = shared.settings.new_queue();
-        shared.external_keys.keys().into_iter().for_each(|key| queue.add(key));
+        let sink = shared.key_sink(&queue);
+        shared.external_keys.keys().into_iter().for_each(|key| sink.add(key));
         *shared.queue() = Some(queue.clone());
         // The first source is the kind of the controller itself.
         let own_engine = shared.sources.first().map(|source| &source.engine);
-        let listen = |source: &ErasedSource| source.listen(&shared.name, &queue, own_engine?);
-        let registrations = shared.sources.iter().map(listen).collect();
+        let listen = |(index, source): (usize, &ErasedSource)| {
+            let own_engine = own_engine?;
+            let durable = durable_name(shared, index, &sink, &own_engine.reader);
+            source.listen(&shared.name, &sink, own_engine, durable)
+        };
+        let registrations = shared.sources.iter().enumerate().map(listen).collect();
         let (stop_requested, receiver) = watch::channel(false);
         let runner = Arc::new(ReconcileRunner {
             shared: Arc::clone(shared),
@@ -321,9 +330,9 @@ impl<'a> Run<'a> {
         self.shared.phase.send_replace(Phase::Running);
         tracing::info!(controller = %self.shared.name, "running");
         for keys in &self.shared.streams {
-            let (keys, queue) = (Arc::clone(keys), self.runner.queue.clone());
+            let (keys, sink) = (Arc::clone(keys), self.shared.key_sink(&self.runner.queue));
             let (pending, name) = (Arc::clone(&self.shared.external_keys), Arc::clone(&self.shared.name));
-            self.key_streams.spawn(forward_keys(keys, queue, pending, name));
+            self.key_streams.spawn(forward_keys(keys, sink, pending, name));
         }
         let sources = self.shared.sources.iter().zip(&self.registrations);
         let ends =

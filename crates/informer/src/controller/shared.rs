@@ -3,11 +3,11 @@
 //! This module contains only state and access to it. It knows neither how a run proceeds nor how a key is
 //! reconciled.
 
-use super::external_keys::PendingExternalKeys;
 use super::metrics::MetricsRecorder;
 use super::outcome::Outcome;
+use super::pending_keys::PendingKeys;
 use super::pending_writes::PendingWrites;
-use super::source::{ErasedSource, KeyStream};
+use super::source::{ErasedSource, KeySink, KeyStream};
 use super::spec::{BoxError, Settings, UndeclaredReads};
 use crate::election::Term;
 use crate::error::ControllerError;
@@ -33,7 +33,11 @@ pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) call: Call,
     pub(super) pending_writes: PendingWrites,
-    pub(super) external_keys: Arc<PendingExternalKeys>,
+    /// Keys from external streams for which no reconcile has returned an [`Outcome`]. No informer delivers them
+    /// again, so the next run starts with them.
+    pub(super) external_keys: Arc<PendingKeys>,
+    /// Keys for which no reconcile has returned [`Outcome::Done`]; set if a restart does not reconcile every key.
+    pub(super) unfinished_keys: Option<Arc<PendingKeys>>,
     pub(super) metrics: MetricsRecorder,
     pub(super) phase: watch::Sender<Phase>,
     /// The queue of the current or the last run.
@@ -68,6 +72,11 @@ pub(super) struct ReconcileRequest {
 impl Shared {
     pub(super) fn sources_of(&self, engine: &Arc<Engine>) -> impl Iterator<Item = &ErasedSource> {
         self.sources.iter().filter(move |source| Arc::ptr_eq(&source.engine, engine))
+    }
+
+    /// Returns the destination of keys that are to be reconciled.
+    pub(super) fn key_sink(&self, queue: &WorkQueue<Key>) -> KeySink {
+        KeySink { queue: queue.clone(), unfinished: self.unfinished_keys.clone(), takes_all: Arc::default() }
     }
 
     /// Keeps an informer that is not a source alive, and logs a warning the first time; panics in a unit test.

@@ -3,22 +3,23 @@
 //! A source is a [`TypedSource`] while it is configured, and becomes an [`ErasedSource`], which does not know
 //! the type of its objects.
 
-use super::external_keys::PendingExternalKeys;
+use super::pending_keys::PendingKeys;
 use crate::coop::YieldBudget;
 use crate::event::{Delivery, Event, Untyped, UpdateCause};
 use crate::informer::SharedInformer;
 use crate::reference::group;
-use crate::shared::{Engine, ListenerOptions, Registration, is_synced, is_unavailable};
+use crate::shared::{DurableName, Engine, ListenerOptions, Registration, is_synced, is_unavailable};
 use crate::status::InformerStatus;
 use crate::workqueue::WorkQueue;
 use futures::future::FutureExt as _;
 use futures::stream::{BoxStream, StreamExt as _};
 use informer_core::reflector::InformerState;
 use informer_core::workqueue::Priority;
-use informer_core::{DecodeAhead, Key, Object};
+use informer_core::{DecodeAhead, Key, Object, StoreReader};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Maximum number of pending events per source. If there are more, events are coalesced, and every key of
 /// the controller's own kind is queued.
@@ -28,6 +29,52 @@ const YIELD_BUDGET: u32 = 32;
 
 /// A stream of external keys; `None` once it has ended. Each run continues where the previous run stopped.
 pub(super) type KeyStream = Arc<tokio::sync::Mutex<Option<BoxStream<'static, Key>>>>;
+
+/// The destination of keys that are to be reconciled.
+#[derive(Clone)]
+pub(super) struct KeySink {
+    pub(super) queue: WorkQueue<Key>,
+    /// The keys that are not reconciled successfully, if they are recorded.
+    pub(super) unfinished: Option<Arc<PendingKeys>>,
+    /// Whether every key is to be reconciled, although some sources know what has changed since the last process.
+    pub(super) takes_all: Arc<AtomicBool>,
+}
+
+impl KeySink {
+    pub(super) fn add(&self, key: Key) {
+        self.add_with_priority(key, Priority::NORMAL);
+    }
+
+    pub(super) fn add_with_priority(&self, key: Key, priority: Priority) {
+        if let Some(unfinished) = &self.unfinished {
+            unfinished.add(&key);
+        }
+        self.queue.add_with_priority(key, priority);
+    }
+
+    /// Queues all keys of the controller's own kind: the keys to which some events map are unknown.
+    pub(super) fn enqueue_all(&self, own_kind: &StoreReader) {
+        for entry in own_kind.snapshot().list() {
+            self.add_with_priority(entry.key().clone(), Priority::INITIAL);
+        }
+    }
+
+    /// Returns the change since the state that the controller has handled in an earlier process; `None` if there is
+    /// none.
+    fn since_last_process<W>(&self, event: Event<W>) -> Option<Event<W>> {
+        match event {
+            Event::Added { object, previous: Some(previous), .. }
+                if !self.takes_all.load(Ordering::Relaxed) =>
+            {
+                let (old, new) = (previous.entry(), object.entry());
+                let is_same = Arc::ptr_eq(old, new) || old.is_same_state(new);
+                let cause = UpdateCause::Change;
+                (!is_same).then_some(Event::Updated { old: previous, new: object, cause })
+            }
+            event => Some(event),
+        }
+    }
+}
 
 /// The kind of the controller, as it appears in owner references.
 #[derive(Debug, Clone)]
@@ -97,20 +144,26 @@ impl<L: 'static> TypedSource<L> {
         let (engine, decode_ahead) = (Arc::clone(informer.engine()), informer.decode_ahead());
         let predicates: Arc<[Predicate<L>]> = predicates.into();
         let listen = mapper.0.map(|map| -> Listen {
-            Box::new(move |name, queue, own_engine| {
+            Box::new(move |name, sink, own_engine, durable| {
                 let (map, predicates) = (Arc::clone(&map), Arc::clone(&predicates));
                 let handler = move |delivery: Delivery<Untyped>| match delivery.typed() {
                     Delivery::Event(event) => {
+                        let Some(event) = sink.since_last_process(event) else { return };
                         let check = || predicates.iter().all(|predicate| predicate(&event));
                         let passes = catch_unwind(AssertUnwindSafe(check));
                         // If a predicate panics, the event passes, and the panic is reported as a panic of
                         // the handler.
+                        let mut queued = Ok(());
                         if *passes.as_ref().unwrap_or(&true) {
-                            enqueue(&queue, &event, &*map);
+                            queued = catch_unwind(AssertUnwindSafe(|| enqueue(&sink, &event, &*map)));
                         }
-                        passes.map_or_else(|panic| resume_unwind(panic), drop);
+                        if queued.is_err() && sink.unfinished.is_some() {
+                            // A restart does not queue the keys of this event either.
+                            sink.enqueue_all(&own_engine.reader);
+                        }
+                        passes.map(drop).and(queued).unwrap_or_else(|panic| resume_unwind(panic));
                     }
-                    Delivery::Lagged { .. } => enqueue_all(&queue, &own_engine),
+                    Delivery::Lagged { .. } => sink.enqueue_all(&own_engine.reader),
                 };
                 // Predicates and mappers must see every state on which a reconcile may have acted, without
                 // coalescing: the cache is ahead of the handler, and an event of another source may already
@@ -120,6 +173,7 @@ impl<L: 'static> TypedSource<L> {
                     name,
                     uncoalesced_capacity: Some(SOURCE_CAPACITY),
                     deliver_transient_deletes: true,
+                    durable,
                     ..engine.listener_options()
                 };
                 Registration::add(engine, options, Box::new(handler))
@@ -130,7 +184,7 @@ impl<L: 'static> TypedSource<L> {
 }
 
 /// Queues the keys that the mapper returns for an event.
-fn enqueue<W>(queue: &WorkQueue<Key>, event: &Event<W>, map: &Map<W>) {
+fn enqueue<W>(sink: &KeySink, event: &Event<W>, map: &Map<W>) {
     // Changes are processed before the initial list and resyncs.
     let priority = match event {
         Event::Added { initial: true, .. } | Event::Updated { cause: UpdateCause::Resync, .. } => {
@@ -144,7 +198,7 @@ fn enqueue<W>(queue: &WorkQueue<Key>, event: &Event<W>, map: &Map<W>) {
         Event::Updated { old, cause: UpdateCause::Change, .. } => {
             let mut add = |key: Key| {
                 queued.insert(key.clone());
-                queue.add_with_priority(key, priority);
+                sink.add_with_priority(key, priority);
             };
             catch_unwind(AssertUnwindSafe(|| map(old, &mut add)))
         }
@@ -153,20 +207,13 @@ fn enqueue<W>(queue: &WorkQueue<Key>, event: &Event<W>, map: &Map<W>) {
     // Each key once: between two adds, a worker could take the key, and would process it again after the second one.
     map(event.object(), &mut |key| {
         if !queued.contains(&key) {
-            queue.add_with_priority(key, priority);
+            sink.add_with_priority(key, priority);
         }
     });
     old_state_result.unwrap_or_else(|panic| resume_unwind(panic));
 }
 
-/// Queues all keys of the controller's own kind: events were coalesced, so the keys they map to are unknown.
-fn enqueue_all(queue: &WorkQueue<Key>, own_engine: &Engine) {
-    for entry in own_engine.reader.snapshot().list() {
-        queue.add_with_priority(entry.key().clone(), Priority::INITIAL);
-    }
-}
-
-type Listen = Box<dyn Fn(Arc<str>, WorkQueue<Key>, Arc<Engine>) -> Registration + Send + Sync>;
+type Listen = Box<dyn Fn(Arc<str>, KeySink, Arc<Engine>, Option<DurableName>) -> Registration + Send + Sync>;
 
 /// A source without the type of its objects.
 pub(super) struct ErasedSource {
@@ -184,15 +231,17 @@ impl ErasedSource {
         Self { engine, optional: false, listen: None, _decode_ahead: None }
     }
 
-    /// Registers a handler that adds keys to `queue` until the registration is dropped. `own_engine`
+    /// Registers a handler that adds keys to `sink` until the registration is dropped. `own_engine`
     /// belongs to the informer of the controller's own kind.
     pub(super) fn listen(
         &self,
         name: &Arc<str>,
-        queue: &WorkQueue<Key>,
+        sink: &KeySink,
         own_engine: &Arc<Engine>,
+        durable: Option<DurableName>,
     ) -> Option<Registration> {
-        self.listen.as_ref().map(|listen| listen(Arc::clone(name), queue.clone(), Arc::clone(own_engine)))
+        let listen = self.listen.as_ref()?;
+        Some(listen(Arc::clone(name), sink.clone(), Arc::clone(own_engine), durable))
     }
 
     /// Waits until the initial list has been handled, or the source is optional and unavailable; returns
@@ -257,8 +306,8 @@ fn is_absent(status: &InformerStatus) -> bool {
 /// Queues the keys of a stream until it ends or panics.
 pub(super) async fn forward_keys(
     keys: KeyStream,
-    queue: WorkQueue<Key>,
-    pending: Arc<PendingExternalKeys>,
+    sink: KeySink,
+    pending: Arc<PendingKeys>,
     controller_name: Arc<str>,
 ) {
     let mut keys = keys.lock().await;
@@ -268,7 +317,7 @@ pub(super) async fn forward_keys(
         match AssertUnwindSafe(stream.next()).catch_unwind().await {
             Ok(Some(key)) => {
                 pending.add(&key);
-                queue.add(key);
+                sink.add(key);
             }
             Ok(None) => break,
             Err(_) => {

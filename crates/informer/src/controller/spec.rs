@@ -34,6 +34,8 @@ pub(super) struct Settings {
     /// The limit on retries of all keys together.
     pub(super) retry_limit: Option<RetryLimit>,
     pub(super) undeclared_reads: UndeclaredReads,
+    /// The version of the reconcile function, if a restart does not reconcile every key.
+    pub(super) resume: Option<Arc<str>>,
     /// Creates the work queue of a run, with its rate limiter and this limit on retries.
     pub(super) new_queue: Box<dyn Fn(Option<RetryLimit>) -> WorkQueue<Key> + Send + Sync>,
 }
@@ -57,6 +59,7 @@ impl Default for Settings {
             field_manager: None,
             retry_limit: Some(RetryLimit::default()),
             undeclared_reads: UndeclaredReads::Warn,
+            resume: None,
             new_queue: Box::new(|limit| {
                 WorkQueue::with_limits(ExponentialBackoff::default().jitter(seed()), limit)
             }),

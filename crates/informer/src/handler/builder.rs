@@ -6,6 +6,8 @@ use super::name::short_name;
 use super::stream::EventStream;
 use super::{Handler, dispatch};
 use crate::event::{Delivery, Event, Untyped};
+#[cfg(feature = "persistence")]
+use crate::shared::DurableName;
 use crate::shared::{Engine, ListenerOptions, Mode, Registration};
 use informer_core::Object;
 use std::fmt;
@@ -92,6 +94,32 @@ impl<K: 'static, E: Deliverable<K>> HandlerBuilder<K, E> {
         self
     }
 
+    /// Saves which events the handler has acknowledged, under this name, together with the
+    /// [saved cache](crate::InformerOptions::persist) of the informer.
+    ///
+    /// - In the next process, the handler with this name also receives `Deleted { observed: false }` for each object
+    ///   that it knew and that vanished while no process ran (C2 across restarts), or that was saved, but that it had
+    ///   not received. These events come first, then all objects as initial, with the state that the handler has
+    ///   acknowledged (`previous` in [`Event::Added`]; [`Handler`] does not receive it).
+    /// - Delivery is at least once. An event is acknowledged when the handler has returned, even by a panic, or when
+    ///   the next event or batch of its stream is requested. If the process dies before the acknowledgement is saved,
+    ///   about once per second, the event is repeated by the next process.
+    /// - Events are delivered after they were saved, usually within 0.1 s. The first events follow when the informer
+    ///   is synced. If the disk fails, events are not withheld, and a deletion may be missed after the process has
+    ///   died.
+    /// - If the next process does not use the saved cache
+    ///   ([`ColdStartReason`](crate::status::ColdStartReason)), or if the name was not used for 30 days, the handler
+    ///   begins as a new one.
+    ///
+    /// The name must be unique among the handlers of the informer. If it is not, if the cache is not persisted, or if
+    /// the handler has a [filter](Self::filter), the handler works as any other, and
+    /// [`Diagnostic::NotDurable`](crate::status::Diagnostic::NotDurable) is reported.
+    #[cfg(feature = "persistence")]
+    pub fn durable(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.options.durable = Some(DurableName { name: name.into(), keys: None });
+        self
+    }
+
     /// Delivers only the events of objects that match; see [`FilteringHandler`](super::FilteringHandler)
     /// for the rule.
     ///
@@ -99,6 +127,7 @@ impl<K: 'static, E: Deliverable<K>> HandlerBuilder<K, E> {
     /// event stream it unwinds into the task that polls the stream.
     pub fn filter(mut self, matches: impl FnMut(&Object<K>) -> bool + Send + 'static) -> Self {
         self.filter = OptionalFilter::new(matches);
+        self.options.is_filtered = true;
         self
     }
 

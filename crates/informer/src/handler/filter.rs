@@ -12,7 +12,8 @@ use std::collections::HashSet;
 /// A handler that forwards only the events of matching objects to another handler.
 ///
 /// `informer.handler().filter(matches).add(handler)` does the same; use this type where only a [`Handler`] can
-/// be passed.
+/// be passed. Not for [durable](super::HandlerBuilder::durable) handlers: it does not know which objects it has
+/// forwarded in an earlier process.
 ///
 /// As in client-go, an update after which an object starts to match is delivered as added, and one after
 /// which it stops matching as deleted, with the last matching state. Costs memory for one key per matching
@@ -59,7 +60,7 @@ where
     H: Handler<K>,
 {
     fn on_add(&mut self, object: Object<K>, initial: bool) {
-        self.apply(Event::Added { object, initial });
+        self.apply(Event::Added { object, initial, previous: None });
     }
 
     fn on_update(&mut self, old: Object<K>, new: Object<K>, cause: UpdateCause) {
@@ -106,17 +107,17 @@ impl<F> Filter<F> {
         F: FnMut(&Object<K>) -> bool,
     {
         match event {
-            Event::Added { object, initial } => {
+            Event::Added { object, initial, previous } => {
                 let matches = (self.matches)(&object);
                 matches.then(|| self.delivered_keys.insert(object.key().clone()));
-                matches.then_some(Event::Added { object, initial })
+                matches.then_some(Event::Added { object, initial, previous })
             }
             Event::Updated { old, new, cause } => {
                 match ((self.matches)(&new), self.delivered_keys.contains(new.key())) {
                     (true, true) => Some(Event::Updated { old, new, cause }),
                     (true, false) => {
                         self.delivered_keys.insert(new.key().clone());
-                        Some(Event::Added { object: new, initial: false })
+                        Some(Event::Added { object: new, initial: false, previous: None })
                     }
                     (false, true) => {
                         self.delivered_keys.remove(new.key());
@@ -178,7 +179,7 @@ mod tests {
     }
 
     fn added(version: u64) -> Event<()> {
-        Event::Added { object: object("a", version), initial: false }
+        Event::Added { object: object("a", version), initial: false, previous: None }
     }
 
     fn updated(version: u64) -> Event<()> {

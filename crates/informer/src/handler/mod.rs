@@ -63,7 +63,8 @@ pub trait Handler<K>: Send + 'static {
     /// Called for the deletion of an object that this handler knows.
     ///
     /// If `observed` is false, the watch missed the deletion, and a relist or a new object with the same name
-    /// revealed the deletion later; `last` may then not be the final state.
+    /// revealed the deletion later, or a [durable](HandlerBuilder::durable) handler knows the object from an
+    /// earlier process; `last` may then not be the final state.
     fn on_delete(&mut self, last: Object<K>, observed: bool) {
         let _ = (last, observed);
     }
@@ -79,7 +80,7 @@ pub trait Handler<K>: Send + 'static {
 /// Calls the handler's method for a delivery.
 pub(crate) fn dispatch<K>(handler: &mut impl Handler<K>, delivery: Delivery<K>) {
     match delivery {
-        Delivery::Event(Event::Added { object, initial }) => handler.on_add(object, initial),
+        Delivery::Event(Event::Added { object, initial, .. }) => handler.on_add(object, initial),
         Delivery::Event(Event::Updated { old, new, cause }) => handler.on_update(old, new, cause),
         Delivery::Event(Event::Deleted { last, observed }) => handler.on_delete(last, observed),
         Delivery::Lagged { skipped } => handler.on_lagged(skipped),

@@ -53,7 +53,8 @@ impl<K: 'static, E: Deliverable<K>> EventStream<K, E> {
     /// (at least one).
     ///
     /// Returns an empty vector when the informer has ended. Useful where a batch costs as much as one event,
-    /// such as a transaction of a database.
+    /// such as a transaction of a database. The events of a [durable](super::HandlerBuilder::durable) handler are
+    /// acknowledged when the next batch is requested.
     ///
     /// # Cancel safety
     ///
@@ -129,6 +130,7 @@ impl<K: 'static, E: Deliverable<K>> EventStream<K, E> {
     fn poll_batch(&mut self, context: &mut Context<'_>, max: usize) -> Poll<Vec<E>> {
         let budget = std::task::ready!(tokio::task::coop::poll_proceed(context));
         let mut batch = Vec::new();
+        self.listener.acknowledge();
         for _ in 0..max {
             match self.listener.poll_next(context) {
                 Poll::Ready(Some(delivery)) => {
@@ -155,6 +157,7 @@ impl<K: 'static, E: Deliverable<K>> EventStream<K, E> {
         loop {
             // The task must yield even if the backlog is long, or if the filter drops all of it.
             let budget = std::task::ready!(tokio::task::coop::poll_proceed(context));
+            self.listener.acknowledge();
             let Some(delivery) = std::task::ready!(self.listener.poll_next(context)) else {
                 return Poll::Ready(None);
             };

@@ -15,7 +15,9 @@
 //! errors or panics in redb; both count as damage.
 
 use super::blocks::{Layout, RowChange, records};
+use super::handlers::{self, Handlers};
 use super::identity::{Identity, format_version};
+use super::knowledge::ChangedKey;
 use super::storage::{AnyBackend, FileId, Storage};
 use crate::status::ColdStartReason;
 use informer_core::image::{RecordDecoder, RecordEncoder};
@@ -62,6 +64,8 @@ pub(crate) struct Contents {
     /// In key order.
     pub(crate) entries: Vec<Arc<Entry>>,
     pub(crate) unreadable: Vec<UnreadableObject>,
+    /// What the durable handlers have not acknowledged.
+    pub(crate) handlers: Handlers,
 }
 
 /// The state with which a file was saved last.
@@ -71,11 +75,79 @@ pub(crate) enum Base {
     Snapshot(StoreSnapshot),
 }
 
+impl Default for Base {
+    fn default() -> Self {
+        Self::Entries(Vec::new())
+    }
+}
+
+impl Base {
+    /// Returns the entry with this key.
+    pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Entry>> {
+        match self {
+            Self::Entries(entries) => {
+                let index = entries.binary_search_by(|entry| entry.key().cmp(key)).ok()?;
+                entries.get(index)
+            }
+            Self::Snapshot(snapshot) => snapshot.get(key),
+        }
+    }
+
+    /// Returns the keys whose object differs in a later snapshot.
+    pub(crate) fn changes(&self, snapshot: &StoreSnapshot) -> Vec<ChangedKey> {
+        let mut changes = Vec::new();
+        self.for_each_change(snapshot, |_, old, new| {
+            changes.push(ChangedKey { old: old.cloned(), new: new.cloned() });
+        });
+        changes
+    }
+
+    /// Calls `visit` with each entry.
+    pub(crate) fn for_each(&self, visit: impl FnMut(&Arc<Entry>)) {
+        match self {
+            Self::Entries(entries) => entries.iter().for_each(visit),
+            Self::Snapshot(snapshot) => snapshot.list().for_each(visit),
+        }
+    }
+
+    /// Calls `visit` for each key whose object differs, with the entries of this state and of the snapshot.
+    ///
+    /// Entries of the same object state, such as recompressed ones, are no difference.
+    pub(crate) fn for_each_change(
+        &self,
+        snapshot: &StoreSnapshot,
+        mut visit: impl FnMut(&Key, Option<&Arc<Entry>>, Option<&Arc<Entry>>),
+    ) {
+        let is_same = |old: &Arc<Entry>, new: &Arc<Entry>| Arc::ptr_eq(old, new) || old.is_same_state(new);
+        match self {
+            Self::Snapshot(earlier) => snapshot.for_each_change(earlier, |key, old, new| match (old, new) {
+                (Some(old), Some(new)) if is_same(old, new) => {}
+                _ => visit(key, old, new),
+            }),
+            Self::Entries(entries) => {
+                let mut saved = entries.iter().peekable();
+                for new in snapshot.list() {
+                    while let Some(old) = saved.next_if(|old| old.key() < new.key()) {
+                        visit(old.key(), Some(old), None);
+                    }
+                    match saved.next_if(|old| old.key() == new.key()) {
+                        Some(old) if is_same(old, new) => {}
+                        old => visit(new.key(), old, Some(new)),
+                    }
+                }
+                saved.for_each(|old| visit(old.key(), Some(old), None));
+            }
+        }
+    }
+}
+
 /// What a save writes besides the snapshot.
 pub(crate) struct SaveInfo<'a> {
     pub(crate) identity: &'a Identity,
     pub(crate) saved_at: Timestamp,
     pub(crate) cluster_uid: Option<&'a str>,
+    /// The durable handlers in the file, and as they are to be saved.
+    pub(crate) handlers: (&'a Handlers, &'a Handlers),
 }
 
 /// Opens a file and reads its content. If the content cannot be used, the file is replaced by an empty one.
@@ -158,24 +230,16 @@ fn read(
     let saved_at = saved_at.ok_or_else(|| ColdStartReason::damaged("the time is malformed"))?;
     let cluster_uid = text("cluster-uid")?;
     read_tables(&transaction, config, decoder, starts)
-        .map(|(positions, entries, unreadable)| Contents {
-            saved_at,
-            cluster_uid,
-            positions,
-            entries,
-            unreadable,
-        })
-        .map_err(|error| ColdStartReason::damaged(&error.to_string()))
+        .map(|tables| Contents { saved_at, cluster_uid, ..tables })
+        .map_err(|error| read_error(&error))
 }
-
-type Tables = (BTreeMap<Scope, ResourceVersion>, Vec<Arc<Entry>>, Vec<UnreadableObject>);
 
 fn read_tables(
     transaction: &redb::ReadTransaction,
     config: &Config,
     decoder: &mut RecordDecoder,
     starts: &mut Vec<Box<[u8]>>,
-) -> Result<Tables, AnyError> {
+) -> Result<Contents, AnyError> {
     for row in transaction.open_table(DICTIONARIES)?.iter()? {
         decoder.add_dictionary(row?.1.value())?;
     }
@@ -201,7 +265,9 @@ fn read_tables(
             error: ObjectError::Saved(reason.into()),
         });
     }
-    Ok((positions, entries, unreadable))
+    let handlers = handlers::read(transaction, config, decoder)?;
+    let (saved_at, cluster_uid) = (Timestamp::UNIX_EPOCH, None);
+    Ok(Contents { saved_at, cluster_uid, positions, entries, unreadable, handlers })
 }
 
 /// Reads the table of objects: this thread reads blocks, and another one decodes them meanwhile.
@@ -236,7 +302,7 @@ fn read_objects(
 }
 
 type Row = (AccessGuard<'static, &'static [u8]>, AccessGuard<'static, &'static [u8]>);
-type AnyError = Box<dyn std::error::Error + Send + Sync>;
+pub(super) type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 fn decode_block(
     block: &[u8],
@@ -277,6 +343,8 @@ impl CacheFile {
         // After a crash, redb would otherwise read the whole file before it can be used.
         transaction.set_quick_repair(true);
         let written = self.write_objects(&transaction, base, snapshot)?;
+        let (saved, handlers) = info.handlers;
+        handlers::write(&transaction, saved, handlers, &mut self.encoder)?;
         {
             let mut dictionaries = transaction.open_table(DICTIONARIES)?;
             let saved = u32::try_from(redb::ReadableTableMetadata::len(&dictionaries)?).unwrap_or(u32::MAX);
@@ -301,7 +369,7 @@ impl CacheFile {
             other => StorageError::Corrupted(other.to_string()),
         })?;
         let mut changed = BTreeSet::new();
-        for_each_difference(base, snapshot, |key| {
+        base.for_each_change(snapshot, |key, _, _| {
             changed.insert(key.clone());
         });
         self.layout.update(&changed, snapshot, &mut self.encoder, |change| match change {
@@ -341,32 +409,6 @@ fn write_state(
     Ok(())
 }
 
-/// Calls `visit` for each key whose object differs.
-///
-/// Entries of the same object state, such as recompressed ones, are no difference.
-fn for_each_difference(base: &Base, snapshot: &StoreSnapshot, mut visit: impl FnMut(&Key)) {
-    let is_same = |old: &Arc<Entry>, new: &Arc<Entry>| Arc::ptr_eq(old, new) || old.is_same_state(new);
-    match base {
-        Base::Snapshot(earlier) => snapshot.for_each_change(earlier, |key, old, new| match (old, new) {
-            (Some(old), Some(new)) if is_same(old, new) => {}
-            _ => visit(key),
-        }),
-        Base::Entries(entries) => {
-            let mut saved = entries.iter().peekable();
-            for new in snapshot.list() {
-                while let Some(old) = saved.next_if(|old| old.key() < new.key()) {
-                    visit(old.key());
-                }
-                match saved.next_if(|old| old.key() == new.key()) {
-                    Some(old) if is_same(old, new) => {}
-                    _ => visit(new.key()),
-                }
-            }
-            saved.for_each(|old| visit(old.key()));
-        }
-    }
-}
-
 fn scope_name(scope: &Scope) -> &str {
     match scope {
         Scope::All => "",
@@ -390,6 +432,16 @@ fn open_error(error: &DatabaseError) -> ColdStartReason {
             inaccessible(error)
         }
         error => ColdStartReason::damaged(&error.to_string()),
+    }
+}
+
+/// A failed read is no damage.
+fn read_error(error: &AnyError) -> ColdStartReason {
+    match error.downcast_ref() {
+        Some(StorageError::Io(error)) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
+            inaccessible(error)
+        }
+        _ => ColdStartReason::damaged(&error.to_string()),
     }
 }
 

@@ -3,6 +3,8 @@
 //!
 //! The pump executes them one at a time, between two batches. This file does not know how.
 
+#[cfg(feature = "persistence")]
+use super::durable::Cut;
 use super::listener::Listener;
 #[cfg(feature = "persistence")]
 use informer_core::Entry;
@@ -23,4 +25,7 @@ pub(super) enum Command {
     /// Removes restored entries from the store.
     #[cfg(feature = "persistence")]
     DiscardRestored,
+    /// Returns the snapshot to save, and the changes that led to it.
+    #[cfg(feature = "persistence")]
+    Cut(oneshot::Sender<Cut>),
 }

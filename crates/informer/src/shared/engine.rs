@@ -5,6 +5,7 @@
 
 use super::command::Command;
 use super::compression::{CacheCompression, CompressionTask};
+use super::drivers::drivers;
 use super::eviction::{DecodedObjects, EvictionTask};
 use super::listener::{Listener, ListenerOptions, Mode};
 use super::options::InformerOptions;
@@ -19,11 +20,10 @@ use crate::error::{ShutdownError, Unfinished};
 use crate::metrics::{HandlerMetrics, InformerMetrics};
 use crate::reflector::ReflectorDriver;
 use crate::resource::ResourceType;
-use crate::source::QueryParameters;
 use crate::status::{Diagnostic, DiagnosticSink, InformerStatus, StatusCell};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use informer_core::reflector::{Config, Reflector};
+use informer_core::reflector::Config;
 use informer_core::{DecodeAhead, Delta, IndexHandle, Projection, Replaced, Scope, StoreReader, StoreWriter};
 use serde::de::DeserializeOwned;
 use std::panic::AssertUnwindSafe;
@@ -117,10 +117,11 @@ impl Engine {
             stop: &stop,
         };
         let parameters = options.build_parameters();
-        let mut persist_task = PersistTask::from_options(resource, options, &parameters, &parts);
+        let persisted = PersistTask::from_options(resource, options, &parameters, &parts);
+        let (mut persist_task, persistence) = persisted.unzip();
         let configure = |config: &mut Config| configure(config, &decoded, &projections, compression.as_ref());
-        let drivers =
-            drivers(&parts, resource, options, &parameters, &queue, configure, persist_task.as_mut());
+        let saved = persist_task.as_mut();
+        let drivers = drivers(&parts, resource, options, &parameters, &queue, configure, saved);
         let pump = Pump {
             writer,
             reader: reader.clone(),
@@ -132,6 +133,7 @@ impl Engine {
             clock,
             diagnostics: diagnostics.clone(),
             compression: compression.clone(),
+            persistence,
         };
         let tasks = UnstartedTasks {
             drivers,
@@ -139,11 +141,7 @@ impl Engine {
             compression_task: compression.map(|compression| {
                 CompressionTask::new(compression, parts.rewriter(), stop.clone(), &status, &diagnostics)
             }),
-            release_task: ReleaseTask {
-                projections: projections.clone(),
-                rewriter: parts.rewriter(),
-                stop: stop.clone(),
-            },
+            release_task: ReleaseTask::new(&projections, parts.rewriter(), &stop),
             eviction_task: decoded.eviction_task(&projections, &parts.rewriter(), &stop),
             pump,
         };
@@ -237,6 +235,8 @@ impl Engine {
             mode: Mode::Inline,
             uncoalesced_capacity: None,
             deliver_transient_deletes: false,
+            durable: None,
+            is_filtered: false,
         }
     }
 
@@ -392,41 +392,6 @@ impl Engine {
     fn lock_run_state(&self) -> MutexGuard<'_, RunState> {
         self.run_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Creates the driver of each scope's reflector; none without a client and without a source.
-fn drivers(
-    parts: &EngineParts<'_>,
-    resource: &ResourceType,
-    options: &InformerOptions,
-    parameters: &QueryParameters,
-    queue: &Arc<DeltaQueue>,
-    configure: impl Fn(&mut Config),
-    mut persist_task: Option<&mut PersistTask>,
-) -> Vec<ReflectorDriver> {
-    let throughput = options.throughput();
-    let mut driver = |(scope_index, scope): (usize, Scope)| {
-        let source = options.source_of(parts.client, resource, &scope, parameters, &throughput)?;
-        let mut config = options.config(resource, scope);
-        configure(&mut config);
-        let saved = persist_task.as_mut().map(|task| task.add_scope(config.clone()));
-        // The seed is only for jitter, which spreads the requests of a server's clients over time.
-        let seed = options.seed_of(&parts.diagnostics.resource, scope_index);
-        Some(ReflectorDriver {
-            machine: Reflector::new(config, seed, Some(parts.reader.clone())),
-            source,
-            throughput: throughput.clone(),
-            sample: None,
-            queue: Arc::clone(queue),
-            status: Arc::clone(parts.status),
-            diagnostics: parts.diagnostics.clone(),
-            scope_index,
-            clock: parts.clock,
-            stop: parts.stop.clone(),
-            saved,
-        })
-    };
-    options.scopes().into_iter().enumerate().filter_map(&mut driver).collect()
 }
 
 /// Adds to a configuration what the entries of the cache share.

@@ -4,6 +4,9 @@
 //! the handler, or an event stream polls the same function. A panic of a handler is caught, and the handler
 //! receives the next event (C9). Once a closed listener has ended, nothing more is delivered.
 
+#[cfg_attr(not(feature = "persistence"), path = "listener/ledger_disabled.rs")]
+pub(super) mod ledger;
+
 use super::outbox::Outbox;
 use super::resync::ResyncSchedule;
 use super::sync_stage::SyncStage;
@@ -13,6 +16,8 @@ use crate::event::{Delivery, Untyped};
 use crate::status::{Diagnostic, DiagnosticSink};
 use futures::task::AtomicWaker;
 use informer_core::{Change, Moment, StoreSnapshot};
+pub(crate) use ledger::DurableName;
+use ledger::Ledger;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -59,6 +64,10 @@ pub(crate) struct ListenerOptions {
     pub(crate) uncoalesced_capacity: Option<usize>,
     /// Delivers the deletion of an object even if its addition was coalesced away because the handler lagged.
     pub(crate) deliver_transient_deletes: bool,
+    /// Set if the acknowledged events are saved.
+    pub(crate) durable: Option<DurableName>,
+    /// Whether the handler has a filter.
+    pub(crate) is_filtered: bool,
 }
 
 /// Whether and how a listener is being closed.
@@ -80,6 +89,8 @@ struct ListenerState {
     started: bool,
     /// Whether the initial list is delivered and the stage was updated.
     synced: bool,
+    /// Set if the handler is durable.
+    ledger: Option<Ledger>,
 }
 
 /// Counters of one handler, for metrics.
@@ -141,6 +152,7 @@ impl Listener {
                 closing: CloseMode::No,
                 started: false,
                 synced: false,
+                ledger: None,
             }),
             polled: handler.is_none(),
             handler: Mutex::new(handler),
@@ -177,6 +189,20 @@ impl Listener {
         drop(state);
         self.stage.send_if_modified(SyncStage::mark_complete);
         self.wake.wake();
+    }
+
+    /// Returns whether the handler is durable: its events are added after they were saved.
+    pub(super) fn is_durable(&self) -> bool {
+        self.options.durable.is_some() && self.lock().ledger.is_some()
+    }
+
+    /// Acknowledges the events that a durable handler has received: it has returned, or the stream is polled again.
+    pub(super) fn acknowledge(&self) {
+        if self.options.durable.is_some()
+            && let Some(ledger) = &mut self.lock().ledger
+        {
+            ledger.acknowledge();
+        }
     }
 
     /// Returns when the next slice of a resync is due.
@@ -314,7 +340,9 @@ impl Listener {
         let end_guard = EndGuard(Arc::clone(&self));
         async move {
             let mut budget = YieldBudget::new(YIELD_BUDGET);
-            while let Some(delivery) = poll_fn(|context| self.poll_next(context)).await {
+            loop {
+                self.acknowledge();
+                let Some(delivery) = poll_fn(|context| self.poll_next(context)).await else { break };
                 match self.options.mode {
                     Mode::Inline => {
                         let duration = self.call(&mut handler, delivery);
@@ -356,7 +384,7 @@ impl Listener {
 
     fn next(&self) -> Next {
         let mut state = self.lock();
-        let ListenerState { outbox, closing, synced, .. } = &mut *state;
+        let ListenerState { outbox, closing, synced, ledger, .. } = &mut *state;
         if !*synced && outbox.initial_list_delivered() {
             *synced = true;
             self.stage.send_if_modified(SyncStage::mark_synced);
@@ -364,7 +392,12 @@ impl Listener {
         let next = match closing {
             CloseMode::Now => Next::End,
             _ => match outbox.pop() {
-                Some(delivery) => Next::Deliver(delivery),
+                Some(delivery) => {
+                    if let Some(ledger) = ledger {
+                        ledger.record(&delivery);
+                    }
+                    Next::Deliver(delivery)
+                }
                 None if *closing == CloseMode::Drained && outbox.is_empty() => Next::End,
                 None => Next::Wait,
             },
@@ -388,11 +421,13 @@ impl Listener {
         delivery: Delivery<Untyped>,
     ) -> Option<HandlerFn> {
         let calls = move || {
-            self.call(&mut handler, delivery);
-            while let Next::Deliver(delivery) = self.next() {
+            let mut delivery = delivery;
+            loop {
                 self.call(&mut handler, delivery);
+                self.acknowledge();
+                let Next::Deliver(next) = self.next() else { return handler };
+                delivery = next;
             }
-            handler
         };
         tokio::task::spawn_blocking(calls).await.ok()
     }

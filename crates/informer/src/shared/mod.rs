@@ -8,6 +8,9 @@
 mod command;
 #[cfg_attr(not(feature = "compression"), path = "compression_disabled.rs")]
 mod compression;
+mod drivers;
+#[cfg_attr(not(feature = "persistence"), path = "durable_disabled.rs")]
+mod durable;
 mod engine;
 mod eviction;
 mod listener;
@@ -22,11 +25,15 @@ mod pump;
 mod registration;
 mod resync;
 mod rewrite;
+#[cfg(feature = "persistence")]
+mod saver;
 mod sync_stage;
 mod wait;
 
 pub(crate) use engine::{DetachTarget, DetachedListener, Engine};
-pub(crate) use listener::{ListenerOptions, Mode};
+#[cfg(feature = "persistence")]
+pub(crate) use listener::ledger::UnfinishedKeys;
+pub(crate) use listener::{DurableName, ListenerOptions, Mode};
 pub(crate) use options::SelectionKey;
 pub use options::{InformerOptions, Selection};
 pub(crate) use polled_listener::PolledListener;

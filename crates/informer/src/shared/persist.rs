@@ -1,17 +1,17 @@
 //! Warm start and saving: loads the saved cache before the reflectors start, and saves the cache while it changes.
 //!
 //! The reflectors wait for the saved state of their scope. The task never calls the cache synced: the state
-//! machine of each reflector does, after the server has confirmed the saved state (C1, C7). Saving reads
-//! snapshots only, on blocking threads, so that no event waits for the disk.
+//! machine of each reflector does, after the server has confirmed the saved state (C1, C7).
 
 use super::command::Command;
+use super::durable::{Cut, DurableHandlers};
 use super::options::InformerOptions;
 use super::parts::EngineParts;
 use super::rewrite::{Exit, blocking};
+use super::saver::{Saved, Saver, today};
 use crate::clock::Clock;
 use crate::persistence::{
-    Base, CacheFile, ClusterUid, Contents, Identity, Persistence, RestoredReads, SaveInfo, fetch_cluster_uid,
-    open,
+    Base, CacheFile, ClusterUid, Contents, Identity, Persistence, RestoredReads, fetch_cluster_uid, open,
 };
 use crate::reflector::stopped;
 use crate::resource::ResourceType;
@@ -22,17 +22,38 @@ use informer_core::{Scope, StoreReader};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
-/// The time between two saves.
-const SAVE_PERIOD: Duration = Duration::from_secs(1);
-/// The time between two attempts to read the uid of the cluster, while the server does not respond.
-const UID_RETRY_PERIOD: Duration = Duration::from_secs(30);
 /// The longest delay between attempts that fail. The first is a second, each further one twice as long.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 /// The saved state that a reflector waits for; `None` for a cold start.
 pub(crate) type SavedReceiver = oneshot::Receiver<Option<SavedScope>>;
+
+/// What the pump needs for a persisted cache.
+pub(super) struct PumpPersistence {
+    pub(super) durable: Arc<DurableHandlers>,
+    end: Option<oneshot::Sender<End>>,
+}
+
+/// The request of a pump that has applied its last change.
+struct End {
+    cut: Cut,
+    /// To be sent when the last events were added to the durable handlers.
+    delivered: oneshot::Sender<()>,
+    /// Sent when the handlers have handled them.
+    drained: oneshot::Receiver<()>,
+}
+
+impl PumpPersistence {
+    /// Waits until the last events were saved and added to the durable handlers. The cache is saved once more when a
+    /// message is sent to the channel that is returned.
+    pub(super) async fn deliver_last_events(&mut self, cut: Cut) -> Option<oneshot::Sender<()>> {
+        let ((delivered, is_delivered), (sender, drained)) = (oneshot::channel(), oneshot::channel());
+        self.end.take()?.send(End { cut, delivered, drained }).ok()?;
+        is_delivered.await.ok().map(|()| sender)
+    }
+}
 
 /// The task that loads and saves the cache of one informer.
 pub(super) struct PersistTask {
@@ -47,17 +68,19 @@ pub(super) struct PersistTask {
     diagnostics: DiagnosticSink,
     clock: Clock,
     stop: watch::Sender<bool>,
+    durable: Arc<DurableHandlers>,
+    end: oneshot::Receiver<End>,
 }
 
 impl PersistTask {
-    /// Creates the task if the options request it. If the cache cannot be persisted, the status contains the
-    /// reason.
+    /// Creates the task if the options request it, and its connection to the pump. If the cache cannot be persisted,
+    /// the status contains the reason.
     pub(super) fn from_options(
         resource: &ResourceType,
         options: &InformerOptions,
         parameters: &QueryParameters,
         engine: &EngineParts<'_>,
-    ) -> Option<Self> {
+    ) -> Option<(Self, PumpPersistence)> {
         let persistence = options.persistence()?.clone();
         let identity = match options.identity(resource, parameters, &persistence) {
             Ok(identity) => identity,
@@ -67,7 +90,10 @@ impl PersistTask {
             }
         };
         engine.status.update_persistence(|status| status.start = StartKind::Loading);
-        Some(Self {
+        let (sender, end) = oneshot::channel();
+        let durable = Arc::new(DurableHandlers::default());
+        let pump = PumpPersistence { durable: Arc::clone(&durable), end: Some(sender) };
+        let task = Self {
             persistence,
             identity,
             scopes: Vec::new(),
@@ -78,7 +104,10 @@ impl PersistTask {
             diagnostics: engine.diagnostics.clone(),
             clock: engine.clock,
             stop: engine.stop.clone(),
-        })
+            durable,
+            end,
+        };
+        Some((task, pump))
     }
 
     /// Adds a scope; returns the channel through which its reflector receives the saved state.
@@ -96,15 +125,28 @@ impl PersistTask {
             started = self.start() => started,
         };
         let Ok(mut saver) = started else { return };
-        loop {
-            let stopping = tokio::select! {
+        let end = loop {
+            tokio::select! {
                 biased;
-                () = stopped(&mut stop) => true,
-                () = sleep(SAVE_PERIOD) => false,
-            };
-            if saver.save().await.is_err() || stopping {
-                return;
+                end = &mut self.end => break end,
+                () = saver.wait() => match saver.save().await {
+                    Ok(()) => {}
+                    Err(Exit::ShutDown) => return,
+                    // Durable handlers would wait forever (C9).
+                    Err(Exit::Panicked) => {
+                        self.diagnostics.report(&Diagnostic::TaskPanicked);
+                        self.stop.send_replace(true);
+                        return;
+                    }
+                },
             }
+        };
+        let Ok(End { cut, delivered, drained }) = end else { return };
+        let again = cut.again();
+        if saver.save_now(cut).await.is_ok() {
+            let _stopped = delivered.send(()).is_err();
+            let _stopped = drained.await.is_err();
+            let _stopped = saver.save_now(again).await.is_err();
         }
     }
 
@@ -116,10 +158,15 @@ impl PersistTask {
             Ok((file, contents)) => (Some(file), contents),
             Err(reason) => (None, Err(reason)),
         };
-        let (mut entries, mut uid) = (Vec::new(), None);
+        let (mut saved, mut uid) = (Saved::default(), None);
         match contents {
             Ok(contents) => {
-                entries.clone_from(&contents.entries);
+                saved = Saved {
+                    rows: Base::Entries(contents.entries.clone()),
+                    handlers: contents.handlers.clone(),
+                    cluster_uid: contents.cluster_uid.clone(),
+                };
+                self.durable.load(&contents.entries, contents.handlers.clone(), today());
                 uid = self.warm_start(contents).await;
             }
             Err(reason) => self.cold_start(reason),
@@ -132,9 +179,12 @@ impl PersistTask {
             reader: self.reader.clone(),
             status: Arc::clone(&self.status),
             diagnostics: self.diagnostics.clone(),
-            file: file.map(|file| (file, Base::Entries(entries))),
+            durable: Arc::clone(&self.durable),
+            commands: self.commands.clone(),
+            file: file.map(|file| (file, saved)),
             uid,
-            uid_at: None,
+            uid_request: None,
+            uid_requested_at: None,
             failures: 0,
             retry_at: None,
         })
@@ -169,6 +219,7 @@ impl PersistTask {
             && uid != saved
         {
             let _stopped = self.commands.send(Command::DiscardRestored).is_err();
+            self.durable.forget();
             self.cold_start(ColdStartReason::OtherCluster);
         } else {
             self.send_saved(contents);
@@ -215,110 +266,8 @@ impl PersistTask {
     }
 }
 
-/// Saves the cache of one informer.
-struct Saver {
-    persistence: Persistence,
-    identity: Identity,
-    config: Config,
-    client: Option<kube::Client>,
-    reader: StoreReader,
-    status: Arc<StatusCell>,
-    diagnostics: DiagnosticSink,
-    /// The open file and the state that it contains; `None` if it cannot be used now.
-    file: Option<(CacheFile, Base)>,
-    uid: Option<ClusterUid>,
-    /// When the uid was requested last.
-    uid_at: Option<Instant>,
-    /// Number of consecutive failures.
-    failures: u32,
-    /// When the next attempt follows, after a failure.
-    retry_at: Option<Instant>,
-}
-
-impl Saver {
-    /// Saves the cache if it is synced and has changed.
-    async fn save(&mut self) -> Result<(), Exit> {
-        let snapshot = self.reader.snapshot();
-        let is_saved = matches!(&self.file, Some((_, Base::Snapshot(saved))) if saved.is_same(&snapshot));
-        let must_wait = self.retry_at.is_some_and(|at| Instant::now() < at);
-        if !snapshot.has_synced() || is_saved || must_wait {
-            return Ok(());
-        }
-        self.request_uid().await;
-        let Some((mut file, base)) = self.current_file().await? else { return Ok(()) };
-        let uid = match &self.uid {
-            Some(ClusterUid::Known(uid)) => Some(uid.clone()),
-            _ => None,
-        };
-        let (identity, saved_at) = (self.identity.clone(), crate::clock::now());
-        let (file, base, result) = blocking(move || {
-            let info = SaveInfo { identity: &identity, saved_at, cluster_uid: uid.as_deref() };
-            let result = file.save(&base, &snapshot, &info).map_err(|error| error.to_string());
-            (file, Base::Snapshot(snapshot), result)
-        })
-        .await?;
-        match result {
-            Ok(_) => {
-                self.file = Some((file, base));
-                (self.failures, self.retry_at) = (0, None);
-                self.status.update_persistence(|status| {
-                    (status.saved_at, status.error) = (Some(saved_at), None);
-                });
-            }
-            // The file contains the previous state or this one: it is opened and compared again.
-            Err(message) => self.record_failure(&message),
-        }
-        Ok(())
-    }
-
-    /// Returns the file, and opens it again if it was lost.
-    async fn current_file(&mut self) -> Result<Option<(CacheFile, Base)>, Exit> {
-        let storage = &*self.persistence.storage;
-        if let Some((file, base)) = self.file.take()
-            && file.is_current(storage, &self.identity)
-        {
-            return Ok(Some((file, base)));
-        }
-        let opened = open_file(&self.persistence, &self.identity, &self.config).await?;
-        match opened {
-            Ok((file, contents)) => {
-                let entries = contents.map(|contents| contents.entries).unwrap_or_default();
-                Ok(Some((file, Base::Entries(entries))))
-            }
-            Err(reason) => {
-                self.record_failure(&reason.to_string());
-                Ok(None)
-            }
-        }
-    }
-
-    async fn request_uid(&mut self) {
-        let Some(client) = &self.client else { return };
-        let is_settled = matches!(&self.uid, Some(ClusterUid::Known(_) | ClusterUid::Unknown));
-        if is_settled || self.uid_at.is_some_and(|at| at.elapsed() < UID_RETRY_PERIOD) {
-            return;
-        }
-        self.uid = Some(fetch_cluster_uid(client).await);
-        self.uid_at = Some(Instant::now());
-    }
-
-    fn record_failure(&mut self, message: &str) {
-        self.failures = self.failures.saturating_add(1);
-        self.retry_at = Some(Instant::now() + retry_delay(self.failures));
-        let message: Arc<str> = message.into();
-        let mut is_new = false;
-        self.status.update_persistence(|status| {
-            is_new = status.error.as_ref() != Some(&message);
-            status.error = Some(Arc::clone(&message));
-        });
-        if is_new {
-            self.diagnostics.report(&Diagnostic::SaveFailed { message });
-        }
-    }
-}
-
 /// Returns the delay after this number of consecutive failures.
-fn retry_delay(failures: u32) -> Duration {
+pub(super) fn retry_delay(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
     (Duration::from_secs(1) * 2_u32.pow(doublings)).min(MAX_RETRY_DELAY)
 }

@@ -1,14 +1,20 @@
 //! The module `persist` if the feature `persistence` is disabled: its types have no values.
 
+use super::durable::DurableHandlers;
 use super::options::InformerOptions;
 use super::parts::EngineParts;
 use crate::resource::ResourceType;
 use crate::source::QueryParameters;
 use informer_core::reflector::{Config, SavedScope};
 use std::future::Ready;
+use std::sync::Arc;
 use tokio::sync::oneshot;
 
 pub(crate) type SavedReceiver = oneshot::Receiver<Option<SavedScope>>;
+
+pub(super) struct PumpPersistence {
+    pub(super) durable: Arc<DurableHandlers>,
+}
 
 pub(super) enum PersistTask {}
 
@@ -18,7 +24,7 @@ impl PersistTask {
         _: &InformerOptions,
         _: &QueryParameters,
         _: &EngineParts<'_>,
-    ) -> Option<Self> {
+    ) -> Option<(Self, PumpPersistence)> {
         None
     }
 

@@ -21,6 +21,11 @@ impl PolledListener {
         Self { engine, listener }
     }
 
+    /// Acknowledges the events that were taken.
+    pub(crate) fn acknowledge(&self) {
+        self.listener.acknowledge();
+    }
+
     pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Delivery<Untyped>>> {
         self.listener.poll_next(context)
     }

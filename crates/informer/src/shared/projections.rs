@@ -74,6 +74,14 @@ pub(super) struct ReleaseTask {
 }
 
 impl ReleaseTask {
+    pub(super) fn new(
+        projections: &CacheProjections,
+        rewriter: Rewriter,
+        stop: &watch::Sender<bool>,
+    ) -> Self {
+        Self { projections: projections.clone(), rewriter, stop: stop.clone() }
+    }
+
     /// Runs until the informer stops.
     pub(super) async fn run(self) {
         run_until_stopped(&self.stop, self.work()).await;

@@ -8,7 +8,9 @@
 
 use super::command::Command;
 use super::compression::CacheCompression;
+use super::durable::DurableHandlers;
 use super::listener::{BLOCKED_CALL_THRESHOLD, Listener};
+use super::persist::PumpPersistence;
 use crate::clock::{Clock, sleep_until};
 use crate::coop::YieldBudget;
 use crate::delta_queue::DeltaQueue;
@@ -43,6 +45,8 @@ pub(super) struct Pump {
     pub(super) diagnostics: DiagnosticSink,
     /// Set if the retention is compressed.
     pub(super) compression: Option<CacheCompression>,
+    /// Set if the cache is persisted.
+    pub(super) persistence: Option<PumpPersistence>,
 }
 
 /// However the pump ends, it stops the informer: the drivers end, and the state becomes `Stopped` (C9).
@@ -138,11 +142,23 @@ impl Pump {
         while let Some(command) = self.commands.recv().await {
             self.handle_command(command, &mut listeners);
         }
+        #[cfg(feature = "persistence")]
+        let drained = match &mut self.persistence {
+            Some(persistence) => {
+                let cut = persistence.durable.cut(self.reader.snapshot());
+                persistence.deliver_last_events(cut).await
+            }
+            None => None,
+        };
         let drain = true;
         for listener in &listeners.active {
             listener.close(drain);
         }
         while listeners.tasks.join_next().await.is_some() {}
+        #[cfg(feature = "persistence")]
+        if let Some(drained) = drained {
+            let _ended = drained.send(()).is_err();
+        }
     }
 
     /// Returns when the next resync is due; `None` during a shutdown, because a resync would delay pending
@@ -163,18 +179,26 @@ impl Pump {
         if applied.drift > 0 {
             self.diagnostics.report(&Diagnostic::CacheDrift { changes: applied.drift });
         }
+        let mut has_durable = false;
         for listener in &listeners.active {
-            listener.enqueue(&applied.changes, initial);
+            if listener.is_durable() {
+                has_durable = true;
+            } else {
+                listener.enqueue(&applied.changes, initial);
+            }
         }
         listeners.schedule_call_check(now);
         if let Some(compression) = &self.compression {
             compression.observe_batch(&applied.changes, &snapshot);
         }
+        if let Some(durable) = self.durable().filter(|_| has_durable) {
+            durable.record(applied.changes);
+        }
         if self.queue.applied(scope_index, end) && !listeners.synced {
             listeners.synced = true;
             // The informer first: a handler must not be synced before its informer.
             self.status.set_synced(now);
-            for listener in &listeners.active {
+            for listener in listeners.active.iter().filter(|listener| !listener.is_durable()) {
                 listener.mark_initial_list_complete();
             }
         }
@@ -186,7 +210,10 @@ impl Pump {
     fn resync(&self, listeners: &mut Listeners) {
         let snapshot = self.reader.snapshot();
         for listener in &listeners.active {
-            listener.resync(&snapshot);
+            match self.durable().filter(|_| listener.is_durable()) {
+                Some(durable) => durable.resync(listener),
+                None => listener.resync(&snapshot),
+            }
         }
         listeners.schedule_call_check(self.clock.now());
     }
@@ -215,20 +242,49 @@ impl Pump {
         listeners.call_check_at = is_delivering.then(|| now + CALL_CHECK_PERIOD);
     }
 
+    /// Adds the initial list of a listener: the objects of one snapshot.
+    fn add_initial_list(&self, listener: &Listener, synced: bool) {
+        let snapshot = self.reader.snapshot();
+        let mut initial_list = Vec::with_capacity(snapshot.len());
+        // Restored entries are delivered when the server has confirmed them.
+        let entries = snapshot.list().filter(|entry| snapshot.is_confirmed(entry.key()));
+        initial_list.extend(entries.map(|entry| Change::Added(Arc::clone(entry))));
+        let initial = true;
+        listener.enqueue(&initial_list, initial);
+        if synced {
+            listener.mark_initial_list_complete();
+        }
+    }
+
+    fn durable(&self) -> Option<&DurableHandlers> {
+        self.persistence.as_ref().map(|persistence| &*persistence.durable)
+    }
+
+    /// Makes a handler durable if it has a durable name; reports if that is not possible.
+    fn join_durable(&self, listener: &Arc<Listener>) {
+        if listener.options.durable.is_none() {
+            return;
+        }
+        let joined =
+            self.durable().map_or(Err("the cache is not persisted"), |durable| durable.join(listener));
+        if let Err(reason) = joined {
+            #[cfg(feature = "persistence")]
+            if let Some(keys) = listener.options.durable.as_ref().and_then(|durable| durable.keys.as_ref()) {
+                keys.resume(None);
+            }
+            let (handler, reason) = (Arc::clone(&listener.options.name), reason.into());
+            self.diagnostics.report(&Diagnostic::NotDurable { handler, reason });
+        }
+    }
+
     fn handle_command(&mut self, command: Command, listeners: &mut Listeners) {
         match command {
             // The listener was closed before it was added: its handler is never called.
             Command::AddListener(listener) if !listener.mark_started() => {}
             Command::AddListener(listener) => {
-                let snapshot = self.reader.snapshot();
-                let mut initial_list = Vec::with_capacity(snapshot.len());
-                // Restored entries are delivered when the server has confirmed them.
-                let entries = snapshot.list().filter(|entry| snapshot.is_confirmed(entry.key()));
-                initial_list.extend(entries.map(|entry| Change::Added(Arc::clone(entry))));
-                let initial = true;
-                listener.enqueue(&initial_list, initial);
-                if listeners.synced {
-                    listener.mark_initial_list_complete();
+                self.join_durable(&listener);
+                if !listener.is_durable() {
+                    self.add_initial_list(&listener, listeners.synced);
                 }
                 if let Some(handler) = listener.take_handler() {
                     listeners.tasks.spawn(Arc::clone(&listener).run(handler).in_current_span());
@@ -237,6 +293,9 @@ impl Pump {
                 listeners.active.push(listener);
             }
             Command::RemoveListener(listener) => {
+                if let Some(durable) = self.durable() {
+                    durable.leave(&listener);
+                }
                 listeners.active.retain(|known| !Arc::ptr_eq(known, &listener));
             }
             Command::InstallIndex(built) => self.writer.install_index(*built),
@@ -252,6 +311,11 @@ impl Pump {
             }
             #[cfg(feature = "persistence")]
             Command::DiscardRestored => self.writer.discard_restored(),
+            #[cfg(feature = "persistence")]
+            Command::Cut(reply) => {
+                let cut = self.durable().map(|durable| durable.cut(self.reader.snapshot()));
+                let _stopped = cut.and_then(|cut| reply.send(cut).err()).is_some();
+            }
         }
     }
 }

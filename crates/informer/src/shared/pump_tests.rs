@@ -38,6 +38,7 @@ impl SteppedPump {
             clock: Clock::new(),
             diagnostics: diagnostics(),
             compression: None,
+            persistence: None,
         };
         Self { pump, listeners: Listeners::default(), _commands: commands }
     }
@@ -76,6 +77,8 @@ impl SteppedPump {
             mode: Mode::Inline,
             uncoalesced_capacity: None,
             deliver_transient_deletes: false,
+            durable: None,
+            is_filtered: false,
         };
         Arc::new(Listener::new(0, options, None, self.pump.clock, diagnostics()))
     }

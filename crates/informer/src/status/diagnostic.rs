@@ -84,6 +84,14 @@ pub enum Diagnostic {
         /// The error.
         message: Arc<str>,
     },
+    /// A handler with a durable name receives events as other handlers do, because it cannot be durable.
+    #[non_exhaustive]
+    NotDurable {
+        /// The name of the handler.
+        handler: Arc<str>,
+        /// Why.
+        reason: Arc<str>,
+    },
     /// A task of the informer panicked, and the informer has stopped.
     TaskPanicked,
     /// A handler panicked; it receives the next event.
@@ -190,6 +198,7 @@ impl fmt::Display for Diagnostic {
                 write!(f, "projection: {error} (further objects are counted, not reported)")
             }
             Self::ColdStart(reason) => write!(f, "cold start, the saved cache is not used: {reason}"),
+            Self::NotDurable { handler, reason } => write!(f, "handler {handler} is not durable: {reason}"),
             Self::SaveFailed { message } => write!(f, "save cache: {message}"),
             Self::TaskPanicked => f.write_str("a task of the informer panicked; the informer has stopped"),
             Self::HandlerPanicked { handler } => {

@@ -78,12 +78,12 @@ fn complete_list<K: Serialize + Send + Sync + 'static>(values: impl IntoIterator
 ///
 /// Panics if the value has no type or name. The same holds for the other events.
 pub fn added<K: Serialize + Send + Sync + 'static>(value: K) -> Event<K> {
-    Event::Added { object: object(value), initial: false }
+    Event::Added { object: object(value), initial: false, previous: None }
 }
 
 /// Returns the event of an object in the initial list of a handler.
 pub fn initial<K: Serialize + Send + Sync + 'static>(value: K) -> Event<K> {
-    Event::Added { object: object(value), initial: true }
+    Event::Added { object: object(value), initial: true, previous: None }
 }
 
 /// Returns the event of a changed object.

@@ -9,7 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const SECTOR_BYTES: usize = 512;
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Disk(Arc<Mutex<State>>);
+pub(super) struct Disk {
+    state: Arc<Mutex<State>>,
+    /// The life of the process that uses this handle; `None` for the test.
+    life: Option<u64>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -21,6 +25,7 @@ struct State {
     /// The limit of the size of all files.
     capacity: Option<u64>,
     read_only: bool,
+    panics: bool,
     /// Increases with each crash; files that were opened before are unusable.
     life: u64,
 }
@@ -67,14 +72,25 @@ impl Operation {
 }
 
 impl Disk {
+    /// Returns the disk as the process sees it that starts now. It cannot use it after a crash.
+    pub(super) fn for_process(&self) -> Self {
+        Self { life: Some(self.lock().life), ..self.clone() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes every operation fail after this number of further ones, as if the process were dead.
     pub(super) fn stop_after(&self, operations: u64) {
         let mut state = self.lock();
         state.stops_after = Some(state.operations + operations);
+    }
+
+    /// Returns whether operations fail because of [`Disk::stop_after`].
+    pub(super) fn is_stopped(&self) -> bool {
+        let state = self.lock();
+        state.stops_after.is_some_and(|limit| state.operations >= limit)
     }
 
     /// Ends the life of the process, and loses a random part of what was not synced.
@@ -116,6 +132,10 @@ impl Disk {
         self.lock().read_only = read_only;
     }
 
+    pub(super) fn set_panics(&self, panics: bool) {
+        self.lock().panics = panics;
+    }
+
     /// Returns the names of the files.
     pub(super) fn files(&self) -> Vec<String> {
         self.lock().files.keys().cloned().collect()
@@ -146,6 +166,7 @@ impl State {
     /// Counts an operation; fails if the process is dead.
     fn operate(&mut self, life: u64) -> io::Result<()> {
         self.operations += 1;
+        assert!(!self.panics, "the disk panics");
         let is_stopped = self.stops_after.is_some_and(|limit| self.operations > limit);
         if is_stopped || life != self.life { Err(io::Error::other("the process is dead")) } else { Ok(()) }
     }
@@ -158,6 +179,9 @@ impl Storage for Disk {
 
     fn open(&self, name: &str) -> Result<Box<dyn StorageBackend>, DatabaseError> {
         let mut state = self.lock();
+        if self.life.is_some_and(|life| life != state.life) {
+            return Err(io::Error::other("the process is dead").into());
+        }
         if state.read_only {
             return Err(io::Error::from(io::ErrorKind::ReadOnlyFilesystem).into());
         }
@@ -174,6 +198,9 @@ impl Storage for Disk {
 
     fn set_aside(&self, name: &str) -> io::Result<()> {
         let mut state = self.lock();
+        if self.life.is_some_and(|life| life != state.life) {
+            return Err(io::Error::other("the process is dead"));
+        }
         let file = state.files.remove(name).ok_or(io::ErrorKind::NotFound)?;
         state.files.insert(format!("{name}.discarded"), file);
         Ok(())

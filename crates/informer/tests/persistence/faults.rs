@@ -1,9 +1,10 @@
 //! Crashes at random moments on a simulated disk.
 
 use super::{Disk, contents, is_warm, saved_on, synced};
-use crate::cluster::{advance_time, config_map, until};
-use informer::Event;
+use crate::cluster::{TIMEOUT, advance_time, config_map, until};
+use informer::{Event, SharedInformer};
 use informer_apiserver::ApiServer;
+use k8s_openapi::api::core::v1::ConfigMap;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -55,6 +56,7 @@ fn change(server: &ApiServer, random: &mut Random) {
 async fn run(seed: u64) -> u64 {
     let (server, disk, mut random) = (ApiServer::new(), Disk::default(), Random(seed));
     let mut warm_starts = 0;
+    let external = Arc::new(Mutex::new(External::default()));
     for life in 0..CRASHES {
         let informer = synced(&server, saved_on(&disk)).await;
         let mut expected = truth(&server);
@@ -62,10 +64,16 @@ async fn run(seed: u64) -> u64 {
         warm_starts += u64::from(is_warm(&informer));
         // C1, C3: the events of this life lead to the state of the server.
         let folded = Arc::new(Mutex::new(BTreeMap::new()));
-        let registration = informer.on_event({
+        let ordinary = informer.on_event({
             let folded = Arc::clone(&folded);
             move |event| fold(&mut folded.lock().unwrap(), &event)
         });
+        // C2 across restarts: the events of all lives lead to the state of the server.
+        external.lock().unwrap().life += 1;
+        let is_present = random.below(4) > 0;
+        let pause = Duration::from_millis([0, 0, 1, 50, 400][random.below(5)]);
+        let durable =
+            is_present.then(|| tokio::spawn(handle(informer.clone(), external.clone(), disk.clone(), pause)));
         disk.stop_after(random.below(400) as u64);
         for _ in 0..random.below(6) {
             for _ in 0..random.below(8) {
@@ -74,14 +82,22 @@ async fn run(seed: u64) -> u64 {
             expected = truth(&server);
             until(|| sorted(contents(&informer)) == expected).await;
             until(|| sorted(folded.lock().unwrap().values().cloned().collect()) == expected).await;
+            if is_present {
+                until(|| disk.is_stopped() || external.lock().unwrap().texts() == expected).await;
+            }
             advance_time(Duration::from_millis(random.below(3000) as u64)).await;
         }
-        drop((registration, informer));
-        if random.below(2) == 0 {
-            disk.kill();
-        } else {
-            disk.crash(|limit| random.below(limit));
+        // The process dies, or ends in order.
+        match random.below(3) {
+            0 => {
+                drop(ordinary);
+                informer.shutdown(TIMEOUT).await.unwrap();
+                disk.kill();
+            }
+            1 => disk.kill(),
+            _ => disk.crash(|limit| random.below(limit)),
         }
+        durable.inspect(tokio::task::JoinHandle::abort);
         for _ in 0..random.below(6) {
             change(&server, &mut random);
         }
@@ -94,12 +110,88 @@ async fn run(seed: u64) -> u64 {
     warm_starts
 }
 
+/// A durable handler that needs some time for each event.
+async fn handle(
+    informer: SharedInformer<ConfigMap>,
+    external: Arc<Mutex<External>>,
+    disk: Disk,
+    pause: Duration,
+) {
+    let mut events = informer.handler().durable("test").event_stream();
+    drop(informer);
+    loop {
+        for event in events.next_batch(3).await {
+            // A process without a disk is dead in this test.
+            if disk.is_stopped() {
+                return;
+            }
+            external.lock().unwrap().fold(&event);
+        }
+        advance_time(pause).await;
+    }
+}
+
+/// What a durable handler has written outside of the process.
+#[derive(Default)]
+struct External {
+    life: u64,
+    /// The object, and the life in which its last event was delivered.
+    objects: BTreeMap<String, Known>,
+    /// The uids of objects that were deleted, and the life in which.
+    deleted: BTreeMap<String, u64>,
+}
+
+struct Known {
+    uid: String,
+    version: u64,
+    text: String,
+    life: u64,
+}
+
+impl External {
+    fn texts(&self) -> Vec<String> {
+        sorted(self.objects.values().map(|known| known.text.clone()).collect())
+    }
+
+    fn fold(&mut self, event: &Event<ConfigMap>) {
+        let (object, life) = (event.object(), self.life);
+        let (name, uid) = (object.name().to_owned(), object.uid().to_owned());
+        let version: u64 = object.resource_version().as_str().parse().unwrap();
+        let known = self.objects.get(&name);
+        if matches!(event, Event::Deleted { .. }) {
+            // A deletion that was not acknowledged is repeated by the next process, and one of an object that was
+            // saved but not delivered before the process died is delivered.
+            let earlier = self.deleted.insert(uid.clone(), life);
+            assert_ne!(earlier, Some(life), "{name} was deleted twice in one life");
+            if known.is_some_and(|known| known.uid == uid) {
+                self.objects.remove(&name);
+            } else {
+                assert!(
+                    known.is_none() || earlier.is_some(),
+                    "{name}: not the object that the handler knows"
+                );
+            }
+            return;
+        }
+        assert!(!self.deleted.contains_key(&uid), "{name} was deleted, but exists");
+        if let Some(known) = known {
+            // C2: another incarnation follows the deletion of the one that the handler knows.
+            assert_eq!(known.uid, uid, "{name}: the deletion of the previous incarnation was lost");
+            assert!(known.version <= version, "C1: {name} went back from {} to {version}", known.version);
+            let is_first = known.life < life;
+            assert_eq!(matches!(event, Event::Added { .. }), is_first, "C3 in one life: {event:?}");
+        }
+        let text = format!("{name}={}", object.field("data.v").unwrap());
+        self.objects.insert(name, Known { uid, version, text, life });
+    }
+}
+
 fn sorted(mut texts: Vec<String>) -> Vec<String> {
     texts.sort();
     texts
 }
 
-fn fold(state: &mut BTreeMap<String, String>, event: &Event<k8s_openapi::api::core::v1::ConfigMap>) {
+fn fold(state: &mut BTreeMap<String, String>, event: &Event<ConfigMap>) {
     let object = event.object();
     let text = format!("{}={}", object.name(), object.field("data.v").unwrap());
     let previous = match event {

@@ -2,7 +2,9 @@
 
 mod bad_files;
 mod disk;
+mod durable;
 mod faults;
+mod resume;
 mod warm_start;
 
 use crate::cluster::{TIMEOUT, until};
@@ -20,7 +22,7 @@ fn saved_on(disk: &Disk) -> InformerOptions {
 }
 
 fn persistence(disk: &Disk) -> Persistence {
-    Persistence::with_storage(Arc::new(disk.clone()), "test")
+    Persistence::with_storage(Arc::new(disk.for_process()), "test")
 }
 
 /// A started informer.

@@ -19,6 +19,9 @@ use std::sync::Arc;
 /// Pending events of one handler, coalesced per key, oldest first.
 #[derive(Debug, Default)]
 pub(in crate::shared) struct CoalescingOutbox {
+    /// Objects that a durable handler knows from an earlier process, and that no longer exist. Their deletions are
+    /// delivered before all other events.
+    earlier_deletions: VecDeque<(Arc<Entry>, Moment)>,
     /// Positions of the pending events, by ascending sequence number. May contain obsolete positions, whose
     /// event was delivered or dropped; they are skipped.
     order: VecDeque<QueuePosition>,
@@ -76,10 +79,13 @@ struct PendingDelete {
 #[derive(Debug)]
 struct PendingUpsert {
     sequence: u64,
-    /// The state that the handler saw last; `None` if it does not know this object.
+    /// The state that the handler saw last, or that it has acknowledged in an earlier process if `initial`; `None` if
+    /// there is none.
     before: Option<Arc<Entry>>,
     after: Arc<Entry>,
     initial: bool,
+    /// Whether the handler may have received the object in an earlier process.
+    is_known: bool,
     cause: UpdateCause,
 }
 
@@ -106,6 +112,44 @@ impl CoalescingOutbox {
         }
     }
 
+    /// Adds a deletion; see `Outbox::add_earlier_deletion`.
+    #[cfg(feature = "persistence")]
+    pub(super) fn add_earlier_deletion(&mut self, last: &Arc<Entry>, now: Moment) {
+        self.earlier_deletions.push_back((Arc::clone(last), now));
+    }
+
+    /// Adds an object; see `Outbox::add_initial`.
+    #[cfg(feature = "persistence")]
+    pub(super) fn add_initial(
+        &mut self,
+        entry: &Arc<Entry>,
+        is_known: bool,
+        previous: Option<&Arc<Entry>>,
+        now: Moment,
+    ) {
+        let initial = true;
+        self.add_upsert(previous, entry, initial, UpdateCause::Change, now);
+        let slot = self.pending.slot_for(entry.key());
+        if let Some(upsert) = &mut self.pending.keys[slot as usize].upsert {
+            upsert.is_known = is_known;
+        }
+    }
+
+    /// Calls `visit` for each key with pending events; see `Outbox::for_each_pending`.
+    #[cfg(feature = "persistence")]
+    pub(super) fn for_each_pending(&self, mut visit: impl FnMut(&Key, Option<&Arc<Entry>>)) {
+        for (last, _) in &self.earlier_deletions {
+            visit(last.key(), Some(last));
+        }
+        for pending in &self.pending.keys {
+            if let Some(key) = pending.key() {
+                let deleted = pending.delete.as_ref().map(|delete| &delete.last);
+                let before = || pending.upsert.as_ref().and_then(|upsert| upsert.before.as_ref());
+                visit(key, deleted.or_else(before));
+            }
+        }
+    }
+
     /// Adds an object for a resync, unless its key has a pending event, which will deliver the same state
     /// or a newer one.
     pub(super) fn add_resync(&mut self, entry: &Arc<Entry>, now: Moment) {
@@ -122,6 +166,9 @@ impl CoalescingOutbox {
 
     /// Removes and returns the oldest pending event.
     pub(super) fn pop(&mut self) -> Option<Event<Untyped>> {
+        if let Some((last, _)) = self.earlier_deletions.pop_front() {
+            return Some(Event::Deleted { last: Object::new(last), observed: false });
+        }
         loop {
             let Some(QueuePosition { sequence, slot, .. }) = self.order.pop_front() else {
                 self.release_memory();
@@ -138,27 +185,29 @@ impl CoalescingOutbox {
     pub(super) fn initial_list_delivered(&mut self) -> bool {
         self.remove_obsolete_front();
         let oldest = self.order.front().map(|position| position.sequence);
-        self.initial_end.is_some_and(|end| oldest.is_none_or(|oldest| oldest > end))
+        self.earlier_deletions.is_empty()
+            && self.initial_end.is_some_and(|end| oldest.is_none_or(|oldest| oldest > end))
     }
 
     /// Returns when the oldest pending event was added.
     pub(super) fn oldest_added_at(&mut self) -> Option<Moment> {
         self.remove_obsolete_front();
-        self.order.front().map(|position| position.added_at)
+        let earlier = self.earlier_deletions.front().map(|(_, added_at)| *added_at);
+        earlier.or_else(|| self.order.front().map(|position| position.added_at))
     }
 
     /// Returns the number of pending events.
     pub(super) fn pending_events(&self) -> usize {
-        self.events
+        self.earlier_deletions.len() + self.events
     }
 
     /// Returns the number of keys with pending events.
     pub(super) fn len(&self) -> usize {
-        self.pending.len()
+        self.earlier_deletions.len() + self.pending.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.pending.is_empty()
+        self.earlier_deletions.is_empty() && self.pending.is_empty()
     }
 
     fn add_upsert(
@@ -184,6 +233,7 @@ impl CoalescingOutbox {
             before: before.cloned(),
             after: Arc::clone(after),
             initial,
+            is_known: false,
             cause,
         });
         self.events += 1;
@@ -197,7 +247,7 @@ impl CoalescingOutbox {
             // The handler never saw this incarnation, so its addition and deletion cancel out, unless
             // transient deletes are requested. A pending delete of the previous incarnation stays and
             // suffices.
-            Some(PendingUpsert { before: None, .. })
+            Some(PendingUpsert { before: None, is_known: false, .. })
                 if !self.deliver_transient_deletes || key.delete.is_some() =>
             {
                 self.events -= 1;
@@ -255,6 +305,7 @@ impl CoalescingOutbox {
         /// Capacity that is kept: one batch of the pump.
         const RETAINED_CAPACITY: usize = 256;
         debug_assert!(self.pending.is_empty(), "every pending event has a position");
+        self.earlier_deletions = VecDeque::new();
         self.order.shrink_to(RETAINED_CAPACITY);
         self.pending.clear(RETAINED_CAPACITY);
     }
@@ -364,9 +415,10 @@ impl PendingKey {
         let PendingUpsert { before, after, initial, cause, .. } =
             self.upsert.take_if(|upsert| upsert.sequence == sequence)?;
         let after = Object::new(after);
+        let before = before.map(Object::new);
         Some(match before {
-            Some(old) => Event::Updated { old: Object::new(old), new: after, cause },
-            None => Event::Added { object: after, initial },
+            Some(old) if !initial => Event::Updated { old, new: after, cause },
+            previous => Event::Added { object: after, initial, previous },
         })
     }
 }

@@ -10,6 +10,8 @@ mod uncoalesced;
 
 use crate::event::{Delivery, Untyped};
 use coalescing::CoalescingOutbox;
+#[cfg(feature = "persistence")]
+use informer_core::Key;
 use informer_core::{Change, Entry, Moment};
 use std::sync::Arc;
 use uncoalesced::UncoalescedOutbox;
@@ -47,6 +49,51 @@ impl Outbox {
         match self {
             Self::Coalescing(outbox) => outbox.add(change, initial, now),
             Self::Uncoalesced(outbox) => outbox.add(change, initial, now),
+        }
+    }
+
+    /// Adds the deletion of an object that a durable handler may know from an earlier process. Must be called before
+    /// any other event is added.
+    #[cfg(feature = "persistence")]
+    pub(super) fn add_earlier_deletion(&mut self, last: &Arc<Entry>, now: Moment) {
+        match self {
+            Self::Coalescing(outbox) => outbox.add_earlier_deletion(last, now),
+            Self::Uncoalesced(outbox) => outbox.add_earlier_deletion(last, now),
+        }
+    }
+
+    /// Adds an object of the initial list of a durable handler, before any change. `is_known` if the handler may have
+    /// received it in an earlier process: its deletion is then delivered even if the addition was not. `previous` is
+    /// the state that the handler has acknowledged there.
+    #[cfg(feature = "persistence")]
+    pub(super) fn add_initial(
+        &mut self,
+        entry: &Arc<Entry>,
+        is_known: bool,
+        previous: Option<&Arc<Entry>>,
+        now: Moment,
+    ) {
+        match self {
+            Self::Coalescing(outbox) => outbox.add_initial(entry, is_known, previous, now),
+            Self::Uncoalesced(outbox) => outbox.add_initial(entry, previous, now),
+        }
+    }
+
+    /// Records changes that are not added, because newer ones of the same objects are.
+    #[cfg(feature = "persistence")]
+    pub(super) fn add_skipped(&mut self, changes: u64) {
+        if let Self::Uncoalesced(outbox) = self {
+            outbox.add_skipped(changes);
+        }
+    }
+
+    /// Calls `visit` with the key of each pending event, or of all pending events of that key together, and with the
+    /// state that the handler saw before. The events of a key are visited in their order.
+    #[cfg(feature = "persistence")]
+    pub(super) fn for_each_pending(&self, visit: impl FnMut(&Key, Option<&Arc<Entry>>)) {
+        match self {
+            Self::Coalescing(outbox) => outbox.for_each_pending(visit),
+            Self::Uncoalesced(outbox) => outbox.for_each_pending(visit),
         }
     }
 

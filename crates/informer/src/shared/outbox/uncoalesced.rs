@@ -6,6 +6,8 @@
 
 use super::coalescing::CoalescingOutbox;
 use crate::event::{Delivery, Event, Untyped, UpdateCause};
+#[cfg(feature = "persistence")]
+use informer_core::Key;
 use informer_core::{Change, Entry, Moment, Object};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -62,7 +64,7 @@ impl UncoalescedOutbox {
     pub(super) fn add(&mut self, change: &Change, initial: bool, now: Moment) {
         let object = |entry: &Arc<Entry>| Object::new(Arc::clone(entry));
         let event = match change {
-            Change::Added(entry) => Event::Added { object: object(entry), initial },
+            Change::Added(entry) => Event::Added { object: object(entry), initial, previous: None },
             Change::Updated { old, new } => {
                 Event::Updated { old: object(old), new: object(new), cause: UpdateCause::Change }
             }
@@ -74,6 +76,41 @@ impl UncoalescedOutbox {
         }
         self.overflowed += 1;
         self.overflow.add(change, initial, now);
+    }
+
+    /// Adds a deletion; see `Outbox::add_earlier_deletion`.
+    #[cfg(feature = "persistence")]
+    pub(super) fn add_earlier_deletion(&mut self, last: &Arc<Entry>, now: Moment) {
+        let (last, counted) = (Object::new(Arc::clone(last)), false);
+        self.push(Event::Deleted { last, observed: false }, counted, now);
+    }
+
+    /// Adds an object; see `Outbox::add_initial`.
+    #[cfg(feature = "persistence")]
+    pub(super) fn add_initial(&mut self, entry: &Arc<Entry>, previous: Option<&Arc<Entry>>, now: Moment) {
+        let object = |entry: &Arc<Entry>| Object::new(Arc::clone(entry));
+        let event = Event::Added { object: object(entry), initial: true, previous: previous.map(object) };
+        let counted = false;
+        self.push(event, counted, now);
+    }
+
+    /// Records changes that were not added.
+    #[cfg(feature = "persistence")]
+    pub(super) fn add_skipped(&mut self, changes: u64) {
+        self.overflowed += changes;
+    }
+
+    /// Calls `visit` for each pending event; see `Outbox::for_each_pending`.
+    #[cfg(feature = "persistence")]
+    pub(super) fn for_each_pending(&self, mut visit: impl FnMut(&Key, Option<&Arc<Entry>>)) {
+        for QueuedEvent { event, .. } in &self.queue {
+            let before = match event {
+                Event::Added { previous, .. } => previous.as_ref(),
+                Event::Updated { old: before, .. } | Event::Deleted { last: before, .. } => Some(before),
+            };
+            visit(event.object().key(), before.map(Object::entry));
+        }
+        self.overflow.for_each_pending(visit);
     }
 
     /// Adds an object for a resync, unless the outbox is full.

@@ -1,8 +1,4 @@
-//! Keys received from external streams that have not been reconciled successfully yet.
-//!
-//! A reconcile is successful here if it returned an [`Outcome`](super::Outcome), even
-//! [`Outcome::Terminal`](super::Outcome::Terminal). No informer delivers the other keys again, so the next
-//! run of the controller starts with them.
+//! Keys that have not been reconciled successfully yet.
 
 use informer_core::Key;
 use std::collections::HashMap;
@@ -10,9 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The pending keys, each with the number of times it was received.
 #[derive(Default)]
-pub(super) struct PendingExternalKeys(Mutex<HashMap<Key, u64>>);
+pub(super) struct PendingKeys(Mutex<HashMap<Key, u64>>);
 
-impl PendingExternalKeys {
+impl PendingKeys {
     /// Records that a key was received.
     pub(super) fn add(&self, key: &Key) {
         *self.lock().entry(key.clone()).or_default() += 1;

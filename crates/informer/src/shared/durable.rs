@@ -1,0 +1,371 @@
+//! Durable handlers: what each of them has acknowledged, across processes.
+//!
+//! A durable handler receives its events not from the pump, but from the task that saves the cache, and only after
+//! they were saved: otherwise a crash could make the next process forget that the handler has received an object, and
+//! its deletion would never be delivered (C2). Each save has four steps: the pump returns a snapshot and the changes
+//! that led to it ([`Cut`]), [`DurableHandlers::prepare`] determines what the handlers may know of the snapshot, the
+//! snapshot and that are written in one transaction, and [`DurableHandlers::deliver`] adds the changes to the
+//! outboxes of the handlers. A handler begins in the same way: it receives the deletions of objects that it knows
+//! from an earlier process and that no longer exist, then all objects.
+
+use super::listener::ledger::UnfinishedKeys;
+use super::listener::{DurableName, Listener};
+use crate::persistence::{
+    Base, ChangedKey, Difference, Differences, Handlers, SavedHandler, SavedState, rebase,
+};
+use informer_core::{Change, Entry, Key, StoreSnapshot};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The longest name.
+const MAX_NAME_BYTES: usize = 253;
+/// Upper bound on the changes that wait for a save. If there are more, because the disk does not respond, the handlers
+/// receive the differences of the snapshots instead.
+const MAX_RECORDED_CHANGES: usize = 100_000;
+
+/// The durable handlers of one informer.
+#[derive(Default)]
+pub(super) struct DurableHandlers {
+    state: Mutex<State>,
+    recorded: Mutex<Recorded>,
+}
+
+/// The changes since the last cut.
+#[derive(Default)]
+struct Recorded {
+    changes: Vec<Change>,
+    /// Number of changes that were dropped.
+    dropped: u64,
+}
+
+/// A snapshot, the changes that have led to it since the previous cut, and the handlers that begin with it.
+pub(super) struct Cut {
+    pub(super) snapshot: StoreSnapshot,
+    recorded: Recorded,
+    /// Handlers that are added later begin with a later cut: they would miss changes that were not recorded before.
+    beginning: Vec<Arc<Listener>>,
+}
+
+impl Cut {
+    /// Returns whether a handler begins with this cut.
+    fn begins(&self, listener: &Arc<Listener>) -> bool {
+        self.beginning.iter().any(|beginning| Arc::ptr_eq(beginning, listener))
+    }
+
+    /// Adds objects that appear and disappear within the cut, and which an uncoalesced handler receives nevertheless.
+    fn add_transient(&self, listener: &Listener, differences: &mut Differences) {
+        if listener.options.uncoalesced_capacity.is_none() {
+            return;
+        }
+        for change in &self.recorded.changes {
+            if let Change::Deleted { last, .. } = change {
+                let difference = differences.entry(last.key().clone()).or_default();
+                if difference.gone.iter().all(|gone| gone.is_other_incarnation(last)) {
+                    difference.gone.push(Arc::clone(last));
+                }
+            }
+        }
+    }
+
+    /// Returns the same snapshot again, without changes.
+    pub(super) fn again(&self) -> Self {
+        Self { snapshot: self.snapshot.clone(), recorded: Recorded::default(), beginning: Vec::new() }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    /// The objects to which the events of the handlers have led, and to which the differences refer.
+    delivered: Base,
+    handlers: BTreeMap<Arc<str>, Handler>,
+}
+
+struct Handler {
+    used_on: u32,
+    /// What it knows, unless it has begun.
+    differences: Differences,
+    /// The keys that its controller has to reconcile, as saved by an earlier process.
+    unfinished: BTreeSet<Key>,
+    /// The keys that its controller has to reconcile, if it has begun in this process.
+    keys: Option<Arc<dyn UnfinishedKeys>>,
+    /// Whether it has begun before, in this process or an earlier one.
+    is_known: bool,
+    phase: Phase,
+}
+
+impl Handler {
+    /// Returns the keys that its controller has to reconcile.
+    fn unfinished(&self) -> BTreeSet<Key> {
+        self.keys.as_ref().map_or_else(|| self.unfinished.clone(), |keys| keys.unfinished())
+    }
+}
+
+enum Phase {
+    /// Known from the file, or removed.
+    Inactive,
+    /// Begins after the next save.
+    Waiting(Arc<Listener>),
+    Begun(Arc<Listener>),
+}
+
+/// A save that is prepared: the changes since the previous one.
+pub(super) struct Prepared {
+    changes: Vec<ChangedKey>,
+}
+
+impl DurableHandlers {
+    /// Adds the handlers of a file, unless they were not used for a long time.
+    pub(super) fn load(&self, entries: &[Arc<Entry>], handlers: Handlers, today: u32) {
+        let mut state = self.lock();
+        state.delivered = Base::Entries(entries.to_vec());
+        let State { delivered, handlers: known } = &mut *state;
+        // Handlers that were added before the file was read.
+        for handler in known.values_mut() {
+            handler.differences = all_unknown(delivered);
+        }
+        for (name, saved) in handlers {
+            if !saved.is_forgotten(today) {
+                let SavedHandler { used_on, differences, unfinished } = saved;
+                let phase = known.remove(&name).map_or(Phase::Inactive, |added| added.phase);
+                let is_known = true;
+                known.insert(name, Handler { used_on, differences, unfinished, keys: None, is_known, phase });
+            }
+        }
+    }
+
+    /// Forgets the handlers of the file, which belongs to another cluster.
+    pub(super) fn forget(&self) {
+        let mut state = self.lock();
+        state.delivered = Base::default();
+        state.handlers.retain(|_, handler| {
+            handler.differences.clear();
+            handler.unfinished.clear();
+            handler.is_known = false;
+            !matches!(handler.phase, Phase::Inactive)
+        });
+    }
+
+    /// Adds a handler, which begins after the next save of a synced cache.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why the handler cannot be durable.
+    pub(super) fn join(&self, listener: &Arc<Listener>) -> Result<(), &'static str> {
+        let Some(DurableName { name, .. }) = &listener.options.durable else {
+            return Err("it has no durable name");
+        };
+        if listener.options.is_filtered {
+            return Err("it has a filter");
+        }
+        if name.len() > MAX_NAME_BYTES {
+            return Err("its durable name is too long");
+        }
+        let mut state = self.lock();
+        let State { delivered, handlers } = &mut *state;
+        match handlers.get_mut(name) {
+            Some(Handler { phase: Phase::Waiting(_) | Phase::Begun(_), .. }) => {
+                return Err("another handler has its durable name");
+            }
+            Some(handler) => handler.phase = Phase::Waiting(Arc::clone(listener)),
+            None => {
+                let differences = all_unknown(delivered);
+                let phase = Phase::Waiting(Arc::clone(listener));
+                let unfinished = BTreeSet::new();
+                let (is_known, keys) = (false, None);
+                let handler = Handler { used_on: 0, differences, unfinished, keys, is_known, phase };
+                handlers.insert(Arc::clone(name), handler);
+            }
+        }
+        listener.make_durable();
+        Ok(())
+    }
+
+    /// Removes a handler. What it knows is kept.
+    pub(super) fn leave(&self, listener: &Arc<Listener>) {
+        let mut state = self.lock();
+        let State { delivered, handlers } = &mut *state;
+        let name = listener.options.durable.as_ref().map(|durable| &durable.name);
+        let handler = name.and_then(|name| handlers.get_mut(name));
+        let Some(handler) = handler else { return };
+        match &handler.phase {
+            Phase::Waiting(waiting) if Arc::ptr_eq(waiting, listener) => {}
+            Phase::Begun(begun) if Arc::ptr_eq(begun, listener) => {
+                handler.differences = differences(listener, delivered, &[]);
+            }
+            _ => return,
+        }
+        handler.phase = Phase::Inactive;
+    }
+
+    /// Adds the objects that are due for a resync. A resync of objects that are not delivered yet would overtake their
+    /// events (C1).
+    pub(super) fn resync(&self, listener: &Listener) {
+        if let Base::Snapshot(delivered) = &self.lock().delivered {
+            listener.resync(delivered);
+        }
+    }
+
+    /// Records changes that were applied to the store.
+    pub(super) fn record(&self, changes: Vec<Change>) {
+        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        recorded.changes.extend(changes);
+        if recorded.changes.len() > MAX_RECORDED_CHANGES {
+            recorded.dropped += recorded.changes.len() as u64;
+            recorded.changes = Vec::new();
+        }
+    }
+
+    /// Returns the snapshot to save, with the changes since the previous one. Called by the pump, which has recorded
+    /// each change up to this snapshot.
+    pub(super) fn cut(&self, snapshot: StoreSnapshot) -> Cut {
+        let recorded = std::mem::take(&mut *self.recorded.lock().unwrap_or_else(PoisonError::into_inner));
+        let state = self.lock();
+        let waiting = state.handlers.values().filter_map(|handler| match &handler.phase {
+            Phase::Waiting(listener) => Some(Arc::clone(listener)),
+            Phase::Inactive | Phase::Begun(_) => None,
+        });
+        Cut { snapshot, recorded, beginning: waiting.collect() }
+    }
+
+    /// Returns whether handlers wait for a save of this snapshot.
+    pub(super) fn is_behind(&self, snapshot: &StoreSnapshot) -> bool {
+        let state = self.lock();
+        let is_delivered =
+            matches!(&state.delivered, Base::Snapshot(delivered) if delivered.is_same(snapshot));
+        state.handlers.values().any(|handler| match handler.phase {
+            Phase::Inactive => false,
+            Phase::Waiting(_) => true,
+            Phase::Begun(_) => !is_delivered,
+        })
+    }
+
+    /// Returns what the handlers may know while the events of the next save are delivered, relative to its snapshot.
+    pub(super) fn prepare(&self, cut: &Cut, today: u32) -> (Handlers, Prepared) {
+        let state = self.lock();
+        let changes = state.delivered.changes(&cut.snapshot);
+        let mut handlers = Handlers::new();
+        for (name, handler) in &state.handlers {
+            let rebased = || {
+                let mut differences = handler.differences.clone();
+                rebase(&mut differences, &changes);
+                differences
+            };
+            let (differences, used_on) = match &handler.phase {
+                Phase::Waiting(listener) if cut.begins(listener) => {
+                    let mut differences = rebased();
+                    // After the save, it receives all objects.
+                    for difference in differences.values_mut() {
+                        if let SavedState::Unknown = difference.saved {
+                            difference.saved = SavedState::Received(None);
+                        }
+                    }
+                    (differences, today)
+                }
+                Phase::Inactive | Phase::Waiting(_) => (rebased(), handler.used_on),
+                Phase::Begun(listener) => {
+                    let mut differences = differences(listener, &state.delivered, &changes);
+                    cut.add_transient(listener, &mut differences);
+                    (differences, today)
+                }
+            };
+            // Afterwards: the keys of acknowledged events are queued already.
+            let unfinished = handler.unfinished();
+            handlers.insert(Arc::clone(name), SavedHandler { used_on, differences, unfinished });
+        }
+        (handlers, Prepared { changes })
+    }
+
+    /// Adds the changes of a save to the handlers, and begins those that waited for it.
+    pub(super) fn deliver(&self, cut: Cut, prepared: Prepared, today: u32) {
+        let Prepared { changes } = prepared;
+        let mut state = self.lock();
+        for handler in state.handlers.values_mut() {
+            if let Phase::Begun(listener) = &handler.phase {
+                let initial = false;
+                if cut.recorded.dropped == 0 {
+                    listener.enqueue(&cut.recorded.changes, initial);
+                } else {
+                    listener.add_skipped(cut.recorded.dropped);
+                    listener.enqueue(&differences_of_snapshots(&changes), initial);
+                }
+                continue;
+            }
+            rebase(&mut handler.differences, &changes);
+            if let Phase::Waiting(listener) = &handler.phase
+                && cut.begins(listener)
+            {
+                let unfinished = handler.unfinished();
+                handler.keys = listener.options.durable.as_ref().and_then(|durable| durable.keys.clone());
+                if let Some(keys) = &handler.keys {
+                    keys.resume(handler.is_known.then_some(unfinished));
+                }
+                listener.begin_durable(&cut.snapshot, &std::mem::take(&mut handler.differences));
+                handler.is_known = true;
+                handler.used_on = today;
+                handler.phase = Phase::Begun(Arc::clone(listener));
+            }
+        }
+        state.delivered = Base::Snapshot(cut.snapshot);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the differences of a handler that knows none of these objects.
+fn all_unknown(objects: &Base) -> Differences {
+    let mut differences = Differences::new();
+    objects.for_each(|entry| {
+        let unknown = Difference { gone: Vec::new(), saved: SavedState::Unknown };
+        differences.insert(entry.key().clone(), unknown);
+    });
+    differences
+}
+
+/// Returns what a handler that has begun may know after the changes were saved.
+fn differences(listener: &Listener, delivered: &Base, changes: &[ChangedKey]) -> Differences {
+    let known = listener.unacknowledged();
+    let mut differences = Differences::new();
+    let mut add = |key: &Key, delivered: Option<&Arc<Entry>>, saved: Option<&Arc<Entry>>| match Difference::of(
+        known.get(key),
+        delivered,
+        saved,
+    ) {
+        Some(difference) => drop(differences.insert(key.clone(), difference)),
+        None => drop(differences.remove(key)),
+    };
+    for key in known.keys() {
+        let delivered = delivered.get(key);
+        add(key, delivered, delivered);
+    }
+    for changed in changes {
+        if let Some(key) = changed.key() {
+            add(key, changed.old.as_ref(), changed.new.as_ref());
+        }
+    }
+    differences
+}
+
+/// Returns the changes between two snapshots, deletions first.
+fn differences_of_snapshots(changes: &[ChangedKey]) -> Vec<Change> {
+    let (mut deletions, mut others) = (Vec::new(), Vec::new());
+    for ChangedKey { old, new } in changes {
+        match (old, new) {
+            (Some(old), Some(new)) if !old.is_other_incarnation(new) => {
+                others.push(Change::Updated { old: Arc::clone(old), new: Arc::clone(new) });
+            }
+            (old, new) => {
+                let deleted = |last| Change::Deleted { last, observed: false };
+                deletions.extend(old.clone().map(deleted));
+                others.extend(new.clone().map(Change::Added));
+            }
+        }
+    }
+    deletions.append(&mut others);
+    deletions
+}
+
+#[cfg(test)]
+#[path = "durable_tests.rs"]
+mod tests;

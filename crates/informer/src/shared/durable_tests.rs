@@ -1,0 +1,311 @@
+//! Random lives of a process with a durable handler, against a model of what the handler has written elsewhere.
+//!
+//! Every step of a save, of the delivery and of the acknowledgement is one step of the test, and the process can die
+//! between any two of them.
+
+use super::super::listener::{ListenerOptions, Mode};
+use super::*;
+use crate::clock::Clock;
+use crate::event::{Delivery, Event, Untyped};
+use crate::status::DiagnosticSink;
+use futures::task::noop_waker_ref;
+use informer_core::{Object, Scope, StoreReader, StoreWriter};
+use k8s_openapi::api::core::v1::ConfigMap;
+use proptest::prelude::*;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+const TODAY: u32 = 20_000;
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// Creates, updates or deletes an object in the cluster.
+    Change {
+        name: u8,
+        kind: u8,
+    },
+    Cut,
+    Prepare,
+    Write,
+    Deliver,
+    /// Acknowledges what was received, and receives this many events.
+    Receive(usize),
+    Join,
+    Leave,
+    /// The process dies, and the next one starts.
+    Crash,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0_u8..4, 0_u8..4).prop_map(|(name, kind)| Step::Change { name, kind }),
+        3 => Just(Step::Cut),
+        3 => Just(Step::Prepare),
+        3 => Just(Step::Write),
+        3 => Just(Step::Deliver),
+        6 => (1_usize..4).prop_map(Step::Receive),
+        2 => Just(Step::Join),
+        1 => Just(Step::Leave),
+        1 => Just(Step::Crash),
+    ]
+}
+
+fn object(name: u8, uid: u64, version: u64) -> Arc<Entry> {
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some(format!("m{name}"));
+    map.metadata.uid = Some(format!("u{uid}"));
+    map.metadata.resource_version = Some(version.to_string());
+    Arc::clone(Object::from_typed(map).unwrap().entry())
+}
+
+/// What the handler has written elsewhere, in all lives.
+#[derive(Default)]
+struct External {
+    /// The uid and version of each object.
+    objects: BTreeMap<String, (String, u64)>,
+    /// The uids of deleted objects, and the life in which the deletion was received last.
+    deleted: BTreeMap<String, u64>,
+    life: u64,
+}
+
+impl External {
+    fn fold(&mut self, event: &Event<Untyped>) {
+        let object = event.object();
+        let (name, uid) = (object.name().to_owned(), object.uid().to_owned());
+        let version: u64 = object.resource_version().as_str().parse().unwrap();
+        let known = self.objects.get(&name).cloned();
+        if let Event::Deleted { .. } = event {
+            let deleted_in = self.deleted.insert(uid.clone(), self.life);
+            assert_ne!(deleted_in, Some(self.life), "{name}: deleted twice in one life");
+            if known.as_ref().is_some_and(|known| known.0 == uid) {
+                self.objects.remove(&name);
+            } else if known.is_some() {
+                assert!(
+                    deleted_in.is_some(),
+                    "{name}: only a repeated deletion can be that of an older object"
+                );
+            }
+            return;
+        }
+        assert!(!self.deleted.contains_key(&uid), "{name} was deleted, but exists");
+        if let Some((known, known_version)) = known {
+            assert_eq!(known, uid, "C2: {name}: the deletion of the previous object is missing");
+            assert!(known_version <= version, "C1: {name} went back from {known_version} to {version}");
+        }
+        if let Event::Added { previous: Some(previous), .. } = event {
+            let previous: u64 = previous.resource_version().as_str().parse().unwrap();
+            let (_, known) = self.objects.get(&name).expect("the handler has received the previous state");
+            assert!(previous <= *known, "the previous state was received");
+        }
+        self.objects.insert(name, (uid, version));
+    }
+}
+
+/// The process, and what its file contains.
+struct World {
+    cluster: BTreeMap<u8, (u64, u64)>,
+    version: u64,
+    writer: StoreWriter,
+    reader: StoreReader,
+    durable: DurableHandlers,
+    listener: Option<Arc<Listener>>,
+    cut: Option<Cut>,
+    prepared: Option<(Cut, Handlers, Prepared)>,
+    is_written: bool,
+    /// The capacity of the outbox, if it is uncoalesced.
+    capacity: Option<usize>,
+    file: (Vec<Arc<Entry>>, Handlers),
+    external: External,
+}
+
+impl World {
+    fn new(capacity: Option<usize>) -> Self {
+        let (writer, reader) = StoreWriter::new([Scope::All]);
+        Self {
+            cluster: BTreeMap::new(),
+            version: 0,
+            writer,
+            reader,
+            durable: DurableHandlers::default(),
+            listener: None,
+            cut: None,
+            prepared: None,
+            is_written: false,
+            capacity,
+            file: (Vec::new(), Handlers::new()),
+            external: External::default(),
+        }
+    }
+
+    fn change(&mut self, name: u8, kind: u8) {
+        self.version += 1;
+        let version = self.version;
+        match (self.cluster.get(&name).copied(), kind) {
+            (Some(_), 0) => drop(self.cluster.remove(&name)),
+            // Re-created before the cache has seen the deletion.
+            (Some(_), 1) | (None, _) => drop(self.cluster.insert(name, (version, version))),
+            (Some((uid, _)), _) => drop(self.cluster.insert(name, (uid, version))),
+        }
+        self.apply();
+    }
+
+    /// Makes the cache equal to the cluster.
+    fn apply(&mut self) {
+        let objects = self.cluster.iter().map(|(name, (uid, version))| object(*name, *uid, *version));
+        let applied = self.writer.replace_unversioned(objects);
+        // As the pump does.
+        if self.listener.is_some() {
+            self.durable.record(applied.changes);
+        }
+    }
+
+    fn cut(&mut self) {
+        if self.cut.is_none() && self.prepared.is_none() {
+            self.cut = Some(self.durable.cut(self.reader.snapshot()));
+        }
+    }
+
+    fn prepare(&mut self) {
+        if let Some(cut) = self.cut.take() {
+            let (handlers, prepared) = self.durable.prepare(&cut, TODAY);
+            self.prepared = Some((cut, handlers, prepared));
+            self.is_written = false;
+        }
+    }
+
+    fn write(&mut self) {
+        if let Some((cut, handlers, _)) = &self.prepared {
+            self.file = (cut.snapshot.list().cloned().collect(), handlers.clone());
+            self.file.0.sort_by(|left, right| left.key().cmp(right.key()));
+            self.is_written = true;
+        }
+    }
+
+    fn deliver(&mut self) {
+        if self.is_written
+            && let Some((cut, _, prepared)) = self.prepared.take()
+        {
+            self.durable.deliver(cut, prepared, TODAY);
+            self.is_written = false;
+        }
+    }
+
+    fn receive(&mut self, max: usize) -> bool {
+        let Some(listener) = &self.listener else { return false };
+        listener.acknowledge();
+        let (mut context, mut received) = (Context::from_waker(noop_waker_ref()), false);
+        for _ in 0..max {
+            let Poll::Ready(Some(delivery)) = listener.poll_next(&mut context) else { break };
+            if let Delivery::Event(event) = &delivery {
+                self.external.fold(event);
+            }
+            received = true;
+        }
+        received
+    }
+
+    fn join(&mut self) {
+        if self.listener.is_none() {
+            let options = ListenerOptions {
+                name: "test".into(),
+                resync_period: Duration::ZERO,
+                mode: Mode::Inline,
+                uncoalesced_capacity: self.capacity,
+                deliver_transient_deletes: false,
+                durable: Some(DurableName { name: "test".into(), keys: None }),
+                is_filtered: false,
+            };
+            let diagnostics = DiagnosticSink { resource: "configmaps".into(), hook: None };
+            let listener = Arc::new(Listener::new(0, options, None, Clock::new(), diagnostics));
+            self.durable.join(&listener).unwrap();
+            self.listener = Some(listener);
+        }
+    }
+
+    fn leave(&mut self) {
+        if let Some(listener) = self.listener.take() {
+            self.durable.leave(&listener);
+            // A handler that is added again in the same process begins with the initial list.
+            self.external.life += 1;
+        }
+    }
+
+    fn crash(&mut self) {
+        let (writer, reader) = StoreWriter::new([Scope::All]);
+        (self.writer, self.reader) = (writer, reader);
+        (self.durable, self.listener) = (DurableHandlers::default(), None);
+        (self.cut, self.prepared) = (None, None);
+        let (entries, handlers) = self.file.clone();
+        self.durable.load(&entries, handlers, TODAY);
+        self.external.life += 1;
+        self.apply();
+    }
+
+    fn run(&mut self, step: &Step) {
+        match step {
+            Step::Change { name, kind } => self.change(*name, *kind),
+            Step::Cut => self.cut(),
+            Step::Prepare => self.prepare(),
+            Step::Write => self.write(),
+            Step::Deliver => self.deliver(),
+            Step::Receive(max) => drop(self.receive(*max)),
+            Step::Join => self.join(),
+            Step::Leave => self.leave(),
+            Step::Crash => self.crash(),
+        }
+    }
+
+    /// Lets the handler receive everything; returns the objects that it then knows.
+    fn settle(&mut self) -> Vec<(String, String, u64)> {
+        self.join();
+        for _ in 0..3 {
+            self.cut();
+            self.prepare();
+            self.write();
+            self.deliver();
+            while self.receive(1) {}
+        }
+        let objects = self.external.objects.iter();
+        objects.map(|(name, (uid, version))| (name.clone(), uid.clone(), *version)).collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+
+    /// C2 across restarts: whenever the process dies, the events of all lives lead to the objects of the cluster, no
+    /// deletion is missing, and no state is older than one that was received.
+    #[test]
+    fn c2_events_of_all_lives_lead_to_the_objects_of_the_cluster(
+        capacity in prop::option::of(prop_oneof![Just(1_usize), Just(100)]),
+        steps in prop::collection::vec(step(), 1..80),
+    ) {
+        let mut world = World::new(capacity);
+        for step in &steps {
+            world.run(step);
+        }
+        let known = world.settle();
+        let cluster = world.cluster.iter();
+        let expected: Vec<_> =
+            cluster.map(|(name, (uid, version))| (format!("m{name}"), format!("u{uid}"), *version)).collect();
+        prop_assert_eq!(known, expected);
+        // A handler that has acknowledged everything differs in nothing from the saved objects.
+        world.cut();
+        world.prepare();
+        world.write();
+        prop_assert!(world.file.1.values().all(|handler| handler.differences.is_empty()), "{:?}", world.file.1);
+    }
+}
+
+#[test]
+fn unused_names_are_forgotten_after_a_month() {
+    let handlers =
+        |used_on| Handlers::from([("old".into(), SavedHandler { used_on, ..SavedHandler::default() })]);
+    let snapshot = StoreWriter::new([Scope::All]).1.snapshot();
+    let prepare = |durable: &DurableHandlers| durable.prepare(&durable.cut(snapshot.clone()), TODAY).0;
+    for (used_on, is_kept) in [(TODAY - 30, true), (TODAY - 31, false), (TODAY + 5, true)] {
+        let durable = DurableHandlers::default();
+        durable.load(&[], handlers(used_on), TODAY);
+        assert_eq!(prepare(&durable).contains_key("old"), is_kept, "{used_on}");
+    }
+}
