@@ -249,6 +249,10 @@ pub(crate) struct Watch {
     /// Print the existing objects and exit
     #[arg(long)]
     pub(crate) once: bool,
+    /// Continue where the last run with this directory ended: print what has changed since, deletions included, and save
+    /// the state there. Changes of an object that follow each other quickly are printed as one. Not for Secrets
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["live", "resync_period", "demo", "demo_pods"])]
+    pub(crate) state: Option<PathBuf>,
     /// Time limit for connecting and discovery and, unless changes are watched, for the whole command
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub(crate) timeout: Duration,
@@ -314,7 +318,7 @@ Takes the options of kubectl get. With -w, continues as informer watch.";
 
 /// Arguments of `informer get`.
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("once", |arg| arg.hide(true)), mut_arg("resync_period", |arg| arg.hide(true)))]
+#[command(mut_arg("once", |arg| arg.hide(true)), mut_arg("resync_period", |arg| arg.hide(true)), mut_arg("state", |arg| arg.hide(true)))]
 pub(crate) struct Get {
     #[command(flatten)]
     watch: Watch,

@@ -11,6 +11,7 @@ use crate::cli_error::{CliError, chain, failure_hint};
 use crate::demo;
 use crate::resolve::Served;
 use crate::terminal::Terminal;
+use informer::persistence::Persistence;
 use informer::source::classify;
 use kube::client::AuthError;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
@@ -30,6 +31,8 @@ pub(crate) struct Cluster {
     pub(crate) namespace: Option<String>,
     /// Name in messages.
     pub(crate) name: String,
+    /// Where the state of `--state` is saved.
+    pub(crate) persistence: Option<Persistence>,
     /// Keeps the demo cluster running.
     _demo: Option<demo::Running>,
 }
@@ -73,7 +76,8 @@ async fn select(args: &Watch, terminal: &Terminal) -> Result<Cluster, CliError> 
         if args.context.is_some() {
             return Err(CliError::new("--context given, but no kubeconfig found", "pass --kubeconfig FILE"));
         }
-        if args.without_cluster == WithoutCluster::Fail {
+        // The demo cluster does not survive the process, so there is no state to continue from.
+        if args.without_cluster == WithoutCluster::Fail || args.state.is_some() {
             return Err(CliError::new(
                 "no kubeconfig and no service account found",
                 "pass --kubeconfig FILE, or --demo for a simulated cluster",
@@ -85,11 +89,12 @@ async fn select(args: &Watch, terminal: &Terminal) -> Result<Cluster, CliError> 
     let config = source.config(args, terminal).await?;
     let name = config.cluster_url.to_string().trim_end_matches('/').to_owned();
     let namespace = Some(check_namespace(&config.default_namespace)?);
+    let persistence = args.state.as_ref().map(|directory| Persistence::new(directory, &config));
     // This may run a credential plugin that waits for a login.
     let client = tokio::task::spawn_blocking(|| informer::client(config)).await;
     let client = client.map_err(|error| CliError::new(format!("create client for {name}: {error}"), ""))?;
     let client = client.map_err(|error| client_error(&name, &error))?;
-    Ok(Cluster { client, namespace, name, _demo: None })
+    Ok(Cluster { client, namespace, name, persistence, _demo: None })
 }
 
 /// Discovers all resources of a cluster, with the preferred version of each group first.
@@ -266,6 +271,7 @@ async fn start_demo(pods: u64, reason: &str, once: bool, terminal: &Terminal) ->
         client: server.client(),
         namespace: None,
         name: "the demo cluster".to_owned(),
+        persistence: None,
         _demo: Some(running),
     })
 }

@@ -4,50 +4,9 @@
 
 mod common;
 
-use common::{File, Live, check, fresh, informer, run, text};
-use std::io::{BufRead as _, BufReader, Lines};
-use std::process::{Child, ChildStderr, Command, Stdio};
-
-/// A running server.
-struct Server {
-    child: Child,
-    stderr: Lines<BufReader<ChildStderr>>,
-    file: File,
-}
-
-impl Server {
-    /// Starts the server and waits for its first line.
-    fn start(name: &str, more: &[&str]) -> (Self, String) {
-        let file = fresh(name);
-        let args = [&["apiserver", "--kubeconfig", file.path()], more].concat();
-        let mut child = informer(&args).stderr(Stdio::piped()).spawn().unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
-        let first = stderr.next().unwrap().unwrap();
-        (Self { child, stderr, file }, first)
-    }
-
-    fn client(&self, runtime: &tokio::runtime::Runtime) -> kube::Client {
-        runtime.block_on(async {
-            let kubeconfig = kube::config::Kubeconfig::read_from(self.file.path()).unwrap();
-            let options = kube::config::KubeConfigOptions::default();
-            let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
-            informer::client(config).unwrap()
-        })
-    }
-
-    /// Stops the server and waits for its end.
-    fn stop(mut self) -> File {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
-        assert!(self.stderr.map_while(Result::ok).any(|line| line == "stopped"));
-        assert_eq!(self.child.wait().unwrap().code(), Some(0));
-        self.file
-    }
-}
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
-}
+use common::{File, Live, Server, check, fresh, informer, run, runtime, text};
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 
 /// Regression: the kubeconfig stayed after the server had stopped, and the same command failed the next time.
 #[test]

@@ -12,14 +12,16 @@ use crate::args::Watch;
 use crate::cli_error::CliError;
 use crate::show::{Format, Namespaces, PrintedEvent, Printer, Screen, ShownKind, Verb};
 use crate::terminal::Terminal;
+use futures::future::{BoxFuture, FutureExt as _, Shared};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use informer::handler::Delivery;
-use informer::{Event, Registration, SharedInformer, SharedInformerFactory, UpdateCause};
+use informer::{Event, EventStream, Registration, SharedInformer, SharedInformerFactory, UpdateCause};
 use jiff::Timestamp;
 use kube::core::DynamicObject;
 use std::io::{self, ErrorKind, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 /// Number of events buffered for a slow reader before they are coalesced.
 const MAX_PENDING_EVENTS: usize = 100_000;
@@ -28,6 +30,9 @@ const MAX_PENDING_EVENTS: usize = 100_000;
 pub(crate) struct Feed {
     output: Arc<Output>,
     registrations: Vec<Registration>,
+    /// The tasks that print with `--state`, and the ends of their initial lists.
+    tasks: tokio::sync::Mutex<JoinSet<()>>,
+    initial_lists: Vec<Shared<BoxFuture<'static, bool>>>,
 }
 
 struct Output {
@@ -56,16 +61,25 @@ impl Feed {
         let printer = Mutex::new(Printer::new(args.output.clone(), &kinds, namespaces, zone, screen, out));
         let (counts, terminal, error) = (EventCounts::default(), terminal.clone(), watch::channel(None).0);
         let output = Arc::new(Output { printer, counts, terminal, error });
-        let handlers = informers.iter().zip(kinds);
-        let registrations =
-            handlers.map(|(informer, shown)| register(informer, shown, args, &output)).collect();
-        Self { output, registrations }
+        let (mut registrations, mut tasks, mut initial_lists) = (Vec::new(), JoinSet::new(), Vec::new());
+        for (informer, shown) in informers.iter().zip(kinds) {
+            if args.state.is_some() {
+                let events = informer.handler().name("printer").durable("printer").event_stream();
+                initial_lists.push(events.wait_for_sync().boxed().shared());
+                tasks.spawn(print_durable(events, Arc::new(shown), Arc::clone(&output)));
+            } else {
+                registrations.push(register(informer, shown, args, &output));
+            }
+        }
+        Self { output, registrations, tasks: tasks.into(), initial_lists }
     }
 
     /// Waits until the initial lists are printed; each list is flushed as soon as its resource has synced.
     pub(crate) async fn wait_for_initial_lists(&self) {
-        let mut waiting: FuturesUnordered<_> =
-            self.registrations.iter().map(Registration::wait_for_sync).collect();
+        let registrations =
+            self.registrations.iter().map(|registration| registration.wait_for_sync().boxed());
+        let streams = self.initial_lists.iter().map(|list| list.clone().boxed());
+        let mut waiting: FuturesUnordered<_> = registrations.chain(streams).collect();
         while waiting.next().await.is_some() {
             self.flush().await;
         }
@@ -89,6 +103,9 @@ impl Feed {
     /// Stops the informers and prints the events received so far, with a time limit.
     pub(crate) async fn close(&self, factory: &SharedInformerFactory) {
         if factory.shutdown(SHUTDOWN_TIMEOUT).await.is_ok() {
+            let mut tasks = self.tasks.lock().await;
+            let printed = async { while tasks.join_next().await.is_some() {} };
+            drop(tokio::time::timeout(SHUTDOWN_TIMEOUT, printed).await);
             drop(tokio::time::timeout(SHUTDOWN_TIMEOUT, self.flush()).await);
         }
     }
@@ -109,6 +126,31 @@ impl Feed {
 }
 
 impl Output {
+    fn print(&self, shown: &ShownKind, event: &Event<DynamicObject>) {
+        let (verb, old) = match event {
+            Event::Added { previous: Some(previous), .. } => (Verb::Updated, Some(previous)),
+            Event::Added { .. } => (Verb::Added, None),
+            Event::Updated { old, cause: UpdateCause::Change, .. } => (Verb::Updated, Some(old)),
+            Event::Updated { .. } => (Verb::Resync, None),
+            Event::Deleted { .. } => (Verb::Deleted, None),
+        };
+        let object = event.object();
+        // An object that cannot be decoded is printed without its contents.
+        let [new_json, old_json] =
+            [Some(object), old].map(|object| object.map(|object| object.to_json().unwrap_or_default()));
+        let printed = PrintedEvent {
+            time: Timestamp::now(),
+            verb,
+            shown,
+            namespace: object.namespace(),
+            name: object.name(),
+            object: new_json.as_deref().unwrap_or_default(),
+            old: old_json.as_deref(),
+        };
+        self.counts.count(verb);
+        self.write(|printer| printer.print(&printed));
+    }
+
     fn write(&self, print: impl FnOnce(&mut Printer<Box<dyn Write + Send>>) -> io::Result<()>) {
         let mut printer = self.printer.lock().unwrap_or_else(PoisonError::into_inner);
         if self.error.borrow().is_some() {
@@ -135,29 +177,7 @@ fn register(
     handler.on_event(move |delivery| match delivery {
         // With --once, only the initial list is printed.
         Delivery::Event(event) if once && !matches!(event, Event::Added { initial: true, .. }) => {}
-        Delivery::Event(event) => {
-            let (verb, old) = match &event {
-                Event::Added { .. } => (Verb::Added, None),
-                Event::Updated { old, cause: UpdateCause::Change, .. } => (Verb::Updated, Some(old.clone())),
-                Event::Updated { .. } => (Verb::Resync, None),
-                Event::Deleted { .. } => (Verb::Deleted, None),
-            };
-            let object = event.object();
-            // An object that cannot be decoded is printed without its contents.
-            let [new_json, old_json] = [Some(object), old.as_ref()]
-                .map(|object| object.map(|object| object.to_json().unwrap_or_default()));
-            let printed = PrintedEvent {
-                time: Timestamp::now(),
-                verb,
-                shown: &shown,
-                namespace: object.namespace(),
-                name: object.name(),
-                object: new_json.as_deref().unwrap_or_default(),
-                old: old_json.as_deref(),
-            };
-            output.counts.count(verb);
-            output.write(|printer| printer.print(&printed));
-        }
+        Delivery::Event(event) => output.print(&shown, &event),
         Delivery::Lagged { skipped, .. } => {
             output.terminal.warn(&format!(
                 "{}: slow output, {skipped} events coalesced into later ones",
@@ -166,6 +186,34 @@ fn register(
         }
         _ => {}
     })
+}
+
+/// Prints the events of a durable handler. They are acknowledged when they are written: what is not is printed by the
+/// next run.
+async fn print_durable(mut events: EventStream<DynamicObject>, shown: Arc<ShownKind>, output: Arc<Output>) {
+    loop {
+        let batch = events.next_batch(MAX_PENDING_EVENTS).await;
+        let (output, shown) = (Arc::clone(&output), Arc::clone(&shown));
+        let print = move || {
+            batch.iter().filter(|event| has_changed(event)).for_each(|event| output.print(&shown, event));
+            output.write(Printer::flush);
+            !batch.is_empty() && output.error.borrow().is_none()
+        };
+        // An error means that the runtime is shutting down.
+        if !tokio::task::spawn_blocking(print).await.unwrap_or_default() {
+            return;
+        }
+    }
+}
+
+/// Returns whether an event is news: an object in the state of the last run is not.
+fn has_changed(event: &Event<DynamicObject>) -> bool {
+    match event {
+        Event::Added { object, previous: Some(previous), .. } => {
+            previous.resource_version() != object.resource_version()
+        }
+        _ => true,
+    }
 }
 
 /// Returns the size of the terminal, if stdout is one.

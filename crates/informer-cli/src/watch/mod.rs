@@ -220,6 +220,9 @@ pub(crate) fn span(span: Duration) -> String {
 /// Rejects options that exclude each other or do not suit the output.
 fn check_options(args: &Watch) -> Result<(), CliError> {
     match args.view() {
+        View::Objects if args.state.is_some() => {
+            Err(CliError::usage("--state prints events", "use informer watch, or informer get -w"))
+        }
         View::Events if args.sort_by.is_some() => {
             let hint = "--sort-by works with informer get without -w, and with --live";
             Err(CliError::usage("events cannot be sorted", hint))
@@ -244,6 +247,11 @@ fn check_names(args: &Watch, targets: &[Target]) -> Result<(), CliError> {
         let message = format!("{}: a name cannot be combined with a selector", target.display());
         return Err(CliError::usage(message, "use either"));
     }
+    let is_secret =
+        |target: &&Target| target.resource.group.is_empty() && target.resource.plural == "secrets";
+    if args.state.is_some() && targets.iter().any(|target| is_secret(&target)) {
+        return Err(CliError::usage("the state of secrets is not saved", "leave out --state"));
+    }
     Ok(())
 }
 
@@ -258,6 +266,9 @@ fn options(args: &Watch, cluster: &Cluster) -> InformerOptions {
     }
     if let Some(fields) = &args.field_selector {
         options = options.field_selector(fields.clone());
+    }
+    if let Some(persistence) = &cluster.persistence {
+        options = options.persist(persistence.clone());
     }
     options
 }

@@ -6,7 +6,7 @@ use super::span;
 use super::target::Target;
 use crate::cli_error::{CliError, hint, response_hint};
 use crate::terminal::Terminal;
-use informer::status::InformerState;
+use informer::status::{ColdStartReason, InformerState, StartKind};
 use informer::{SharedInformer, SharedInformerFactory};
 use kube::core::DynamicObject;
 use std::time::{Duration, Instant};
@@ -32,6 +32,7 @@ pub(crate) async fn once(
     wait(factory, watched, terminal, timeout).await?;
     feed.wait_for_initial_lists().await;
     terminal.info(&synced_line(watched, started.elapsed()));
+    watched.informers.iter().for_each(|informer| report_start(informer, terminal));
     Ok(())
 }
 
@@ -94,6 +95,7 @@ pub(crate) async fn forever(watched: &Watched<'_>, feed: &Feed, terminal: &Termi
                 if synced {
                     terminal.end();
                     terminal.info(&synced_line(watched, started.elapsed()));
+                    watched.informers.iter().for_each(|informer| report_start(informer, terminal));
                 } else {
                     update_progress(watched, terminal);
                 }
@@ -103,6 +105,24 @@ pub(crate) async fn forever(watched: &Watched<'_>, feed: &Feed, terminal: &Termi
     tokio::select! {
         error = initial_lists => error,
         error = health => error,
+    }
+}
+
+/// Prints from which state an informer with `--state` continues.
+fn report_start(informer: &SharedInformer<DynamicObject>, terminal: &Terminal) {
+    let description = informer.description();
+    match informer.status().persistence.map(|status| status.start) {
+        Some(StartKind::Warm { as_of, .. }) => {
+            terminal.info(&format!("{description}: changes since {as_of:.0}"));
+        }
+        Some(StartKind::Cold(ColdStartReason::NothingSaved)) => {
+            terminal.info(&format!("{description}: no saved state, all objects are new"));
+        }
+        Some(StartKind::Cold(reason)) => {
+            terminal
+                .warn(&format!("{description}: the saved state is not used, all objects are new: {reason}"));
+        }
+        _ => {}
     }
 }
 

@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, dead_code, reason = "each test program uses a part of it")]
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Lines};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -140,3 +140,44 @@ contexts: [{name: here, context: {cluster: c, user: u, namespace: shop}}, {name:
 clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]
 users: [{name: u, user: {}}]
 ";
+
+/// A running server.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) stderr: Lines<BufReader<ChildStderr>>,
+    pub(crate) file: File,
+}
+
+impl Server {
+    /// Starts the server and waits for its first line.
+    pub(crate) fn start(name: &str, more: &[&str]) -> (Self, String) {
+        let file = fresh(name);
+        let args = [&["apiserver", "--kubeconfig", file.path()], more].concat();
+        let mut child = informer(&args).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+        let first = stderr.next().unwrap().unwrap();
+        (Self { child, stderr, file }, first)
+    }
+
+    pub(crate) fn client(&self, runtime: &tokio::runtime::Runtime) -> kube::Client {
+        runtime.block_on(async {
+            let kubeconfig = kube::config::Kubeconfig::read_from(self.file.path()).unwrap();
+            let options = kube::config::KubeConfigOptions::default();
+            let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+            informer::client(config).unwrap()
+        })
+    }
+
+    /// Stops the server and waits for its end.
+    pub(crate) fn stop(mut self) -> File {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
+        assert!(self.stderr.map_while(Result::ok).any(|line| line == "stopped"));
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+        self.file
+    }
+}
+
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
