@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use informer::cache::Retention;
+use informer::persistence::{Persistence, RestoredReads};
 use informer::source::WatchListPolicy;
 use informer::{
     Event, Index, IndexHandle, InformerOptions, Object, Projection, Registration, SharedInformer,
@@ -74,7 +75,11 @@ impl InformerPeer {
         };
         let options =
             InformerOptions::default().watch_list(policy).prefer_protobuf(sync.encoding == "protobuf");
-        let options = options.retention(retention);
+        let mut options = options.retention(retention);
+        if let Some(directory) = &sync.state {
+            let persistence = Persistence::for_cluster(directory, "bench");
+            options = options.persist(persistence.restored_reads(RestoredReads::Serve));
+        }
         let pods = SharedInformer::with_options(self.client.clone(), options);
         let index = pods.add_index(match sync.index {
             IndexBy::Node => Index::field("spec.nodeName"),
@@ -88,11 +93,15 @@ impl InformerPeer {
         };
         let handlers: Vec<Registration> = (0..sync.handlers).map(handler).collect();
         pods.start();
+        let readable = if sync.state.is_some() { Some(readable(&pods, &stats).await) } else { None };
         pods.wait_for_sync(Duration::from_secs(600)).await?;
         for handler in &handlers {
             handler.wait_for_sync().await;
         }
-        let response = stats.response(json!({"objects": pods.lister().len()}));
+        let full_lists = pods.status().reflector.full_lists;
+        let response = stats.response(
+            json!({"objects": pods.lister().len(), "readable": readable, "full_lists": full_lists}),
+        );
         self.syncing = Some(Syncing { pods, index, projection, deliveries, handlers });
         Ok(response)
     }
@@ -100,6 +109,14 @@ impl InformerPeer {
     fn synced(&self) -> Result<&Syncing, Failure> {
         self.syncing.as_ref().ok_or_else(|| "sync first".into())
     }
+}
+
+/// Waits until the cache can be read; returns the time since the start in seconds.
+async fn readable(pods: &SharedInformer<Pod>, stats: &ProcessStats) -> f64 {
+    while pods.lister().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    stats.seconds()
 }
 
 fn record(deliveries: &Deliveries, handler: usize, event: &Event<Pod>) {

@@ -112,6 +112,9 @@ pub struct Sync {
     /// The index of the cache.
     #[serde(default)]
     pub index: IndexBy,
+    /// The directory in which the cache is saved, and from which the sync starts; informer only.
+    #[serde(default)]
+    pub state: Option<std::path::PathBuf>,
 }
 
 fn one() -> usize {
