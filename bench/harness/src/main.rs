@@ -80,8 +80,8 @@ fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     let mut rows = Rows::default();
     let mut failures = 0;
     for (scenario, times) in &plan.0 {
-        if let Scenario::ControlPlane { pods } = scenario
-            && let Err(failure) = fill(&options, &programs, *pods, &folder.0)
+        if let Some(pods) = scenario.control_plane_pods()
+            && let Err(failure) = fill(&options, &programs, pods, &folder.0)
         {
             eprintln!("error: {}: {}", scenario.name(), failure.message());
             failures += 1;

@@ -15,7 +15,7 @@ impl Plan {
     pub(super) fn new(options: &Options) -> Result<Self, Failure> {
         let mut all = if options.quick { Self::quick() } else { Self::full() };
         if options.control_plane.is_none() {
-            all.retain(|(scenario, _)| !matches!(scenario, Scenario::ControlPlane { .. }));
+            all.retain(|(scenario, _)| scenario.control_plane_pods().is_none());
         }
         let filter = options.filter.as_deref().unwrap_or_default();
         let names: Vec<String> = all.iter().map(|(scenario, _)| scenario.name()).collect();
@@ -43,6 +43,9 @@ impl Plan {
         all.push((Scenario::Projected { pods: 50_000 }, 3));
         all.push((Scenario::Huge { pods: 1_000_000 }, 1));
         all.extend(sizes.map(|(pods, times)| (Scenario::ControlPlane { pods }, times)));
+        all.extend(Self::saved(50_000, 20, 3));
+        all.push((Scenario::WarmSmall { pods: 1_000_000 }, 1));
+        all.push((Scenario::WarmControlPlane { pods: 50_000 }, 3));
         all.extend(Self::with_changes(10_000, 50_000, 10, 3.0, 3));
         all.extend(RATES.map(|rate| (Scenario::ReadAt { rate, pods: 50_000, seconds: 3.0 }, 3)));
         all.extend(sizes.map(|(pods, _)| (Scenario::Growth { pods, frames: 50_000 }, 3)));
@@ -63,12 +66,22 @@ impl Plan {
         all.push((Scenario::Compressed { pods: 10_000 }, 3));
         all.push((Scenario::Projected { pods: 10_000 }, 3));
         all.push((Scenario::ControlPlane { pods: 1000 }, 3));
+        all.extend(Self::saved(10_000, 3, 1));
+        all.push((Scenario::WarmControlPlane { pods: 1000 }, 3));
         all.extend(Self::with_changes(1000, 5000, 2, 1.0, 1));
         all.extend(RATES.map(|rate| (Scenario::ReadAt { rate, pods: 10_000, seconds: 1.0 }, 1)));
         all.extend(sizes.map(|(pods, _)| (Scenario::Growth { pods, frames: 5000 }, 1)));
         all.extend(sizes.map(|(pods, _)| (Scenario::Small { pods, frames: 20_000 }, 1)));
         all.push((Scenario::Queue { keys: 100_000 }, 1));
         all
+    }
+
+    /// Returns the scenarios of saved caches.
+    fn saved(pods: usize, seconds: u32, times: usize) -> Vec<(Scenario, usize)> {
+        let encodings = [Encoding::Json, Encoding::Protobuf];
+        let saving = |encoding| Scenario::Saving { encoding, rate: 1000, pods, seconds };
+        let warm = encodings.map(|encoding| Scenario::Warm { encoding, pods });
+        warm.into_iter().chain(encodings.map(saving)).map(|scenario| (scenario, times)).collect()
     }
 
     /// Returns the scenarios in which pods change.
@@ -105,6 +118,8 @@ fn pods_of(scenario: &Scenario) -> usize {
         | Scenario::Stripped { pods }
         | Scenario::Compressed { pods }
         | Scenario::Projected { pods }
+        | Scenario::Warm { pods, .. }
+        | Scenario::Saving { pods, .. }
         | Scenario::Watch { pods, .. }
         | Scenario::ProjectedWatch { pods, .. }
         | Scenario::Growth { pods, .. }
@@ -115,7 +130,11 @@ fn pods_of(scenario: &Scenario) -> usize {
         // The server copies the others when it sends them.
         Scenario::Huge { pods } => pods.min(50_000),
         // Pods of 1 KB are always prepared.
-        Scenario::ControlPlane { .. } | Scenario::Small { .. } | Scenario::Queue { .. } => 1,
+        Scenario::ControlPlane { .. }
+        | Scenario::WarmControlPlane { .. }
+        | Scenario::WarmSmall { .. }
+        | Scenario::Small { .. }
+        | Scenario::Queue { .. } => 1,
     }
 }
 

@@ -70,6 +70,8 @@ struct State {
     versions: Vec<u64>,
     /// Highest version.
     version: u64,
+    /// Lowest version from which a watch may start.
+    oldest: u64,
     /// Index of the pod that changes next.
     next: usize,
     /// Distance between two pods that change one after the other.
@@ -90,7 +92,8 @@ impl Replay {
             Size::Usual => 1,
             Size::Small => FAR,
         };
-        let state = State { versions, version, next: 0, stride, jobs: VecDeque::new(), closed: false };
+        let state =
+            State { versions, version, oldest: 0, next: 0, stride, jobs: VecDeque::new(), closed: false };
         let shared = Arc::new(Shared {
             data: Arc::clone(data),
             size,
@@ -142,13 +145,28 @@ impl Replay {
 
     /// Changes the last `changed` pods without frames and ends the watch with an expired version.
     pub(super) fn expire(&self, changed: usize) {
+        self.change_last(changed);
+        self.push(Job::Expire);
+    }
+
+    /// Changes the last `changed` pods without frames. A watch from an earlier version starts with them.
+    pub(super) fn change_last(&self, changed: usize) {
         let mut state = self.shared.lock();
         for number in self.shared.count.saturating_sub(changed)..self.shared.count {
             state.version += 1;
             state.versions[number] = state.version;
         }
-        drop(state);
-        self.push(Job::Expire);
+    }
+
+    /// Rejects watches from versions before the current one.
+    pub(super) fn forget_history(&self) {
+        let mut state = self.shared.lock();
+        state.oldest = state.version;
+    }
+
+    /// Makes pods that change one after the other be far apart, as small ones always are.
+    pub(super) fn scatter_changes(&self) {
+        self.shared.lock().stride = FAR;
     }
 
     fn push(&self, job: Job) {
@@ -237,6 +255,10 @@ impl Shared {
             }
             out.buffer.extend(wire::bookmark(encoding, version, true));
             out.send_from(0)?;
+        } else if let Some(since) = request.number("resourceVersion")
+            && !self.catch_up(&mut out, encoding, since as u64)?
+        {
+            return out.end();
         }
         while let Some(job) = self.next_job() {
             match job {
@@ -259,6 +281,30 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Sends the changes since a version; returns whether the version is not too old for that.
+    fn catch_up(&self, out: &mut Chunked, encoding: Encoding, since: u64) -> io::Result<bool> {
+        let (pods, count) = self.pods(encoding);
+        let state = self.lock();
+        if since < state.oldest {
+            out.buffer.extend(wire::expired(encoding));
+            return Ok(false);
+        }
+        let versions = state.versions.iter().copied().zip(0..count);
+        let mut changes: Vec<(u64, usize)> = versions.filter(|(version, _)| *version > since).collect();
+        let version = state.version;
+        drop(state);
+        changes.sort_unstable();
+        for (version, number) in &changes {
+            pods.put_frame(&mut out.buffer, "MODIFIED", *number, *version, None);
+            out.send_from(CHUNK_BYTES)?;
+        }
+        if !changes.is_empty() {
+            out.buffer.extend(wire::bookmark(encoding, version, false));
+            out.send_from(0)?;
+        }
+        Ok(true)
     }
 
     fn next_job(&self) -> Option<Job> {
@@ -412,5 +458,17 @@ mod tests {
         read_until(&mut stream, r#""code":410}}"#);
         let text = read_until(&mut get(&replay, "resourceVersion=0"), "\r\n0\r\n");
         assert!(text.contains(&format!(r#""resourceVersion":"{}""#, last + 1)));
+    }
+
+    #[test]
+    fn watch_starts_with_the_changes_since_its_version() {
+        let replay = replay();
+        let before = replay.version_after(0);
+        replay.change_last(2);
+        let query = format!("watch=true&resourceVersion={before}");
+        let text = read_until(&mut get(&replay, &query), "BOOKMARK");
+        assert_eq!(text.matches(r#"{"type":"MODIFIED""#).count(), 2);
+        replay.forget_history();
+        read_until(&mut get(&replay, &query), r#""code":410}}"#);
     }
 }

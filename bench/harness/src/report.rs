@@ -64,8 +64,9 @@ impl Rows {
     /// Copies figures into rows that only one client can measure, so that it can be compared: those of
     /// informer to the rows without `managedFields`, which it never stores; those of the peers with their
     /// smaller encoding to the rows of informer's compressed cache; those of the peers to the rows of its
-    /// decoded cache and of its projections, as theirs always are decoded; and those of informer's work queue,
-    /// which always records metrics, to the rows without metrics.
+    /// decoded cache and of its projections, as theirs always are decoded; those of the peers' cold starts to the
+    /// rows of its warm starts; and those of informer's work queue, which always records metrics, to the rows
+    /// without metrics.
     pub(super) fn add_comparisons(&mut self) {
         for index in 0..self.0.len() {
             let name = self.0[index].name.clone();
@@ -181,6 +182,13 @@ fn comparable_rows(name: &str, client: Client) -> Vec<(Client, String)> {
             (", compressed", ""),
             (", decoded", ""),
             (", with a projection", ""),
+            // A peer starts cold, and nothing is readable before.
+            ("warm start", "initial sync"),
+            ("warm start, readable", "initial sync"),
+            ("warm start from kube-apiserver, readable", "initial sync from kube-apiserver"),
+            ("warm start after 410", "initial sync"),
+            (", settled after a warm start", ", settled"),
+            ("peak of a warm start", "peak of the sync"),
         ],
         Client::Baseline => &[],
     };
@@ -463,6 +471,17 @@ mod tests {
         let table = rows.table("");
         let expected = "| memory, settled, compressed, 1k pods | s | 1.00 | 4.00 | 8.00 |  | 4.00 | 8.00 |";
         assert!(table.contains(expected), "{table}");
+    }
+
+    #[test]
+    fn warm_start_is_compared_with_cold_starts() {
+        let mut rows = Rows::default();
+        rows.add(Client::Go, figure("initial sync from kube-apiserver, 1k pods", Better::Less, 6.0));
+        for name in ["warm start from kube-apiserver", "warm start from kube-apiserver, readable"] {
+            rows.add(Client::Informer, figure(&format!("{name}, 1k pods"), Better::Less, 3.0));
+        }
+        rows.add_comparisons();
+        assert_eq!(rows.table("").matches("| s | 3.00 | 6.00 |  |  | 2.00 |  |").count(), 2);
     }
 
     #[test]

@@ -78,7 +78,8 @@ fn check_timed(latency: &Value, frames: usize, delivered: Option<f64>) -> Result
     Ok(())
 }
 
-fn follow(
+/// Changes pods, at this rate per second or at full speed, until the program has delivered all changes.
+pub(super) fn follow(
     replay: &Replay,
     program: &mut Program,
     frames: usize,

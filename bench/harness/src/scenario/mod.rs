@@ -6,6 +6,7 @@
 mod changes;
 mod reads;
 mod syncs;
+mod warm;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -58,6 +59,14 @@ pub(super) enum Scenario {
     Huge { pods: usize },
     /// Initial sync from a control plane that contains these pods.
     ControlPlane { pods: usize },
+    /// Warm starts from a saved cache: time, memory, size of the file, and what a durable handler receives.
+    Warm { encoding: Encoding, pods: usize },
+    /// Warm start from a saved cache of very many pods of 1 KB.
+    WarmSmall { pods: usize },
+    /// Warm start from a saved cache of a control plane that contains these pods.
+    WarmControlPlane { pods: usize },
+    /// Cost of saving for changes at a fixed rate.
+    Saving { encoding: Encoding, rate: u32, pods: usize, seconds: u32 },
     /// Changes at full speed.
     Watch { encoding: Encoding, pods: usize, frames: usize },
     /// Changes at full speed, with and without a projection.
@@ -99,6 +108,12 @@ impl Scenario {
             Self::Compressed { pods } | Self::Huge { pods } => format!("sync {} compressed", short(*pods)),
             Self::Projected { pods } => format!("sync {} projection", short(*pods)),
             Self::ControlPlane { pods } => format!("control-plane sync {}", short(*pods)),
+            Self::Warm { encoding, pods } => {
+                format!("warm start {}{}", short(*pods), encoding_suffix(*encoding))
+            }
+            Self::WarmSmall { pods } => format!("warm start {} small", short(*pods)),
+            Self::WarmControlPlane { pods } => format!("control-plane warm start {}", short(*pods)),
+            Self::Saving { encoding, rate, .. } => format!("saving {rate} {}", encoding.name()),
             Self::Watch { encoding, .. } => format!("watch {}", encoding.name()),
             Self::ProjectedWatch { encoding, .. } => format!("watch {} projection", encoding.name()),
             Self::Growth { pods, .. } => format!("growth {}", short(*pods)),
@@ -126,6 +141,10 @@ impl Scenario {
             Self::Compressed { .. }
             | Self::Projected { .. }
             | Self::Huge { .. }
+            | Self::Warm { .. }
+            | Self::WarmSmall { .. }
+            | Self::WarmControlPlane { .. }
+            | Self::Saving { .. }
             | Self::ProjectedWatch { .. } => &[Client::Informer],
             Self::Latency { encoding: Encoding::Protobuf, .. }
             | Self::Growth { .. }
@@ -134,6 +153,14 @@ impl Scenario {
             Self::Latency { .. } | Self::Read { .. } | Self::ReadAt { .. } | Self::Fan { .. } => {
                 &[Client::Informer, Client::Go, Client::KubeRs]
             }
+        }
+    }
+
+    /// Returns the number of pods that the control plane must contain; `None` if the scenario needs none.
+    pub(super) fn control_plane_pods(&self) -> Option<usize> {
+        match self {
+            Self::ControlPlane { pods } | Self::WarmControlPlane { pods } => Some(*pods),
+            _ => None,
         }
     }
 
@@ -146,6 +173,12 @@ impl Scenario {
             Self::Projected { pods } => syncs::projected(context, pods),
             Self::Huge { pods } => syncs::huge(context, pods),
             Self::ControlPlane { pods } => syncs::control_plane(context, pods),
+            Self::Warm { encoding, pods } => warm::warm(context, encoding, pods),
+            Self::WarmSmall { pods } => warm::small(context, pods),
+            Self::WarmControlPlane { pods } => warm::control_plane(context, pods),
+            Self::Saving { encoding, rate, pods, seconds } => {
+                warm::saving(context, encoding, rate, pods, seconds)
+            }
             Self::Watch { encoding, pods, frames } => changes::watch(context, encoding, pods, frames),
             Self::ProjectedWatch { encoding, pods, frames } => {
                 changes::projected(context, encoding, pods, frames)

@@ -3,13 +3,13 @@
 mod pod_lite;
 mod queue;
 mod reads;
+mod saved;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use informer::cache::Retention;
-use informer::persistence::{Persistence, RestoredReads};
 use informer::source::WatchListPolicy;
 use informer::{
     Event, Index, IndexHandle, InformerOptions, Object, Projection, Registration, SharedInformer,
@@ -22,6 +22,7 @@ use peer_protocol::{
 use serde_json::{Value, json};
 
 use pod_lite::PodLite;
+use saved::Difference;
 
 fn main() -> ExitCode {
     peer_protocol::run(|config| Ok(InformerPeer { client: informer::client(config)?, syncing: None }))
@@ -39,6 +40,7 @@ struct Syncing {
     projection: Option<Projection<PodLite>>,
     deliveries: Arc<Deliveries>,
     handlers: Vec<Registration>,
+    _durable: Option<Registration>,
 }
 
 impl Peer for InformerPeer {
@@ -55,6 +57,10 @@ impl Peer for InformerPeer {
             Command::Walk { seconds, through } => self.synced()?.walk(seconds, through),
             Command::Index { seconds, results, through } => self.synced()?.look_up(seconds, results, through),
             Command::Count { revision } => self.synced()?.count(revision.as_deref()),
+            Command::Change { pods, revision } => {
+                saved::change(&self.client, &self.synced()?.pods, pods, &revision).await
+            }
+            Command::Stop => saved::stop(&self.synced()?.pods).await,
             Command::Report { .. } | Command::Quit => Err("handled by the protocol loop".into()),
         }
     }
@@ -77,8 +83,7 @@ impl InformerPeer {
             InformerOptions::default().watch_list(policy).prefer_protobuf(sync.encoding == "protobuf");
         let mut options = options.retention(retention);
         if let Some(directory) = &sync.state {
-            let persistence = Persistence::for_cluster(directory, "bench");
-            options = options.persist(persistence.restored_reads(RestoredReads::Serve));
+            options = options.persist(saved::persistence(directory));
         }
         let pods = SharedInformer::with_options(self.client.clone(), options);
         let index = pods.add_index(match sync.index {
@@ -92,31 +97,25 @@ impl InformerPeer {
             pods.on_event(move |event| record(&deliveries, number, &event))
         };
         let handlers: Vec<Registration> = (0..sync.handlers).map(handler).collect();
+        let difference = Arc::new(Difference::default());
+        let durable = sync.durable.then(|| saved::add_durable_handler(&pods, &difference));
         pods.start();
-        let readable = if sync.state.is_some() { Some(readable(&pods, &stats).await) } else { None };
+        let readable = if sync.state.is_some() { Some(saved::readable(&pods, &stats).await) } else { None };
         pods.wait_for_sync(Duration::from_secs(600)).await?;
-        for handler in &handlers {
+        for handler in handlers.iter().chain(&durable) {
             handler.wait_for_sync().await;
         }
-        let full_lists = pods.status().reflector.full_lists;
-        let response = stats.response(
-            json!({"objects": pods.lister().len(), "readable": readable, "full_lists": full_lists}),
-        );
-        self.syncing = Some(Syncing { pods, index, projection, deliveries, handlers });
+        let mut response = stats.response(json!({"objects": pods.lister().len(), "readable": readable}));
+        response["full_lists"] = json!(pods.status().reflector.full_lists);
+        response["cached"] = json!(pods.metrics().memory_bytes);
+        response["difference"] = difference.response();
+        self.syncing = Some(Syncing { pods, index, projection, deliveries, handlers, _durable: durable });
         Ok(response)
     }
 
     fn synced(&self) -> Result<&Syncing, Failure> {
         self.syncing.as_ref().ok_or_else(|| "sync first".into())
     }
-}
-
-/// Waits until the cache can be read; returns the time since the start in seconds.
-async fn readable(pods: &SharedInformer<Pod>, stats: &ProcessStats) -> f64 {
-    while pods.lister().is_empty() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    stats.seconds()
 }
 
 fn record(deliveries: &Deliveries, handler: usize, event: &Event<Pod>) {

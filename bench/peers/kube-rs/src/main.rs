@@ -52,6 +52,7 @@ impl Peer for KubeRs {
             Command::Index { seconds, .. } => Ok(self.synced()?.look_up(seconds)),
             Command::Count { revision } => Ok(self.synced()?.count(revision.as_deref())),
             Command::Queue { .. } => Err("kube-rs has no separate work queue".into()),
+            Command::Change { .. } | Command::Stop => Err("only informer saves its cache".into()),
             Command::Report { .. } | Command::Quit => Err("handled by the protocol loop".into()),
         }
     }

@@ -83,6 +83,15 @@ pub enum Command {
         #[serde(default)]
         revision: Option<String>,
     },
+    /// Patches the annotation `revision` of this many pods on the server; informer only.
+    Change {
+        /// Number of pods: the first ones in key order.
+        pods: usize,
+        /// The new value of the annotation.
+        revision: String,
+    },
+    /// Stops the informer, which saves its cache; informer only.
+    Stop,
     /// Exits.
     Quit,
 }
@@ -115,6 +124,9 @@ pub struct Sync {
     /// The directory in which the cache is saved, and from which the sync starts; informer only.
     #[serde(default)]
     pub state: Option<std::path::PathBuf>,
+    /// Whether there is a durable handler besides the others; informer only.
+    #[serde(default)]
+    pub durable: bool,
 }
 
 fn one() -> usize {
