@@ -12,8 +12,11 @@ use crate::scope::Scope;
 use std::sync::Arc;
 
 impl StoreWriter {
-    /// Adds restored entries to scopes that have no version, and publishes one snapshot. Entries of other
-    /// scopes, and of keys that are in the store, are ignored.
+    /// Adds restored entries to scopes that have no version, and publishes them. Entries of other scopes, and of
+    /// keys that are in the store, are ignored.
+    ///
+    /// The entries are readable before the indexes contain them: until the second snapshot, a lookup examines every
+    /// object.
     pub fn restore(&mut self, entries: impl IntoIterator<Item = Arc<Entry>>) {
         let empty: Vec<Scope> = self
             .state
@@ -22,6 +25,7 @@ impl StoreWriter {
             .filter(|(_, version)| version.is_none())
             .map(|(scope, _)| scope.clone())
             .collect();
+        let mut indexes = std::mem::take(&mut self.indexes);
         for entry in entries {
             let key = entry.key();
             if empty.iter().any(|scope| scope.contains(key)) && self.state.objects.get(key).is_none() {
@@ -30,6 +34,14 @@ impl StoreWriter {
             }
         }
         self.publish();
+        if !indexes.is_empty() {
+            let objects = &self.state.objects;
+            for index in &mut indexes {
+                objects.slots().for_each(|slot| index.update(slot, objects.at(slot)));
+            }
+            self.indexes = indexes;
+            self.publish();
+        }
     }
 
     /// Removes the restored entries of all scopes that have no version, and publishes one snapshot.
@@ -76,7 +88,7 @@ impl StoreWriter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::StoreReader;
+    use super::super::{Index, StoreReader};
     use super::*;
     use crate::delta::{Delta, Replaced};
     use crate::retention::Retention;
@@ -105,8 +117,12 @@ mod tests {
     #[test]
     fn restored_entries_are_readable_and_the_first_list_adds_all_objects() {
         let (mut writer, reader) = StoreWriter::new([Scope::All]);
+        let index = Index::field("metadata.uid").build().unwrap();
+        writer.add_index(index.clone());
         let kept = entry("a", "kept", 1);
         writer.restore([Arc::clone(&kept), entry("a", "changed", 2), entry("a", "gone", 3)]);
+        assert_eq!(reader.snapshot().by_index(&index, "u").count(), 3);
+        writer.check_invariants();
         assert_eq!(keys(&reader), "a/changed@2 a/gone@3 a/kept@1");
         assert!(!reader.snapshot().has_synced() && reader.snapshot().resource_version().is_none());
         let listed = vec![kept, entry("a", "changed", 5), entry("a", "new", 6)];
