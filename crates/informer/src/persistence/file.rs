@@ -31,8 +31,8 @@ use redb::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 
 const META: TableDefinition<'_, &str, &str> = TableDefinition::new("meta");
 const POSITIONS: TableDefinition<'_, &str, &str> = TableDefinition::new("positions");
@@ -42,10 +42,12 @@ const UNREADABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("unre
 
 /// Upper bound on the memory of redb's page cache. Rows are read once, and written pages leave it early.
 const CACHE_BYTES: usize = 8 << 20;
-/// Number of rows that are passed to the decoding thread together.
+/// Number of rows that are passed to a decoding thread together.
 const ROWS_PER_BATCH: usize = 16;
-/// Number of batches that may wait for the decoding thread.
+/// Number of batches that may wait for the decoding threads.
 const MAX_QUEUED_BATCHES: usize = 8;
+/// Upper bound on the threads that decode: one thread reads blocks for about this many.
+const MAX_DECODING_THREADS: usize = 3;
 
 /// An open file.
 pub(crate) struct CacheFile {
@@ -270,37 +272,65 @@ fn read_tables(
     Ok(Contents { saved_at, cluster_uid, positions, entries, unreadable, handlers })
 }
 
-/// Reads the table of objects: this thread reads blocks, and another one decodes them meanwhile.
+/// Reads the table of objects: this thread reads blocks, and others decode them meanwhile. Most of the time is spent
+/// on the memory of the objects, which several threads get faster.
 fn read_objects(
     table: &ReadOnlyTable<&'static [u8], &'static [u8]>,
     config: &Config,
     decoder: &RecordDecoder,
     starts: &mut Vec<Box<[u8]>>,
 ) -> Result<Vec<Arc<Entry>>, AnyError> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_DECODING_THREADS);
     std::thread::scope(|scope| {
-        let (sender, receiver) = sync_channel::<Vec<Row>>(MAX_QUEUED_BATCHES);
-        let decoding = scope.spawn(move || {
-            let mut entries = Vec::new();
-            for (_, block) in receiver.iter().flatten() {
-                decode_block(block.value(), config, decoder, &mut entries)?;
+        let (sender, receiver) = sync_channel::<Batch>(MAX_QUEUED_BATCHES);
+        let receiver = Arc::new(Mutex::new(receiver));
+        let decode = |receiver: Arc<Mutex<Receiver<Batch>>>| {
+            move || {
+                let next = || receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                let mut done = Vec::new();
+                while let Ok((number, rows)) = next() {
+                    let mut entries = Vec::new();
+                    for (_, block) in &rows {
+                        decode_block(block.value(), config, decoder, &mut entries)?;
+                    }
+                    done.push((number, entries));
+                }
+                Ok::<_, AnyError>(done)
             }
-            Ok::<_, AnyError>(entries)
-        });
-        let mut batch = Vec::with_capacity(ROWS_PER_BATCH);
-        for row in table.range::<&[u8]>(..)? {
-            let row = row?;
-            starts.push(row.0.value().into());
-            batch.push(row);
-            if batch.len() == ROWS_PER_BATCH && sender.send(std::mem::take(&mut batch)).is_err() {
-                break; // the decoder has failed
+        };
+        let decoding: Vec<_> = (0..threads).map(|_| scope.spawn(decode(Arc::clone(&receiver)))).collect();
+        // Sending fails when all of them have failed.
+        drop(receiver);
+        let mut rows = table.range::<&[u8]>(..)?;
+        for number in 0.. {
+            let batch = rows.by_ref().take(ROWS_PER_BATCH).collect::<Result<Vec<Row>, _>>()?;
+            starts.extend(batch.iter().map(|(start, _)| start.value().into()));
+            if batch.is_empty() || sender.send((number, batch)).is_err() {
+                break;
             }
         }
-        let _failed = sender.send(batch).is_err();
         drop(sender);
-        decoding.join().map_err(|_| "decoding panicked")?
+        let mut batches = Vec::new();
+        for thread in decoding {
+            batches.append(&mut thread.join().map_err(|_| "decoding panicked")??);
+        }
+        in_order(batches)
     })
 }
 
+/// Joins the entries of all batches.
+fn in_order(mut batches: Vec<(usize, Vec<Arc<Entry>>)>) -> Result<Vec<Arc<Entry>>, AnyError> {
+    batches.sort_unstable_by_key(|(number, _)| *number);
+    let entries: Vec<_> = batches.into_iter().flat_map(|(_, entries)| entries).collect();
+    if entries.is_sorted_by(|left, right| left.key() < right.key()) {
+        Ok(entries)
+    } else {
+        Err("the objects are not in order".into())
+    }
+}
+
+/// The number of a batch, and its rows.
+type Batch = (usize, Vec<Row>);
 type Row = (AccessGuard<'static, &'static [u8]>, AccessGuard<'static, &'static [u8]>);
 pub(super) type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -312,11 +342,7 @@ fn decode_block(
 ) -> Result<(), AnyError> {
     for record in records(block) {
         let (key, record) = record.ok_or("a block is malformed")?;
-        let entry = config.restore_entry(decoder.decode(key, record)?);
-        if entries.last().is_some_and(|last| last.key() >= entry.key()) {
-            return Err("the objects are not in order".into());
-        }
-        entries.push(entry);
+        entries.push(config.restore_entry(decoder.decode(key, record)?));
     }
     Ok(())
 }
