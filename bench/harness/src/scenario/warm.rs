@@ -220,8 +220,10 @@ fn check_full_lists(response: &Value, expected: u64) -> Result<(), Failure> {
     match response["full_lists"].as_u64() {
         Some(sent) if sent == expected => Ok(()),
         _ => {
-            let sent = &response["full_lists"];
-            Err(Failure::Failed(format!("a start with a saved cache sent {sent} full lists, not {expected}")))
+            let (sent, expired) = (&response["full_lists"], &response["expired"]);
+            Err(Failure::Failed(format!(
+                "a start with a saved cache sent {sent} full lists, not {expected}; 410 was received {expired} times"
+            )))
         }
     }
 }

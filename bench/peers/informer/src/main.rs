@@ -106,7 +106,9 @@ impl InformerPeer {
             handler.wait_for_sync().await;
         }
         let mut response = stats.response(json!({"objects": pods.lister().len(), "readable": readable}));
-        response["full_lists"] = json!(pods.status().reflector.full_lists);
+        let counters = pods.status().reflector;
+        response["full_lists"] = json!(counters.full_lists);
+        response["expired"] = json!(counters.expired);
         response["cached"] = json!(pods.metrics().memory_bytes);
         response["difference"] = difference.response();
         self.syncing = Some(Syncing { pods, index, projection, deliveries, handlers, _durable: durable });

@@ -11,9 +11,13 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, Patch, PatchParams};
 use peer_protocol::{Failure, ProcessStats};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 /// Time limit for saving the cache at the end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Number of patches at the same time. kube-apiserver may forget changes after 75 seconds.
+const CONCURRENT_PATCHES: usize = 32;
 
 /// Events that a durable handler has received, by what it had acknowledged in an earlier process.
 #[derive(Debug, Default)]
@@ -87,9 +91,19 @@ pub(crate) async fn change(
 ) -> Result<Value, Failure> {
     let stats = ProcessStats::start();
     let patch = Patch::Merge(json!({"metadata": {"annotations": {"revision": revision}}}));
-    for pod in pods.lister().list().iter().take(count) {
-        let api: Api<Pod> = Api::namespaced(client.clone(), pod.namespace().unwrap_or_default());
-        api.patch_metadata(pod.name(), &PatchParams::default(), &patch).await?;
+    let mut pods = pods.lister().list().into_iter().take(count).peekable();
+    let mut running = JoinSet::new();
+    while pods.peek().is_some() || !running.is_empty() {
+        while running.len() < CONCURRENT_PATCHES
+            && let Some(pod) = pods.next()
+        {
+            let api: Api<Pod> = Api::namespaced(client.clone(), pod.namespace().unwrap_or_default());
+            let patch = patch.clone();
+            running.spawn(async move {
+                api.patch_metadata(pod.name(), &PatchParams::default(), &patch).await.map(drop)
+            });
+        }
+        running.join_next().await.transpose()?.transpose()?;
     }
     Ok(stats.response(json!({})))
 }
