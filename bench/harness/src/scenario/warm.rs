@@ -84,7 +84,7 @@ fn expire(
     Ok(response)
 }
 
-/// Checks that a durable handler can tell the changed pods from the others after an expired version.
+/// Checks that a durable handler can distinguish the changed pods from the others after an expired version.
 fn check_difference(
     context: &RunContext<'_>,
     encoding: Encoding,

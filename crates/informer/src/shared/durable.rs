@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The longest name.
 const MAX_NAME_BYTES: usize = 253;
-/// Upper bound on the changes that wait for a save. If there are more, because the disk does not respond, the handlers
-/// receive the differences of the snapshots instead.
+/// Upper bound on the changes that wait for a save. If there are more, because the disk does not respond or a relist
+/// brings very many, the handlers receive the differences of the snapshots instead.
 const MAX_RECORDED_CHANGES: usize = 100_000;
 
 /// The durable handlers of one informer.

@@ -2,8 +2,10 @@
 //!
 //! Behind every handle is an [`Engine`] with one reflector driver per scope (all namespaces, or one selected
 //! namespace), one [`pump`], one task per handler, and one that frees the values of released projections. Some
-//! retentions have one more: a task for compression, or for the eviction of decoded objects. The drivers fill the delta queue; the pump applies the deltas to the store and fills the outboxes of the
-//! listeners. Nothing here knows the Rust type of objects.
+//! retentions have one more: a task for compression, or for the eviction of decoded objects. A persisted cache has
+//! one that saves it. The drivers fill the delta queue; the pump applies the deltas to the store and fills the
+//! outboxes of the listeners, except those of durable handlers, which receive changes after they were saved. Nothing
+//! here knows the Rust type of objects.
 
 mod command;
 #[cfg_attr(not(feature = "compression"), path = "compression_disabled.rs")]

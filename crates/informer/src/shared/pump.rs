@@ -1,7 +1,7 @@
-//! The pump: the only task that writes the store and fills the outboxes.
+//! The pump: the only task that writes the store, and that fills the outboxes, except those of durable handlers.
 //!
 //! It applies a batch, the store publishes it, then the changes are added to the outbox of every listener
-//! (C4). Listeners and indexes are added between two batches, so that a listener receives one snapshot as
+//! (C4), or recorded for the next save if it is durable. Listeners and indexes are added between two batches, so that a listener receives one snapshot as
 //! its initial list and then every later change (C6). Resyncs happen between two batches as well: every
 //! outbox has then received each change up to the published snapshot, so a resync overtakes no change (C1,
 //! C12).

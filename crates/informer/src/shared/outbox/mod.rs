@@ -3,7 +3,8 @@
 //! Two implementations behind one interface: [`coalescing`] (the default: the pending changes of a key are
 //! coalesced) and [`uncoalesced`] (every event up to a capacity; events beyond it are coalesced, and the
 //! skipped ones are reported as [`Delivery::Lagged`]). Neither performs I/O or reads a clock. The pump, which
-//! applies deltas to the store, fills them; the listener of the handler or event stream empties them.
+//! applies deltas to the store, fills them, or the task that saves the cache if the handler is durable; the
+//! listener of the handler or event stream empties them.
 
 mod coalescing;
 mod uncoalesced;
