@@ -68,7 +68,8 @@
 //! A failure prints the command that runs its seed again. A run depends on its seed only, if the program does not use
 //! threads or a source of randomness that cannot be seeded. On Linux, the clocks of std, the keys of hash maps and the
 //! crate `getrandom` are simulated (see `informer-virtual` for what is not). `tokio::select!` without `biased` and
-//! `futures::select!` choose their branches with a counter of the process, which is not. [`Simulation::check_determinism`] finds programs that depend on more than the seed.
+//! `futures::select!` choose their branches with a counter of the process, which is not. A `Regex` that threads share
+//! belongs in a `thread_local!`. [`Simulation::check_determinism`] finds programs that depend on more than the seed.
 //!
 //! | environment variable | meaning |
 //! |---|---|

@@ -52,7 +52,9 @@
 //! - clocks of CPU time, and time stamp counters of the CPU;
 //! - hash keys and seeds that do not come from the system: `foldhash` (the default of `hashbrown`) hashes addresses,
 //!   `fastrand` the id of the thread, and `select!` of tokio and futures a counter of the process. The order of
-//!   tokio's `select!` without `biased` is reproducible only if a process creates its runtimes in the same order.
+//!   tokio's `select!` without `biased` is reproducible only if a process creates its runtimes in the same order;
+//! - what threads share: a `static` that creates hash maps when it is first used, or a `regex::Regex`, which creates
+//!   some for each thread that uses it at the same time, changes the keys of the later hash maps of that thread.
 //!
 //! tokio's paused clock starts at the virtual time at which the runtime is built, and then moves by itself. A
 //! simulation passes its progress to [`set_elapsed`].

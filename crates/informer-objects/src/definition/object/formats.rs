@@ -4,7 +4,6 @@
 //! the names. Unknown formats accept everything; the schema determines which formats are checked.
 
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::LazyLock;
 
 use regex::Regex;
 
@@ -29,10 +28,10 @@ pub(crate) fn has_format(format: &str, text: &str) -> bool {
         "isbn10" => is_isbn10(text),
         "isbn13" => is_isbn13(text),
         "creditcard" => is_credit_card(text),
-        "ssn" => text.len() == 11 && matches(&SSN, text),
-        "hexcolor" => matches(&HEX_COLOR, text),
-        "rgbcolor" => matches(&RGB_COLOR, text),
-        "byte" => matches(&BASE64, text),
+        "ssn" => text.len() == 11 && SSN.with(|regex| matches(regex.as_ref(), text)),
+        "hexcolor" => HEX_COLOR.with(|regex| matches(regex.as_ref(), text)),
+        "rgbcolor" => RGB_COLOR.with(|regex| matches(regex.as_ref(), text)),
+        "byte" => BASE64.with(|regex| matches(regex.as_ref(), text)),
         "date" => is_date(text),
         "duration" => is_duration(text),
         "datetime" => is_date_time(text),
@@ -42,36 +41,38 @@ pub(crate) fn has_format(format: &str, text: &str) -> bool {
     }
 }
 
-type Lazy = LazyLock<Option<Regex>>;
+// An expression that threads share creates hash maps depending on which of them use it at the same time. The keys of
+// later maps of a thread would depend on that, and with them simulations, which run on several threads.
+thread_local! {
+    static SSN: Option<Regex> = Regex::new(r"^[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}$").ok();
+    static HEX_COLOR: Option<Regex> = Regex::new("^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$").ok();
+    static RGB_COLOR: Option<Regex> = {
+        let part = r"\s*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*";
+        Regex::new(&format!(r"^rgb\({part},{part},{part}\)$")).ok()
+    };
+    static BASE64: Option<Regex> = {
+        let four = "[A-Za-z0-9+/]{4}";
+        Regex::new(&format!("^(?:{four})*(?:[A-Za-z0-9+/]{{2}}==|[A-Za-z0-9+/]{{3}}=|{four})$")).ok()
+    };
+    static HOSTNAME: Option<Regex> = {
+        let any = r"a-zA-Z0-9\p{S}\p{L}";
+        let one = format!(r"[{any}]((-?[{any}]{{0,62}})?)");
+        let parts = format!(r"([{any}](([{any}-]{{0,61}}[{any}])?)(\.)){{1,}}([a-zA-Z\p{{L}}]){{2,63}}");
+        Regex::new(&format!("^({one}|{parts})$")).ok()
+    };
+    static CREDIT_CARD: Option<Regex> = {
+        let cards = "4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|\
+                     3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35[0-9]{3})[0-9]{11}";
+        Regex::new(&format!("^(?:{cards})$")).ok()
+    };
+    static LOOSE_DURATION: Option<Regex> = Regex::new("([0-9]+)\\s*([A-Za-zµ]+)").ok();
+    static TIME: Option<Regex> = {
+        Regex::new("^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$").ok()
+    };
+}
 
-static SSN: Lazy = LazyLock::new(|| Regex::new(r"^[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}$").ok());
-static HEX_COLOR: Lazy = LazyLock::new(|| Regex::new("^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$").ok());
-static RGB_COLOR: Lazy = LazyLock::new(|| {
-    let part = r"\s*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*";
-    Regex::new(&format!(r"^rgb\({part},{part},{part}\)$")).ok()
-});
-static BASE64: Lazy = LazyLock::new(|| {
-    let four = "[A-Za-z0-9+/]{4}";
-    Regex::new(&format!("^(?:{four})*(?:[A-Za-z0-9+/]{{2}}==|[A-Za-z0-9+/]{{3}}=|{four})$")).ok()
-});
-static HOSTNAME: Lazy = LazyLock::new(|| {
-    let any = r"a-zA-Z0-9\p{S}\p{L}";
-    let one = format!(r"[{any}]((-?[{any}]{{0,62}})?)");
-    let parts = format!(r"([{any}](([{any}-]{{0,61}}[{any}])?)(\.)){{1,}}([a-zA-Z\p{{L}}]){{2,63}}");
-    Regex::new(&format!("^({one}|{parts})$")).ok()
-});
-static CREDIT_CARD: Lazy = LazyLock::new(|| {
-    let cards = "4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|\
-                 3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35[0-9]{3})[0-9]{11}";
-    Regex::new(&format!("^(?:{cards})$")).ok()
-});
-static LOOSE_DURATION: Lazy = LazyLock::new(|| Regex::new("([0-9]+)\\s*([A-Za-zµ]+)").ok());
-static TIME: Lazy = LazyLock::new(|| {
-    Regex::new("^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$").ok()
-});
-
-fn matches(regex: &Lazy, text: &str) -> bool {
-    regex.as_ref().is_some_and(|regex| regex.is_match(text))
+fn matches(regex: Option<&Regex>, text: &str) -> bool {
+    regex.is_some_and(|regex| regex.is_match(text))
 }
 
 /// Whether a text is an absolute URI or an absolute path.
@@ -126,7 +127,9 @@ fn is_email(text: &str) -> bool {
 }
 
 fn is_hostname(text: &str) -> bool {
-    text.len() <= 255 && text.split('.').all(|part| part.len() <= 63) && matches(&HOSTNAME, text)
+    text.len() <= 255
+        && text.split('.').all(|part| part.len() <= 63)
+        && HOSTNAME.with(|regex| matches(regex.as_ref(), text))
 }
 
 /// Parses an IP address; leading zeros in IPv4 numbers are allowed.
@@ -209,7 +212,7 @@ fn is_isbn13(text: &str) -> bool {
 
 fn is_credit_card(text: &str) -> bool {
     let plain: String = text.chars().filter(char::is_ascii_digit).collect();
-    if !matches(&CREDIT_CARD, &plain) {
+    if !CREDIT_CARD.with(|regex| matches(regex.as_ref(), &plain)) {
         return false;
     }
     let double = |digit: u32| if digit >= 5 { digit * 2 - 9 } else { digit * 2 };
@@ -233,10 +236,13 @@ fn is_date_time(text: &str) -> bool {
     let lower = text.to_lowercase();
     let mut parts = lower.split('t');
     let (Some(date), Some(time)) = (parts.next(), parts.next()) else { return false };
-    let found = TIME.as_ref().and_then(|regex| regex.captures(time));
-    // `99` for an absent part exceeds every limit, so the time is rejected.
-    let part = |at: usize| found.as_ref().and_then(|found| found.get(at)).map_or("99", |part| part.as_str());
-    is_date(date) && part(1) <= "23" && part(2) <= "59" && part(3) <= "59"
+    TIME.with(|regex| {
+        let found = regex.as_ref().and_then(|regex| regex.captures(time));
+        // `99` for an absent part exceeds every limit, so the time is rejected.
+        let part =
+            |at: usize| found.as_ref().and_then(|found| found.get(at)).map_or("99", |part| part.as_str());
+        is_date(date) && part(1) <= "23" && part(2) <= "59" && part(3) <= "59"
+    })
 }
 
 /// Whether a text is a duration in Go's form, or contains a number with a unit.
@@ -262,10 +268,10 @@ fn is_duration(text: &str) -> bool {
     if plain == "0" {
         return true;
     }
-    let Some(regex) = LOOSE_DURATION.as_ref() else { return false };
-    let loose =
-        regex.captures_iter(text).any(|found| found.get(2).is_some_and(|unit| is_known(unit.as_str())));
-    loose || has_empty_fraction(plain)
+    let is_loose = |regex: &Regex| {
+        regex.captures_iter(text).any(|found| found.get(2).is_some_and(|unit| is_known(unit.as_str())))
+    };
+    LOOSE_DURATION.with(|regex| regex.as_ref().is_some_and(is_loose)) || has_empty_fraction(plain)
 }
 
 /// Whether a text is a number with a decimal point but no fraction, and a unit: `1.s`.
