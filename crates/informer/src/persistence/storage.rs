@@ -104,8 +104,11 @@ impl StorageBackend for AnyBackend {
         self.0.read(offset, out)
     }
 
+    /// Syncs the new length. The database writes a header that refers to it before it syncs both, and could not open
+    /// the file if only the header had reached the disk.
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.0.set_len(len)?;
+        self.0.sync_data()
     }
 
     fn sync_data(&self) -> io::Result<()> {

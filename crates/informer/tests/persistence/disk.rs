@@ -38,6 +38,8 @@ struct File {
     current: Vec<u8>,
     /// Operations that were not synced.
     unsynced: Vec<Operation>,
+    /// Whether something was written while the length was not synced.
+    written_before_length: bool,
     /// The life in which the file is open.
     open_in: Option<u64>,
 }
@@ -122,6 +124,11 @@ impl Disk {
     /// Ends the life of the process; the operating system keeps what was written.
     pub(super) fn kill(&self) {
         self.crash(|_| 1);
+    }
+
+    /// Returns whether something was written while the length of a file was not synced.
+    pub(super) fn was_written_before_its_length(&self) -> bool {
+        self.lock().files.values().any(|file| file.written_before_length)
     }
 
     pub(super) fn set_capacity(&self, bytes: Option<u64>) {
@@ -238,6 +245,8 @@ impl OpenFile {
                 return Err(io::ErrorKind::StorageFull.into());
             }
             operation.apply(&mut file.current);
+            let is_length = |operation: &Operation| matches!(operation, Operation::SetLen(_));
+            file.written_before_length |= file.unsynced.iter().any(is_length);
             file.unsynced.push(operation);
             Ok(())
         })

@@ -213,3 +213,22 @@ fn crash_at_any_operation_leads_to_the_state_of_the_server() {
     // Most lives save their state before they end.
     assert!(warm_starts > SEEDS * CRASHES / 3, "{warm_starts} warm starts");
 }
+
+/// The database syncs a new length of the file together with the header that refers to it. If only the header had
+/// reached the disk when the machine stopped, the database could not open the file, and durable handlers would miss
+/// deletions.
+#[tokio::test(start_paused = true)]
+async fn length_of_the_file_is_synced_before_anything_else_is_written() {
+    let (server, disk) = (ApiServer::new(), Disk::default());
+    let informer = synced(&server, saved_on(&disk)).await;
+    advance_time(Duration::from_secs(2)).await;
+    let small = disk.content().len();
+    for index in 0..200 {
+        let map = config_map("default", &format!("m{index}"), &"x".repeat(50_000));
+        server.insert_unchecked(&map).unwrap();
+    }
+    until(|| contents(&informer).len() == 200).await;
+    until(|| disk.content().len() > small).await;
+    assert!(!disk.was_written_before_its_length());
+    informer.shutdown(TIMEOUT).await.unwrap();
+}
