@@ -20,8 +20,9 @@ pub(super) fn durable_name(
     let (name, version) = (&shared.name, shared.settings.resume.as_ref()?);
     let keys = ResumedKeys { sink: sink.clone(), own_kind: own_kind.clone() };
     // The length keeps names that contain a colon apart.
-    let name = format!("controller {source}:{}:{name}:{version}", name.len()).into();
-    Some(DurableName { name, keys: Some(Arc::new(keys)) })
+    let versions = format!("controller {source}:{}:{name}:", name.len());
+    let name = format!("{versions}{version}").into();
+    Some(DurableName { name, versions: Some(versions.into()), keys: Some(Arc::new(keys)) })
 }
 
 struct ResumedKeys {

@@ -116,7 +116,7 @@ impl<K: 'static, E: Deliverable<K>> HandlerBuilder<K, E> {
     /// [`Diagnostic::NotDurable`](crate::status::Diagnostic::NotDurable) is reported.
     #[cfg(feature = "persistence")]
     pub fn durable(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.options.durable = Some(DurableName { name: name.into(), keys: None });
+        self.options.durable = Some(DurableName { name: name.into(), versions: None, keys: None });
         self
     }
 

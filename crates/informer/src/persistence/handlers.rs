@@ -4,10 +4,10 @@
 //! |---|---|---|
 //! | `handlers` | name | the day on which it was used last, as the number of days since 1970 |
 //! | `unfinished` | length of the name (2 bytes), name, key | empty: the controller has to reconcile this key |
-//! | `differences` | length of the name (2 bytes), name, key of the object | what the handler knows of the saved object (1 byte), then records with their lengths (4 bytes): the acknowledged state if that byte is 3, then the objects that are gone |
+//! | `differences` | length of the name (2 bytes), name, key of the object | what the handler knows of the saved object (1 byte), whether it has acknowledged an earlier state (1 byte), the number of other states that it may have received (2 bytes), then records with their lengths (4 bytes): these states, and the objects that are gone |
 
 use super::file::AnyError;
-use super::knowledge::{Difference, Differences, SavedState};
+use super::knowledge::{Difference, Differences, ReceivedStates, SavedState};
 use informer_core::image::{RecordDecoder, RecordEncoder};
 use informer_core::reflector::Config;
 use informer_core::{Entry, Key};
@@ -22,7 +22,7 @@ const DIFFERENCES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("dif
 const ACKNOWLEDGED: u8 = 0;
 const UNKNOWN: u8 = 1;
 const RECEIVED: u8 = 2;
-const RECEIVED_AND_ACKNOWLEDGED: u8 = 3;
+const RECEIVED_EARLIER: u8 = 3;
 
 /// The number of days after which a name that is no longer used is forgotten.
 const FORGET_AFTER_DAYS: u32 = 30;
@@ -152,15 +152,19 @@ fn split_row_key(row_key: &[u8]) -> Option<(&str, &[u8])> {
 
 fn encode(difference: &Difference, encoder: &mut RecordEncoder, value: &mut Vec<u8>) {
     value.clear();
-    let (tag, acknowledged) = match &difference.saved {
-        SavedState::Acknowledged => (ACKNOWLEDGED, None),
-        SavedState::Unknown => (UNKNOWN, None),
-        SavedState::Received(None) => (RECEIVED, None),
-        SavedState::Received(Some(acknowledged)) => (RECEIVED_AND_ACKNOWLEDGED, Some(acknowledged)),
+    let none = ReceivedStates::default();
+    let (tag, states) = match &difference.saved {
+        SavedState::Acknowledged => (ACKNOWLEDGED, &none),
+        SavedState::Unknown => (UNKNOWN, &none),
+        SavedState::Received(states) if states.includes_saved => (RECEIVED, states),
+        SavedState::Received(states) => (RECEIVED_EARLIER, states),
     };
-    value.push(tag);
+    // Of more states, the last ones are saved.
+    let others = &states.others[states.others.len().saturating_sub(usize::from(u16::MAX))..];
+    value.extend([tag, u8::from(states.acknowledged.is_some())]);
+    value.extend(u16::try_from(others.len()).unwrap_or_default().to_le_bytes());
     let mut record = Vec::new();
-    for entry in acknowledged.into_iter().chain(&difference.gone) {
+    for entry in states.acknowledged.iter().chain(others).chain(&difference.gone) {
         encoder.encode(entry, &mut record);
         value.extend(u32::try_from(record.len()).unwrap_or(u32::MAX).to_le_bytes());
         value.extend_from_slice(&record);
@@ -171,7 +175,7 @@ fn decode(
     value: &[u8],
     entry: impl Fn(&[u8]) -> Result<Arc<Entry>, AnyError>,
 ) -> Result<Difference, AnyError> {
-    let (tag, mut rest) = value.split_first().ok_or("malformed")?;
+    let ([tag, acknowledged, others @ ..], mut rest) = value.split_first_chunk::<4>().ok_or("malformed")?;
     let mut entries = Vec::new();
     while let Some((length, after)) = rest.split_first_chunk() {
         let length = usize::try_from(u32::from_le_bytes(*length))?;
@@ -179,15 +183,20 @@ fn decode(
         entries.push(entry(record)?);
         rest = after;
     }
-    if !rest.is_empty() {
+    let (acknowledged, others) = (usize::from(*acknowledged), usize::from(u16::from_le_bytes(*others)));
+    if !rest.is_empty() || acknowledged > 1 || entries.len() < acknowledged + others {
         return Err("malformed".into());
     }
+    let gone = entries.split_off(acknowledged + others);
+    let others = entries.split_off(acknowledged);
     let saved = match *tag {
         ACKNOWLEDGED => SavedState::Acknowledged,
         UNKNOWN => SavedState::Unknown,
-        RECEIVED => SavedState::Received(None),
-        RECEIVED_AND_ACKNOWLEDGED if !entries.is_empty() => SavedState::Received(Some(entries.remove(0))),
+        RECEIVED | RECEIVED_EARLIER => {
+            let includes_saved = *tag == RECEIVED;
+            SavedState::Received(ReceivedStates { acknowledged: entries.pop(), others, includes_saved })
+        }
         _ => return Err("malformed".into()),
     };
-    Ok(Difference { gone: entries, saved })
+    Ok(Difference { gone, saved })
 }

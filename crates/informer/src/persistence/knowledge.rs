@@ -15,7 +15,8 @@ use std::sync::Arc;
 /// What a handler may know of one key, where it is not exactly the saved object.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Difference {
-    /// Objects that no longer exist, and whose deletion the handler has not acknowledged. Each is another incarnation.
+    /// Objects that no longer exist, and whose deletion the handler has not acknowledged: the states that it may have
+    /// received, oldest first. The last state of each incarnation is the one that was deleted.
     pub(crate) gone: Vec<Arc<Entry>>,
     /// What it knows of the saved object.
     pub(crate) saved: SavedState,
@@ -29,8 +30,19 @@ pub(crate) enum SavedState {
     Acknowledged,
     /// It does not know the object.
     Unknown,
-    /// It may have received the object, and has acknowledged this earlier state of it.
-    Received(Option<Arc<Entry>>),
+    /// It may have received the object, in this state or in earlier ones.
+    Received(ReceivedStates),
+}
+
+/// States of the saved object that a handler may have received.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ReceivedStates {
+    /// The last state that it has acknowledged.
+    pub(crate) acknowledged: Option<Arc<Entry>>,
+    /// Earlier states than the saved one that it may have received since, oldest first.
+    pub(crate) others: Vec<Arc<Entry>>,
+    /// Whether it may have received the saved state.
+    pub(crate) includes_saved: bool,
 }
 
 /// Differences by key.
@@ -72,49 +84,73 @@ impl Difference {
         let received = known.into_iter().flat_map(|known| &known.received);
         // It may take pending events before the next save is complete.
         let pending = delivered.filter(|_| known.is_some_and(|known| known.is_pending));
-        let mut gone: Vec<Arc<Entry>> = Vec::new();
+        let mut difference = Self::default();
         for entry in acknowledged.into_iter().chain(received).chain(pending) {
-            if saved.is_some_and(|saved| !saved.is_other_incarnation(entry)) {
-                continue;
-            }
-            match gone.iter_mut().find(|gone| !gone.is_other_incarnation(entry)) {
-                Some(earlier) => *earlier = Arc::clone(entry),
-                None => gone.push(Arc::clone(entry)),
+            if saved.is_none_or(|saved| saved.is_other_incarnation(entry)) {
+                difference.add_gone(entry);
             }
         }
         let saved = saved.map(|saved| {
-            let own = acknowledged.filter(|entry| !entry.is_other_incarnation(saved));
-            match own {
-                Some(own) if is_same_state(own, saved) => SavedState::Acknowledged,
-                own => SavedState::Received(own.cloned()),
+            let acknowledged = acknowledged.filter(|entry| !entry.is_other_incarnation(saved)).cloned();
+            let mut states = ReceivedStates { acknowledged, others: Vec::new(), includes_saved: true };
+            if states.acknowledged.as_ref().is_some_and(|own| is_same_state(own, saved)) {
+                return SavedState::Acknowledged;
             }
+            let received = known.into_iter().flat_map(|known| &known.received).chain(pending);
+            for entry in received {
+                states.add(entry, saved);
+            }
+            SavedState::Received(states)
         });
-        Self { gone, saved: saved.unwrap_or_default() }.into_some()
+        difference.saved = saved.unwrap_or_default();
+        difference.into_some()
+    }
+
+    /// Adds a state of an object that no longer exists.
+    pub(crate) fn add_gone(&mut self, state: &Arc<Entry>) {
+        if self.gone.iter().all(|gone| !is_same_state(gone, state)) {
+            self.gone.push(Arc::clone(state));
+        }
     }
 
     /// Returns what a handler that receives nothing knows after the saved object has changed.
     fn rebase(mut self, changed: &ChangedKey) -> Option<Self> {
         let ChangedKey { old, new } = changed;
-        let known = old.as_ref().and_then(|old| match &self.saved {
-            SavedState::Acknowledged => Some(Some(Arc::clone(old))),
-            SavedState::Received(acknowledged) => Some(acknowledged.clone()),
+        let known = old.as_ref().and_then(|old| match std::mem::take(&mut self.saved) {
+            SavedState::Acknowledged => {
+                Some(ReceivedStates { acknowledged: Some(Arc::clone(old)), ..ReceivedStates::default() })
+            }
+            SavedState::Received(mut states) => {
+                if std::mem::take(&mut states.includes_saved) {
+                    states.others.push(Arc::clone(old));
+                }
+                Some(states)
+            }
             SavedState::Unknown => None,
         });
         let is_same_object =
             old.as_ref().zip(new.as_ref()).is_some_and(|(old, new)| !old.is_other_incarnation(new));
         self.saved = match (known, new) {
-            (Some(acknowledged), Some(_)) if is_same_object => SavedState::Received(acknowledged),
+            (Some(states), Some(_)) if is_same_object => SavedState::Received(states),
             (known, new) => {
-                self.gone.extend(old.as_ref().filter(|_| known.is_some()).cloned());
+                if let Some(states) = known {
+                    for state in states.acknowledged.iter().chain(&states.others).chain(old) {
+                        self.add_gone(state);
+                    }
+                }
                 if new.is_some() { SavedState::Unknown } else { SavedState::Acknowledged }
             }
         };
         self.into_some()
     }
 
+    /// Returns whether the handler knows exactly the saved object.
+    pub(crate) fn is_none(&self) -> bool {
+        self.gone.is_empty() && matches!(self.saved, SavedState::Acknowledged)
+    }
+
     fn into_some(self) -> Option<Self> {
-        let is_none = self.gone.is_empty() && matches!(self.saved, SavedState::Acknowledged);
-        (!is_none).then_some(self)
+        (!self.is_none()).then_some(self)
     }
 
     /// Returns whether both are stored in the same way.
@@ -124,13 +160,46 @@ impl Difference {
         is_same_gone
             && match (&self.saved, &other.saved) {
                 (SavedState::Acknowledged, SavedState::Acknowledged)
-                | (SavedState::Unknown, SavedState::Unknown)
-                | (SavedState::Received(None), SavedState::Received(None)) => true,
-                (SavedState::Received(Some(left)), SavedState::Received(Some(right))) => {
-                    is_same_state(left, right)
-                }
+                | (SavedState::Unknown, SavedState::Unknown) => true,
+                (SavedState::Received(left), SavedState::Received(right)) => left.is_same(right),
                 _ => false,
             }
+    }
+}
+
+impl SavedState {
+    /// Records that the handler may receive the saved object.
+    pub(crate) fn receive(&mut self) {
+        match self {
+            Self::Acknowledged => {}
+            Self::Unknown => {
+                *self = Self::Received(ReceivedStates { includes_saved: true, ..ReceivedStates::default() });
+            }
+            Self::Received(states) => states.includes_saved = true,
+        }
+    }
+}
+
+impl ReceivedStates {
+    /// Adds a state that the handler may receive after the others, if it is an earlier state of the saved object.
+    pub(crate) fn add(&mut self, state: &Arc<Entry>, saved: &Arc<Entry>) {
+        let last = self.others.last().or(self.acknowledged.as_ref());
+        if !state.is_other_incarnation(saved)
+            && !is_same_state(state, saved)
+            && last.is_none_or(|last| !is_same_state(last, state))
+        {
+            self.others.push(Arc::clone(state));
+        }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        let states =
+            |states: &Self| states.acknowledged.iter().chain(&states.others).cloned().collect::<Vec<_>>();
+        let (left, right) = (states(self), states(other));
+        self.acknowledged.is_some() == other.acknowledged.is_some()
+            && self.includes_saved == other.includes_saved
+            && left.len() == right.len()
+            && left.iter().zip(&right).all(|(left, right)| is_same_state(left, right))
     }
 }
 

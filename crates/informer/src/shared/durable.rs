@@ -16,6 +16,7 @@ use crate::persistence::{
 use informer_core::{Change, Entry, Key, StoreSnapshot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
 
 /// The longest name.
 const MAX_NAME_BYTES: usize = 253;
@@ -28,6 +29,7 @@ const MAX_RECORDED_CHANGES: usize = 100_000;
 pub(super) struct DurableHandlers {
     state: Mutex<State>,
     recorded: Mutex<Recorded>,
+    waiting: Notify,
 }
 
 /// The changes since the last cut.
@@ -52,19 +54,28 @@ impl Cut {
         self.beginning.iter().any(|beginning| Arc::ptr_eq(beginning, listener))
     }
 
-    /// Adds objects that appear and disappear within the cut, and which an uncoalesced handler receives nevertheless.
+    /// Adds states that exist only within the cut, and which an uncoalesced handler receives nevertheless.
     fn add_transient(&self, listener: &Listener, differences: &mut Differences) {
         if listener.options.uncoalesced_capacity.is_none() {
             return;
         }
         for change in &self.recorded.changes {
-            if let Change::Deleted { last, .. } = change {
-                let difference = differences.entry(last.key().clone()).or_default();
-                if difference.gone.iter().all(|gone| gone.is_other_incarnation(last)) {
-                    difference.gone.push(Arc::clone(last));
+            let state = match change {
+                Change::Added(state)
+                | Change::Updated { new: state, .. }
+                | Change::Deleted { last: state, .. } => state,
+            };
+            let difference = differences.entry(state.key().clone()).or_default();
+            match self.snapshot.get(state.key()) {
+                Some(saved) if !saved.is_other_incarnation(state) => {
+                    if let SavedState::Received(states) = &mut difference.saved {
+                        states.add(state, saved);
+                    }
                 }
+                _ => difference.add_gone(state),
             }
         }
+        differences.retain(|_, difference| !difference.is_none());
     }
 
     /// Returns the same snapshot again, without changes.
@@ -151,7 +162,7 @@ impl DurableHandlers {
     ///
     /// Returns the reason why the handler cannot be durable.
     pub(super) fn join(&self, listener: &Arc<Listener>) -> Result<(), &'static str> {
-        let Some(DurableName { name, .. }) = &listener.options.durable else {
+        let Some(DurableName { name, versions, .. }) = &listener.options.durable else {
             return Err("it has no durable name");
         };
         if listener.options.is_filtered {
@@ -168,6 +179,9 @@ impl DurableHandlers {
             }
             Some(handler) => handler.phase = Phase::Waiting(Arc::clone(listener)),
             None => {
+                if let Some(versions) = versions {
+                    forget_old_versions(handlers, versions);
+                }
                 let differences = all_unknown(delivered);
                 let phase = Phase::Waiting(Arc::clone(listener));
                 let unfinished = BTreeSet::new();
@@ -177,6 +191,7 @@ impl DurableHandlers {
             }
         }
         listener.make_durable();
+        self.waiting.notify_one();
         Ok(())
     }
 
@@ -208,6 +223,7 @@ impl DurableHandlers {
     /// Records changes that were applied to the store.
     pub(super) fn record(&self, changes: Vec<Change>) {
         let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting.notify_one();
         recorded.changes.extend(changes);
         if recorded.changes.len() > MAX_RECORDED_CHANGES {
             recorded.dropped += recorded.changes.len() as u64;
@@ -227,16 +243,14 @@ impl DurableHandlers {
         Cut { snapshot, recorded, beginning: waiting.collect() }
     }
 
-    /// Returns whether handlers wait for a save of this snapshot.
-    pub(super) fn is_behind(&self, snapshot: &StoreSnapshot) -> bool {
-        let state = self.lock();
-        let is_delivered =
-            matches!(&state.delivered, Base::Snapshot(delivered) if delivered.is_same(snapshot));
-        state.handlers.values().any(|handler| match handler.phase {
-            Phase::Inactive => false,
-            Phase::Waiting(_) => true,
-            Phase::Begun(_) => !is_delivered,
-        })
+    /// Waits until handlers wait for a save.
+    pub(super) async fn wait(&self) {
+        self.waiting.notified().await;
+    }
+
+    /// Records that the cache is synced, so that handlers can begin.
+    pub(super) fn set_synced(&self) {
+        self.waiting.notify_one();
     }
 
     /// Returns what the handlers may know while the events of the next save are delivered, relative to its snapshot.
@@ -255,9 +269,7 @@ impl DurableHandlers {
                     let mut differences = rebased();
                     // After the save, it receives all objects.
                     for difference in differences.values_mut() {
-                        if let SavedState::Unknown = difference.saved {
-                            difference.saved = SavedState::Received(None);
-                        }
+                        difference.saved.receive();
                     }
                     (differences, today)
                 }
@@ -311,6 +323,16 @@ impl DurableHandlers {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Forgets the inactive handlers whose names start with this, except the one that was used last.
+fn forget_old_versions(handlers: &mut BTreeMap<Arc<str>, Handler>, versions: &str) {
+    let is_old = |name: &str, handler: &Handler| {
+        name.starts_with(versions) && matches!(handler.phase, Phase::Inactive)
+    };
+    let old = handlers.iter().filter(|(name, handler)| is_old(name, handler));
+    let last = old.max_by_key(|(_, handler)| handler.used_on).map(|(name, _)| Arc::clone(name));
+    handlers.retain(|name, handler| Some(name) == last.as_ref() || !is_old(name, handler));
 }
 
 /// Returns the differences of a handler that knows none of these objects.

@@ -28,6 +28,8 @@ enum Step {
     Prepare,
     Write,
     Deliver,
+    /// The four steps before.
+    Save,
     /// Acknowledges what was received, and receives this many events.
     Receive(usize),
     Join,
@@ -43,6 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::Prepare),
         3 => Just(Step::Write),
         3 => Just(Step::Deliver),
+        4 => Just(Step::Save),
         6 => (1_usize..4).prop_map(Step::Receive),
         2 => Just(Step::Join),
         1 => Just(Step::Leave),
@@ -66,23 +69,59 @@ struct External {
     /// The uids of deleted objects, and the life in which the deletion was received last.
     deleted: BTreeMap<String, u64>,
     life: u64,
+    /// The uids and versions of the states that were received in this life and not acknowledged.
+    received: BTreeSet<(String, u64)>,
+    /// Those of earlier lives.
+    unacknowledged: BTreeSet<(String, u64)>,
+    /// Those that were acknowledged in any life.
+    acknowledged: BTreeSet<(String, u64)>,
+    /// Whether the handler is a controller, which receives earlier states again.
+    is_controller: bool,
+}
+
+/// The keys of a controller that has reconciled all of them.
+struct NoKeys;
+
+impl UnfinishedKeys for NoKeys {
+    fn unfinished(&self) -> BTreeSet<Key> {
+        BTreeSet::new()
+    }
+
+    fn resume(&self, _: Option<BTreeSet<Key>>) {}
 }
 
 impl External {
+    fn acknowledge(&mut self) {
+        self.unacknowledged.retain(|state| !self.received.contains(state));
+        self.acknowledged.append(&mut self.received);
+    }
+
+    fn begin_life(&mut self) {
+        self.life += 1;
+        let received = std::mem::take(&mut self.received);
+        self.unacknowledged.extend(received.difference(&self.acknowledged).cloned());
+    }
+
     fn fold(&mut self, event: &Event<Untyped>) {
         let object = event.object();
         let (name, uid) = (object.name().to_owned(), object.uid().to_owned());
         let version: u64 = object.resource_version().as_str().parse().unwrap();
+        self.received.insert((uid.clone(), version));
+        if self.is_controller {
+            return;
+        }
         let known = self.objects.get(&name).cloned();
-        if let Event::Deleted { .. } = event {
+        if let Event::Deleted { observed, .. } = event {
             let deleted_in = self.deleted.insert(uid.clone(), self.life);
             assert_ne!(deleted_in, Some(self.life), "{name}: deleted twice in one life");
             if known.as_ref().is_some_and(|known| known.0 == uid) {
                 self.objects.remove(&name);
             } else if known.is_some() {
+                // An object that the handler could have received before the process died, and has not.
+                let is_saved = !observed && self.life > 0;
                 assert!(
-                    deleted_in.is_some(),
-                    "{name}: only a repeated deletion can be that of an older object"
+                    deleted_in.is_some() || is_saved,
+                    "{name}: the deleted object was neither received nor saved"
                 );
             }
             return;
@@ -190,9 +229,17 @@ impl World {
         }
     }
 
+    fn save(&mut self) {
+        self.cut();
+        self.prepare();
+        self.write();
+        self.deliver();
+    }
+
     fn receive(&mut self, max: usize) -> bool {
         let Some(listener) = &self.listener else { return false };
         listener.acknowledge();
+        self.external.acknowledge();
         let (mut context, mut received) = (Context::from_waker(noop_waker_ref()), false);
         for _ in 0..max {
             let Poll::Ready(Some(delivery)) = listener.poll_next(&mut context) else { break };
@@ -206,13 +253,15 @@ impl World {
 
     fn join(&mut self) {
         if self.listener.is_none() {
+            let keys: Option<Arc<dyn UnfinishedKeys>> =
+                if self.external.is_controller { Some(Arc::new(NoKeys)) } else { None };
             let options = ListenerOptions {
                 name: "test".into(),
                 resync_period: Duration::ZERO,
                 mode: Mode::Inline,
                 uncoalesced_capacity: self.capacity,
                 deliver_transient_deletes: false,
-                durable: Some(DurableName { name: "test".into(), keys: None }),
+                durable: Some(DurableName { name: "test".into(), versions: None, keys }),
                 is_filtered: false,
             };
             let diagnostics = DiagnosticSink { resource: "configmaps".into(), hook: None };
@@ -226,7 +275,7 @@ impl World {
         if let Some(listener) = self.listener.take() {
             self.durable.leave(&listener);
             // A handler that is added again in the same process begins with the initial list.
-            self.external.life += 1;
+            self.external.begin_life();
         }
     }
 
@@ -237,7 +286,7 @@ impl World {
         (self.cut, self.prepared) = (None, None);
         let (entries, handlers) = self.file.clone();
         self.durable.load(&entries, handlers, TODAY);
-        self.external.life += 1;
+        self.external.begin_life();
         self.apply();
     }
 
@@ -248,6 +297,7 @@ impl World {
             Step::Prepare => self.prepare(),
             Step::Write => self.write(),
             Step::Deliver => self.deliver(),
+            Step::Save => self.save(),
             Step::Receive(max) => drop(self.receive(*max)),
             Step::Join => self.join(),
             Step::Leave => self.leave(),
@@ -259,10 +309,7 @@ impl World {
     fn settle(&mut self) -> Vec<(String, String, u64)> {
         self.join();
         for _ in 0..3 {
-            self.cut();
-            self.prepare();
-            self.write();
-            self.deliver();
+            self.save();
             while self.receive(1) {}
         }
         let objects = self.external.objects.iter();
@@ -295,6 +342,43 @@ proptest! {
         world.write();
         prop_assert!(world.file.1.values().all(|handler| handler.differences.is_empty()), "{:?}", world.file.1);
     }
+
+    /// A controller receives every state again on which it may have acted, also if the object has changed or was
+    /// deleted since: the keys to which these states are mapped have to be reconciled.
+    #[test]
+    fn controllers_receive_unacknowledged_states_again(steps in prop::collection::vec(step(), 1..80)) {
+        let mut world = World::new(Some(1_000));
+        world.external.is_controller = true;
+        for step in &steps {
+            world.run(step);
+        }
+        world.settle();
+        prop_assert!(world.external.unacknowledged.is_empty(), "{:?}", world.external.unacknowledged);
+    }
+}
+
+/// An inactive handler receives nothing, so the number of states that it may have received does not grow.
+#[test]
+fn inactive_handlers_remember_only_what_they_have_received() {
+    let mut world = World::new(None);
+    world.join();
+    world.change(0, 2);
+    for receives in [true, false] {
+        world.save();
+        if receives {
+            world.receive(1);
+        }
+    }
+    world.crash();
+    for _ in 0..10 {
+        world.change(0, 2);
+        world.save();
+    }
+    let differences = &world.file.1["test"].differences;
+    let difference = differences.values().next().unwrap();
+    let SavedState::Received(states) = &difference.saved else { panic!("{difference:?}") };
+    assert!(states.acknowledged.is_none() && !states.includes_saved, "{states:?}");
+    assert_eq!(states.others.len(), 1, "{states:?}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ use ledger::Ledger;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -120,6 +120,8 @@ pub(super) struct Listener {
     /// Whether events are taken by polling instead of by a task.
     polled: bool,
     wake: AtomicWaker,
+    #[cfg_attr(not(feature = "persistence"), expect(dead_code, reason = "no handler is durable"))]
+    is_durable: AtomicBool,
     stage: watch::Sender<SyncStage>,
 }
 
@@ -157,6 +159,7 @@ impl Listener {
             polled: handler.is_none(),
             handler: Mutex::new(handler),
             wake: AtomicWaker::new(),
+            is_durable: AtomicBool::new(false),
             stage: watch::Sender::new(SyncStage::Initial { complete: false }),
         }
     }
@@ -189,20 +192,6 @@ impl Listener {
         drop(state);
         self.stage.send_if_modified(SyncStage::mark_complete);
         self.wake.wake();
-    }
-
-    /// Returns whether the handler is durable: its events are added after they were saved.
-    pub(super) fn is_durable(&self) -> bool {
-        self.options.durable.is_some() && self.lock().ledger.is_some()
-    }
-
-    /// Acknowledges the events that a durable handler has received: it has returned, or the stream is polled again.
-    pub(super) fn acknowledge(&self) {
-        if self.options.durable.is_some()
-            && let Some(ledger) = &mut self.lock().ledger
-        {
-            ledger.acknowledge();
-        }
     }
 
     /// Returns when the next slice of a resync is due.

@@ -201,6 +201,9 @@ impl Pump {
             for listener in listeners.active.iter().filter(|listener| !listener.is_durable()) {
                 listener.mark_initial_list_complete();
             }
+            if let Some(durable) = self.durable() {
+                durable.set_synced();
+            }
         }
         // Frees the finished tasks of removed listeners.
         while listeners.tasks.try_join_next().is_some() {}

@@ -138,19 +138,43 @@ async fn restart_reconciles_what_has_changed() {
     assert_eq!(process.reconciled().await, [""; 0]);
 }
 
+/// Makes a secret owned by a config map.
+fn own(server: &ApiServer, owner: &str) {
+    let map = server.get("v1", "configmaps", Some("default"), owner).unwrap();
+    let uid = map.pointer("/metadata/uid").unwrap();
+    let owner =
+        json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uid, "controller": true}]);
+    let secret =
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}});
+    server.insert_unchecked(&with(secret, "/metadata/ownerReferences", owner)).unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn change_of_an_owned_object_reconciles_its_owner() {
     let (server, disk) = (ApiServer::new(), Disk::default());
     first(&server, &disk, &["a", "b"]).await;
-    let uid = server.get("v1", "configmaps", Some("default"), "b").unwrap();
-    let uid = uid.pointer("/metadata/uid").unwrap().as_str().unwrap().to_owned();
-    let owner =
-        json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "b", "uid": uid, "controller": true}]);
-    let secret =
-        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}});
-    server.create(&with(secret, "/metadata/ownerReferences", owner)).unwrap();
+    own(&server, "b");
     let process = Process::start(&server, &disk, "1", DONE).await;
     assert_eq!(process.reconciled().await, ["b"]);
+}
+
+/// The process dies after it has handled a change of the owner, and before it has saved that. The next owner is
+/// another one: all three are reconciled, because each of them may have acted on the secret.
+#[tokio::test(start_paused = true)]
+async fn every_owner_on_which_a_reconcile_may_have_acted_is_reconciled() {
+    let (server, disk) = (ApiServer::new(), Disk::default());
+    create(&server, &["a", "b", "c", "d", "e"]);
+    own(&server, "a");
+    let process = Process::start(&server, &disk, "1", DONE).await;
+    process.reconciled().await;
+    // Both changes are in the same save.
+    own(&server, "b");
+    own(&server, "c");
+    until(|| process.reconciled.lock().unwrap().len() == 3).await;
+    process.die(&disk).await;
+    own(&server, "d");
+    let process = Process::start(&server, &disk, "1", DONE).await;
+    assert_eq!(process.reconciled().await, ["a", "b", "c", "d"]);
 }
 
 /// The deletion of an owned object while no process runs is not known without a saved cache of its kind.

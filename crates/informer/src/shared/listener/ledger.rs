@@ -2,16 +2,19 @@
 
 use super::Listener;
 use crate::event::{Delivery, Event, Untyped};
-use crate::persistence::{Differences, SavedState, UnacknowledgedKey};
-use informer_core::{Key, StoreSnapshot};
+use crate::persistence::{Difference, Differences, SavedState, UnacknowledgedKey};
+use informer_core::{Change, Key, StoreSnapshot};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// The name under which it is saved what a handler has acknowledged.
 #[derive(Clone)]
 pub(crate) struct DurableName {
     pub(crate) name: Arc<str>,
+    /// The start of the names of other versions. Only the last of them is kept.
+    pub(crate) versions: Option<Arc<str>>,
     /// The keys that a controller has to reconcile, which are saved as well.
     pub(crate) keys: Option<Arc<dyn UnfinishedKeys>>,
 }
@@ -50,17 +53,27 @@ impl Ledger {
         });
         key.received.push(Arc::clone(event.object().entry()));
     }
-
-    /// Records that the handler has acknowledged what it has received.
-    pub(super) fn acknowledge(&mut self) {
-        self.0.clear();
-    }
 }
 
 impl Listener {
-    /// Makes the handler durable: it receives no events from the pump.
+    /// Makes the handler durable: its events are added after they were saved, not by the pump.
     pub(in crate::shared) fn make_durable(&self) {
         self.lock().ledger = Some(Ledger::default());
+        self.is_durable.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the handler is durable. Takes no lock, which the addition of an initial list may hold for long.
+    pub(in crate::shared) fn is_durable(&self) -> bool {
+        self.is_durable.load(Ordering::Relaxed)
+    }
+
+    /// Acknowledges the events that a durable handler has received: it has returned, or the stream is polled again.
+    pub(in crate::shared) fn acknowledge(&self) {
+        if self.is_durable()
+            && let Some(ledger) = &mut self.lock().ledger
+        {
+            ledger.0.clear();
+        }
     }
 
     /// Adds the events with which a durable handler begins: the deletions of objects that it knows and that no longer
@@ -70,16 +83,32 @@ impl Listener {
         let mut state = self.lock();
         let outbox = &mut state.outbox;
         outbox.reserve(snapshot.len());
-        for last in differences.values().flat_map(|difference| &difference.gone) {
-            outbox.add_earlier_deletion(last, now);
+        // A controller has to see every state on which it may have acted.
+        let repeats_states = self.options.durable.as_ref().is_some_and(|durable| durable.keys.is_some());
+        for Difference { gone, .. } in differences.values() {
+            for (index, state) in gone.iter().enumerate() {
+                let is_last = || gone[index + 1..].iter().all(|later| later.is_other_incarnation(state));
+                if repeats_states || is_last() {
+                    outbox.add_earlier_deletion(state, now);
+                }
+            }
         }
         for entry in snapshot.list() {
-            let (is_known, previous) = match differences.get(entry.key()).map(|one| &one.saved) {
-                None | Some(SavedState::Acknowledged) => (true, Some(entry)),
-                Some(SavedState::Received(acknowledged)) => (true, acknowledged.as_ref()),
-                Some(SavedState::Unknown) => (false, None),
+            let (is_known, previous, others) = match differences.get(entry.key()).map(|one| &one.saved) {
+                None | Some(SavedState::Acknowledged) => (true, Some(entry), &[][..]),
+                Some(SavedState::Received(states)) => {
+                    (true, states.acknowledged.as_ref(), &states.others[..])
+                }
+                Some(SavedState::Unknown) => (false, None, &[][..]),
             };
-            outbox.add_initial(entry, is_known, previous, now);
+            let mut states = others.iter().filter(|_| repeats_states).chain([entry]);
+            let mut last = states.next().unwrap_or(entry);
+            outbox.add_initial(last, is_known, previous, now);
+            for new in states {
+                let initial = true;
+                outbox.add(&Change::Updated { old: Arc::clone(last), new: Arc::clone(new) }, initial, now);
+                last = new;
+            }
         }
         drop(state);
         self.mark_initial_list_complete();
