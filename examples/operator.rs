@@ -138,15 +138,19 @@ pub(crate) fn default_probe_address(is_in_pod: bool) -> SocketAddr {
 pub(crate) fn manager(client: kube::Client) -> Manager {
     let recorder = EventRecorder::new(client.clone(), "website-operator");
     let state = State::new(client.clone(), recorder.clone());
-    let controller = Controller::new::<Website>(&SharedInformerFactory::new(client))
+    let controller = controller(&SharedInformerFactory::new(client), state).reconcile(reconcile);
+    Manager::new().controller(controller).recorder(recorder)
+}
+
+/// Creates the controller without its reconcile function.
+pub(crate) fn controller(factory: &SharedInformerFactory, state: State) -> Controller<Service, State> {
+    Controller::new::<Website>(factory)
         .with_predicate(predicates::generation_changed) // ignores its own status updates
         .owns::<Deployment>()
         .owns::<Service>()
         .field_manager("website-operator")
         .concurrency(8)
         .state(state)
-        .reconcile(reconcile);
-    Manager::new().controller(controller).recorder(recorder)
 }
 
 pub(crate) struct State {

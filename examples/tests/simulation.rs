@@ -2,8 +2,11 @@
 
 use crate::programs::operator::{Website, WebsiteSpec};
 use crate::programs::{operator, scheduler, to_database};
-use informer::SharedInformer;
 use informer::election::LeaderElector;
+use informer::manager::Manager;
+use informer::recorder::EventRecorder;
+use informer::testing::MemoryDisk;
+use informer::{InformerOptions, SharedInformer, SharedInformerFactory};
 use informer_testkit::{ApiServer, FaultKind, ProgramContext, Simulation, State};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -28,11 +31,30 @@ fn is_ready(state: &State, name: &str, replicas: i32) -> bool {
 }
 
 fn operator_simulation() -> Simulation {
-    Simulation::new(|context: ProgramContext| async move {
+    simulate_operator(|context| operator::manager(context.client()))
+}
+
+/// The operator with caches on a disk that survives its restarts.
+fn simulate_saved_operator(resumes: bool) -> Simulation {
+    simulate_operator(move |context| {
+        let options = InformerOptions::default().persist(context.external::<MemoryDisk>().persistence());
+        let factory = SharedInformerFactory::with_options(context.client(), options);
+        let recorder = EventRecorder::new(context.client(), "website-operator");
+        let state = operator::State::new(context.client(), recorder.clone());
+        let mut controller = operator::controller(&factory, state);
+        if resumes {
+            controller = controller.resume("1");
+        }
+        Manager::new().controller(controller.reconcile(operator::reconcile)).recorder(recorder)
+    })
+}
+
+fn simulate_operator(manager: impl Fn(&ProgramContext) -> Manager + Send + Sync + 'static) -> Simulation {
+    Simulation::new(move |context: ProgramContext| {
         let identity = format!("operator-{}", context.instance());
         let elector = LeaderElector::new(context.client(), "default", "website-operator").identity(&identity);
-        let manager = operator::manager(context.client()).leader_election(elector);
-        manager.run_until(std::future::pending()).await
+        let manager = manager(&context).leader_election(elector);
+        async move { manager.run_until(std::future::pending()).await }
     })
     .setup(|server| {
         // Computing the schema takes as long as some writes.
@@ -64,6 +86,22 @@ fn operator_simulation() -> Simulation {
 #[test]
 fn operator_runs_are_equal_for_equal_seeds() {
     operator_simulation().check_determinism().seeds(0..100).run();
+}
+
+#[test]
+fn operator_with_saved_caches_survives() {
+    simulate_saved_operator(false).seeds(seeds(100)).run();
+}
+
+/// A restart reconciles only what has changed. Other leaders are left out: what they leave unfinished is not noticed.
+#[test]
+fn operator_that_resumes_survives() {
+    simulate_saved_operator(true).without_fault(FaultKind::SecondInstance).seeds(seeds(100)).run();
+}
+
+#[test]
+fn saved_caches_are_deterministic() {
+    simulate_saved_operator(true).check_determinism().seeds(0..20).run();
 }
 
 fn pod(name: &str) -> Pod {

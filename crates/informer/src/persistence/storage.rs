@@ -28,6 +28,11 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     ///
     /// Returns an error if the file cannot be renamed.
     fn set_aside(&self, name: &str) -> io::Result<()>;
+
+    /// Returns whether operations may block their thread.
+    fn may_block(&self) -> bool {
+        true
+    }
 }
 
 /// A directory of files that only the user of the process can read.

@@ -11,7 +11,8 @@ use super::rewrite::{Exit, blocking};
 use super::saver::{Saved, Saver, today};
 use crate::clock::Clock;
 use crate::persistence::{
-    Base, CacheFile, ClusterUid, Contents, Identity, Persistence, RestoredReads, fetch_cluster_uid, open,
+    Base, CacheFile, ClusterUid, Contents, Identity, Persistence, RestoredReads, Storage, fetch_cluster_uid,
+    open,
 };
 use crate::reflector::stopped;
 use crate::resource::ResourceType;
@@ -277,7 +278,15 @@ type Opened = Result<(CacheFile, Result<Contents, ColdStartReason>), ColdStartRe
 /// Opens the file on a blocking thread.
 async fn open_file(persistence: &Persistence, identity: &Identity, config: &Config) -> Result<Opened, Exit> {
     let (storage, identity, config) = (Arc::clone(&persistence.storage), identity.clone(), config.clone());
-    blocking(move || open(&*storage, &identity, &config)).await
+    on_disk(&*persistence.storage, move || open(&*storage, &identity, &config)).await
+}
+
+/// Runs a function that uses the disk, on a blocking thread if the disk may block.
+pub(super) async fn on_disk<R: Send + 'static>(
+    storage: &dyn Storage,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> Result<R, Exit> {
+    if storage.may_block() { blocking(work).await } else { Ok(work()) }
 }
 
 fn report_cold_start(status: &StatusCell, diagnostics: &DiagnosticSink, reason: ColdStartReason) {

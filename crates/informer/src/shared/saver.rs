@@ -3,8 +3,8 @@
 
 use super::command::Command;
 use super::durable::{Cut, DurableHandlers};
-use super::persist::retry_delay;
-use super::rewrite::{Exit, blocking};
+use super::persist::{on_disk, retry_delay};
+use super::rewrite::Exit;
 use crate::persistence::{
     Base, CacheFile, ClusterUid, Handlers, Identity, Persistence, SaveInfo, are_same, fetch_cluster_uid, open,
 };
@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep};
 
 /// The time between two saves.
 const SAVE_PERIOD: Duration = Duration::from_secs(1);
-/// The time between two saves while durable handlers wait for events to be saved.
+/// The time between two saves while durable handlers wait for them.
 const DURABLE_SAVE_PERIOD: Duration = Duration::from_millis(100);
 /// The time between two attempts to read the uid of the cluster, while the server does not respond.
 const UID_RETRY_PERIOD: Duration = Duration::from_secs(30);
@@ -62,13 +62,10 @@ pub(super) struct Saver {
 impl Saver {
     /// Waits for the time of the next save: soon if durable handlers wait for it.
     pub(super) async fn wait(&self) {
-        let started = Instant::now();
-        while started.elapsed() < SAVE_PERIOD {
-            sleep(DURABLE_SAVE_PERIOD).await;
-            let snapshot = self.reader.snapshot();
-            if snapshot.has_synced() && self.durable.is_behind(&snapshot) {
-                return;
-            }
+        tokio::select! {
+            biased;
+            () = self.durable.wait() => sleep(DURABLE_SAVE_PERIOD).await,
+            () = sleep(SAVE_PERIOD) => {}
         }
     }
 
@@ -108,7 +105,8 @@ impl Saver {
         };
         let is_due = self.retry_at.is_none_or(|at| Instant::now() >= at);
         let (saved_at, durable) = (save.saved_at, Arc::clone(&self.durable));
-        let (file, result) = blocking(move || save.run(cut, &durable, is_due)).await?;
+        let storage = Arc::clone(&self.persistence.storage);
+        let (file, result) = on_disk(&*storage, move || save.run(cut, &durable, is_due)).await?;
         self.file = file;
         match result {
             Ok(false) => {}

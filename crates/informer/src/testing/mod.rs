@@ -35,9 +35,13 @@
 
 mod client;
 mod context;
+#[cfg(feature = "persistence")]
+mod disk;
 
 pub use client::{RecordedRequest, Requests, client, failure, ok};
 pub use context::{ContextBuilder, context};
+#[cfg(feature = "persistence")]
+pub use disk::MemoryDisk;
 
 use crate::event::{Event, UpdateCause};
 use crate::lister::Lister;
