@@ -10,6 +10,7 @@ mod ci;
 mod codegen;
 #[cfg(unix)]
 mod control_plane;
+mod crash;
 mod diagram;
 mod dist;
 mod failure;
@@ -63,6 +64,12 @@ const COMMANDS: &[Command] = &[
         options: "[--check]",
         about: "generate the tables and accessors of all kinds; --check only compares",
         run: codegen::run,
+    },
+    Command {
+        name: "crash",
+        options: "[--seeds N] [--kills N]",
+        about: "crash processes with saved caches: 40,000 times on a simulated disk, and 2,000 real ones, in a release build",
+        run: crash::run,
     },
     Command {
         name: "dist",
