@@ -130,18 +130,26 @@ pub(super) fn control_plane(context: &RunContext<'_>, pods: usize) -> Result<Vec
     for encoding in [Encoding::Json, Encoding::Protobuf] {
         let state = StateFolder::new(context, "state")?;
         let fields = json!({"encoding": encoding.name(), "state": state.0});
+        // Another process without a saved cache writes the changes.
+        let change = |revisions: &[&str]| -> Result<(), Failure> {
+            let mut program = Program::start(context.program, kubeconfig)?;
+            context.sync(&mut program, pods, &json!({"encoding": encoding.name()}))?;
+            for revision in revisions {
+                let revision = format!("{} {} {revision}", std::process::id(), encoding.name());
+                program
+                    .request(&json!({"do": "change", "pods": (pods / 100).max(1), "revision": revision}))?;
+            }
+            Ok(())
+        };
+        // kube-apiserver shortens its history of a kind to 100 changes if nothing has changed for a minute, and
+        // rejects a version before the first change in it. These changes extend it.
+        change(&["first", "second"])?;
         {
             let mut program = Program::start(context.program, kubeconfig)?;
             context.sync(&mut program, pods, &fields)?;
             stop(&mut program)?;
         }
-        {
-            // Another process without a saved cache writes the changes.
-            let mut program = Program::start(context.program, kubeconfig)?;
-            context.sync(&mut program, pods, &json!({"encoding": encoding.name()}))?;
-            let revision = format!("{} {}", std::process::id(), encoding.name());
-            program.request(&json!({"do": "change", "pods": (pods / 100).max(1), "revision": revision}))?;
-        }
+        change(&["third"])?;
         let mut program = Program::start(context.program, kubeconfig)?;
         let response = context.sync(&mut program, pods, &fields)?;
         check_full_lists(&response, 0)?;
