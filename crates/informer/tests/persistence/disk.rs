@@ -155,6 +155,12 @@ impl Disk {
         state.files.values().next().unwrap().current.clone()
     }
 
+    /// Adds a file.
+    pub(super) fn insert(&self, name: &str, content: Vec<u8>) {
+        let file = File { id: 1, durable: content.clone(), current: content, ..File::default() };
+        self.lock().files.insert(name.to_owned(), file);
+    }
+
     /// Changes the content of each file.
     pub(super) fn change(&self, change: impl Fn(&mut Vec<u8>)) {
         for file in self.lock().files.values_mut() {

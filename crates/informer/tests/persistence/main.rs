@@ -4,6 +4,7 @@ mod bad_files;
 mod disk;
 mod durable;
 mod faults;
+mod format;
 mod resume;
 mod warm_start;
 

@@ -1,7 +1,9 @@
 //! Starts with a saved cache.
 
 use super::{Disk, contents, is_warm, persistence, save, saved_on, start, synced};
-use crate::cluster::{TIMEOUT, advance_time, config_map, create_namespace, log_events, until};
+use crate::cluster::{
+    TIMEOUT, advance_time, config_map, create_namespace, log_events, log_events_with, until,
+};
 use informer::persistence::RestoredReads;
 use informer::status::InformerState;
 use informer::{InformerOptions, SharedInformer};
@@ -206,4 +208,54 @@ async fn compressed_cache_is_saved_compressed_and_loaded_with_its_dictionary() {
     let third = synced(&server, saved_on(&disk)).await;
     assert!(is_warm(&third));
     assert_eq!(third.lister().get("default", "m000").unwrap().field("data.v"), Some(text(1000)));
+}
+
+/// The definition of a kind is created again with another schema while no process runs: nothing is left of the objects
+/// of the first one, and a durable handler receives their deletion.
+#[tokio::test(start_paused = true)]
+async fn definition_that_was_created_again_leaves_no_object_of_the_first() {
+    let definition = |schema: serde_json::Value| {
+        serde_json::json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "websites.example.com"},
+            "spec": {
+                "group": "example.com", "scope": "Namespaced",
+                "names": {"plural": "websites", "singular": "website", "kind": "Website", "listKind": "WebsiteList"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+            },
+        })
+    };
+    let website = |name: &str| {
+        serde_json::json!({"apiVersion": "example.com/v1", "kind": "Website",
+            "metadata": {"namespace": "default", "name": name}})
+    };
+    let (server, disk) = (ApiServer::new(), Disk::default());
+    let gvk = kube::core::GroupVersionKind::gvk("example.com", "v1", "Website");
+    let resource = kube::core::ApiResource::from_gvk(&gvk);
+    let run = async |events: &[&str]| {
+        let factory = informer::SharedInformerFactory::with_options(server.client(), saved_on(&disk));
+        let (registration, mut log) =
+            log_events_with(factory.dynamic_informer(&resource).handler().durable("test"));
+        factory.start();
+        let informer = factory.dynamic_informer(&resource);
+        informer.wait_for_sync(TIMEOUT).await.unwrap();
+        log.expect(events).await;
+        advance_time(Duration::from_secs(3)).await;
+        assert_eq!(log.take(), [""; 0]);
+        drop(registration);
+        factory.shutdown(TIMEOUT).await.unwrap();
+    };
+    let open = serde_json::json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    server.create(&definition(open)).unwrap();
+    server.create(&website("a")).unwrap();
+    server.create(&website("b")).unwrap();
+    run(&["+a initial", "+b initial"]).await;
+    server
+        .delete("apiextensions.k8s.io/v1", "customresourcedefinitions", None, "websites.example.com")
+        .unwrap();
+    let spec = serde_json::json!({"type": "object", "properties": {"size": {"type": "integer"}}});
+    let closed = serde_json::json!({"type": "object", "properties": {"spec": spec}});
+    server.create(&definition(closed)).unwrap();
+    server.create(&website("b")).unwrap();
+    run(&["-a inferred", "-b inferred", "+b initial"]).await;
 }
