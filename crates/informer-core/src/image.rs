@@ -112,7 +112,8 @@ impl RecordEncoder {
     }
 }
 
-fn checksum(key: &[u8], rest: &[u8]) -> u32 {
+/// Returns the CRC-32 of the bytes of a key and of a value.
+pub fn checksum(key: &[u8], rest: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(key);
     hasher.update(rest);

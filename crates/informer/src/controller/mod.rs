@@ -381,7 +381,8 @@ impl<L: 'static, S> Controller<L, S> {
     ///   immediately.
     /// - Deletions while no process ran count as changes, as for a
     ///   [durable handler](crate::handler::HandlerBuilder::durable). Predicates and mappers receive the change from
-    ///   the last state that the controller has handled as one update.
+    ///   the last state that the controller has handled as an update. After a crash, they also receive again the
+    ///   states that it may have handled, and keys are reconciled again that were reconciled shortly before.
     /// - `logic_version` names what the reconcile function does. Change it with the function: another version
     ///   reconciles every key. So does a start without the saved cache of a source, and always if the cache of a
     ///   source is not persisted, which [`Diagnostic::NotDurable`](crate::status::Diagnostic::NotDurable) reports.

@@ -1,4 +1,4 @@
-//! Keys that have not been reconciled successfully yet.
+//! Keys from external streams for which no reconcile has returned an outcome.
 
 use informer_core::Key;
 use std::collections::HashMap;

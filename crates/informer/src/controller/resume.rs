@@ -2,12 +2,19 @@
 
 use super::shared::Shared;
 use super::source::KeySink;
-use crate::shared::{DurableName, UnfinishedKeys};
+use super::spec::Settings;
+use crate::persistence::Unfinished;
+use crate::shared::DurableName;
 use informer_core::workqueue::Priority;
 use informer_core::{Key, StoreReader};
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Returns the set for unfinished keys, if a restart does not reconcile every key.
+pub(super) fn unfinished_keys(settings: &Settings) -> Option<Arc<UnfinishedKeys>> {
+    settings.resume.as_ref().map(|_| Arc::default())
+}
 
 /// Returns the name under which the progress of a source is saved, if a restart does not reconcile every key.
 /// `own_kind` is the cache of the controller's own kind.
@@ -18,32 +25,168 @@ pub(super) fn durable_name(
     own_kind: &StoreReader,
 ) -> Option<DurableName> {
     let (name, version) = (&shared.name, shared.settings.resume.as_ref()?);
-    let keys = ResumedKeys { sink: sink.clone(), own_kind: own_kind.clone() };
+    let keys = Arc::clone(shared.unfinished_keys.as_ref()?);
+    let keys = ResumedKeys { source, keys, sink: sink.clone(), own_kind: own_kind.clone() };
     // The length keeps names that contain a colon apart.
     let versions = format!("controller {source}:{}:{name}:", name.len());
     let name = format!("{versions}{version}").into();
     Some(DurableName { name, versions: Some(versions.into()), keys: Some(Arc::new(keys)) })
 }
 
+/// The unfinished keys of a controller, as one of its sources saves them.
 struct ResumedKeys {
+    source: usize,
+    keys: Arc<UnfinishedKeys>,
     sink: KeySink,
     own_kind: StoreReader,
 }
 
-impl UnfinishedKeys for ResumedKeys {
-    fn unfinished(&self) -> BTreeSet<Key> {
-        self.sink.unfinished.iter().flat_map(|keys| keys.keys()).collect()
+impl crate::shared::UnfinishedKeys for ResumedKeys {
+    fn unfinished(&self) -> Unfinished {
+        let state = self.keys.lock();
+        if state.all { Unfinished::All } else { Unfinished::Keys(Arc::clone(&state.saved)) }
     }
 
-    fn resume(&self, keys: Option<BTreeSet<Key>>) {
-        if let Some(keys) = keys {
-            for key in keys {
-                self.sink.add_with_priority(key, Priority::INITIAL);
+    fn begin(&self) {
+        self.keys.lock().saved_cuts.insert(self.source, 0);
+    }
+
+    fn resume(&self, keys: Unfinished) {
+        match keys {
+            Unfinished::Keys(keys) => {
+                for key in &*keys {
+                    self.sink.add_with_priority(key.clone(), Priority::INITIAL);
+                }
             }
-        } else {
-            // Objects that are cached later are not skipped.
-            self.sink.takes_all.store(true, Ordering::Relaxed);
-            self.sink.enqueue_all(&self.own_kind);
+            Unfinished::All => {
+                self.keys.lock().all = true;
+                // Objects that are cached later are not skipped.
+                self.sink.takes_all.store(true, Ordering::Relaxed);
+                self.sink.enqueue_all(&self.own_kind);
+            }
         }
+    }
+
+    fn cut(&self) -> u64 {
+        let mut state = self.keys.lock();
+        state.cuts += 1;
+        state.cuts
+    }
+
+    fn saved(&self, cut: u64) {
+        self.keys.lock().record_saved(self.source, cut);
+    }
+}
+
+/// The keys that are not reconciled successfully, or were so recently that a source may not have saved what the
+/// reconcile has read.
+#[derive(Default)]
+pub(super) struct UnfinishedKeys(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// The keys that are not reconciled successfully, each with the number of times it was received.
+    pending: HashMap<Key, u64>,
+    /// The keys that are reconciled successfully, each with the number of the last cut before.
+    completed: HashMap<Key, u64>,
+    /// All of them.
+    saved: Arc<BTreeSet<Key>>,
+    /// The number of snapshots that were taken of all sources.
+    cuts: u64,
+    /// The number of the last cut that was saved, by source.
+    saved_cuts: BTreeMap<usize, u64>,
+    /// Whether every key is to be reconciled, and some may not have been received yet.
+    all: bool,
+}
+
+impl UnfinishedKeys {
+    /// Records that a key was received.
+    pub(super) fn add(&self, key: &Key) {
+        let mut state = self.lock();
+        *state.pending.entry(key.clone()).or_default() += 1;
+        if !state.saved.contains(key) {
+            Arc::make_mut(&mut state.saved).insert(key.clone());
+        }
+    }
+
+    /// Returns how often a pending key was received; `None` if it is not pending.
+    ///
+    /// Read it when a reconcile starts and pass it to [`complete`](Self::complete) after the reconcile.
+    pub(super) fn times_received(&self, key: &Key) -> Option<u64> {
+        self.lock().pending.get(key).copied()
+    }
+
+    /// Records a successful reconcile, unless the key was received again since the reconcile started.
+    pub(super) fn complete(&self, key: &Key, times_received: Option<u64>) {
+        let mut state = self.lock();
+        if times_received.is_some() && state.pending.get(key).copied() == times_received {
+            let cuts = state.cuts;
+            state.pending.remove(key);
+            state.completed.insert(key.clone(), cuts);
+        }
+    }
+
+    /// Records that all sources have delivered their initial lists: every key was received that has to be reconciled.
+    pub(super) fn record_ready(&self) {
+        self.lock().all = false;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Records that a source has saved a cut, and removes the keys whose reconciles have only read what is saved.
+    fn record_saved(&mut self, source: usize, cut: u64) {
+        self.saved_cuts.insert(source, cut);
+        let Some(all_saved) = self.saved_cuts.values().copied().min() else { return };
+        let Self { pending, completed, saved, .. } = self;
+        completed.retain(|key, cuts| {
+            let is_kept = *cuts >= all_saved;
+            if !is_kept && !pending.contains_key(key) {
+                Arc::make_mut(saved).remove(key);
+            }
+            is_kept
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reconcile may have read a state that a source has not saved yet. If the process dies, the next one does not
+    /// see that state, so it has to reconcile the key again.
+    #[test]
+    fn completed_keys_are_saved_until_each_source_has_saved_what_the_reconcile_has_read() {
+        let (keys, key) = (UnfinishedKeys::default(), Key::cluster("a"));
+        let saved = |keys: &UnfinishedKeys| keys.lock().saved.len();
+        keys.lock().saved_cuts.extend([(0, 0), (1, 0)]);
+        let cut = |keys: &UnfinishedKeys| {
+            keys.lock().cuts += 1;
+            keys.lock().cuts
+        };
+        keys.add(&key);
+        let before = cut(&keys);
+        keys.complete(&key, keys.times_received(&key));
+        for source in [0, 1] {
+            keys.lock().record_saved(source, before);
+        }
+        assert_eq!(saved(&keys), 1, "the snapshots are older than the reconcile");
+        for (source, expected) in [(0, 1), (1, 0)] {
+            let after = cut(&keys);
+            keys.lock().record_saved(source, after);
+            assert_eq!(saved(&keys), expected, "source {source}");
+        }
+        // A key that is received again stays.
+        keys.add(&key);
+        keys.complete(&key, keys.times_received(&key));
+        keys.add(&key);
+        for source in [0, 1] {
+            let after = cut(&keys);
+            keys.lock().record_saved(source, after);
+        }
+        assert_eq!(saved(&keys), 1);
     }
 }

@@ -3,7 +3,7 @@
 use super::metrics::MetricsRecorder;
 use super::pending_writes::PendingWrites;
 use super::reconcile::ReconcileRunner;
-use super::resume::durable_name;
+use super::resume::{durable_name, unfinished_keys};
 use super::shared::{Call, Phase, Shared};
 use super::source::{ErasedSource, forward_keys};
 use super::spec::ControllerSpec;
@@ -61,7 +61,7 @@ impl RunnableController {
         let ControllerSpec { factory, name, sources, streams, settings, .. } = spec;
         let metrics = MetricsRecorder::new(settings.concurrency);
         let phase = watch::Sender::new(Phase::Idle);
-        let unfinished_keys = settings.resume.as_ref().map(|_| Arc::default());
+        let unfinished_keys = unfinished_keys(&settings);
         let shared = Shared {
             factory,
             name,
@@ -321,6 +321,9 @@ impl<'a> Run<'a> {
                     unsynced.retain(|unsynced| *unsynced != index);
                 }
             });
+        }
+        if let Some(unfinished) = &self.shared.unfinished_keys {
+            unfinished.record_ready();
         }
         Ok(())
     }

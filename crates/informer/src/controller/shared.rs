@@ -7,6 +7,7 @@ use super::metrics::MetricsRecorder;
 use super::outcome::Outcome;
 use super::pending_keys::PendingKeys;
 use super::pending_writes::PendingWrites;
+use super::resume::UnfinishedKeys;
 use super::source::{ErasedSource, KeySink, KeyStream};
 use super::spec::{BoxError, Settings, UndeclaredReads};
 use crate::election::Term;
@@ -37,7 +38,7 @@ pub(super) struct Shared {
     /// again, so the next run starts with them.
     pub(super) external_keys: Arc<PendingKeys>,
     /// Keys for which no reconcile has returned [`Outcome::Done`]; set if a restart does not reconcile every key.
-    pub(super) unfinished_keys: Option<Arc<PendingKeys>>,
+    pub(super) unfinished_keys: Option<Arc<UnfinishedKeys>>,
     pub(super) metrics: MetricsRecorder,
     pub(super) phase: watch::Sender<Phase>,
     /// The queue of the current or the last run.

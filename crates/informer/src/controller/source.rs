@@ -4,6 +4,7 @@
 //! the type of its objects.
 
 use super::pending_keys::PendingKeys;
+use super::resume::UnfinishedKeys;
 use crate::coop::YieldBudget;
 use crate::event::{Delivery, Event, Untyped, UpdateCause};
 use crate::informer::SharedInformer;
@@ -35,7 +36,7 @@ pub(super) type KeyStream = Arc<tokio::sync::Mutex<Option<BoxStream<'static, Key
 pub(super) struct KeySink {
     pub(super) queue: WorkQueue<Key>,
     /// The keys that are not reconciled successfully, if they are recorded.
-    pub(super) unfinished: Option<Arc<PendingKeys>>,
+    pub(super) unfinished: Option<Arc<UnfinishedKeys>>,
     /// Whether every key is to be reconciled, although some sources know what has changed since the last process.
     pub(super) takes_all: Arc<AtomicBool>,
 }

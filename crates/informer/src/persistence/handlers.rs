@@ -2,20 +2,22 @@
 //!
 //! | table | key | value |
 //! |---|---|---|
-//! | `handlers` | name | the day on which it was used last, as the number of days since 1970 |
-//! | `unfinished` | length of the name (2 bytes), name, key | empty: the controller has to reconcile this key |
-//! | `differences` | length of the name (2 bytes), name, key of the object | what the handler knows of the saved object (1 byte), whether it has acknowledged an earlier state (1 byte), the number of other states that it may have received (2 bytes), then records with their lengths (4 bytes): these states, and the objects that are gone |
+//! | `handlers` | length of the name (2 bytes), name | the day on which it was used last, as the number of days since 1970 (4 bytes) |
+//! | `unfinished` | length of the name (2 bytes), name, key | nothing: the controller has to reconcile this key, or every key if it is empty |
+//! | `differences` | length of the name (2 bytes), name, key of the object | what the handler knows of the saved object (1 byte), whether it has acknowledged an earlier state (1 byte), the number of other states that it may have received (2 bytes), then records with their lengths (4 bytes): these states, and the states of objects that are gone |
+//!
+//! Each value begins with a CRC-32 of the key and the rest of the value (4 bytes).
 
 use super::file::AnyError;
 use super::knowledge::{Difference, Differences, ReceivedStates, SavedState};
-use informer_core::image::{RecordDecoder, RecordEncoder};
+use informer_core::image::{RecordDecoder, RecordEncoder, checksum};
 use informer_core::reflector::Config;
 use informer_core::{Entry, Key};
 use redb::{ReadTransaction, ReadableTable as _, TableDefinition, TableError, WriteTransaction};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-const HANDLERS: TableDefinition<'_, &str, u32> = TableDefinition::new("handlers");
+const HANDLERS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("handlers");
 const UNFINISHED: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("unfinished");
 const DIFFERENCES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("differences");
 
@@ -35,9 +37,48 @@ pub(crate) type Handlers = BTreeMap<Arc<str>, SavedHandler>;
 pub(crate) struct SavedHandler {
     /// The day on which it was used last, as the number of days since 1970.
     pub(crate) used_on: u32,
-    pub(crate) differences: Differences,
-    /// The keys that its controller has to reconcile.
-    pub(crate) unfinished: BTreeSet<Key>,
+    pub(crate) differences: Arc<Differences>,
+    pub(crate) unfinished: Unfinished,
+}
+
+/// The keys that a controller has to reconcile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unfinished {
+    /// Every key: it is not known which of them are finished.
+    All,
+    Keys(Arc<BTreeSet<Key>>),
+}
+
+impl Default for Unfinished {
+    fn default() -> Self {
+        Self::Keys(Arc::default())
+    }
+}
+
+impl Unfinished {
+    /// Returns the keys as they are stored; an empty one stands for every key.
+    fn rows(&self) -> BTreeSet<&[u8]> {
+        match self {
+            Self::All => BTreeSet::from([&[][..]]),
+            Self::Keys(keys) => keys.iter().map(Key::as_bytes).collect(),
+        }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        let is_shared =
+            matches!((self, other), (Self::Keys(left), Self::Keys(right)) if Arc::ptr_eq(left, right));
+        is_shared || self == other
+    }
+
+    /// Adds a stored key.
+    fn insert(&mut self, key: &[u8]) -> Option<()> {
+        if key.is_empty() {
+            *self = Self::All;
+        } else if let Self::Keys(keys) = self {
+            Arc::make_mut(keys).insert(Key::from_bytes(key)?);
+        }
+        Some(())
+    }
 }
 
 impl SavedHandler {
@@ -47,12 +88,20 @@ impl SavedHandler {
     }
 
     fn is_same(&self, other: &Self) -> bool {
-        let (left, right) = (&self.differences, &other.differences);
         self.used_on == other.used_on
-            && self.unfinished == other.unfinished
-            && left.len() == right.len()
-            && left.iter().zip(right).all(|(left, right)| left.0 == right.0 && left.1.is_same(right.1))
+            && self.unfinished.is_same(&other.unfinished)
+            && are_same_differences(&self.differences, &other.differences)
     }
+}
+
+fn are_same_differences(left: &Arc<Differences>, right: &Arc<Differences>) -> bool {
+    Arc::ptr_eq(left, right)
+        || left.len() == right.len()
+            && left.iter().zip(&**right).all(|(left, right)| left.0 == right.0 && is_same(left.1, right.1))
+}
+
+fn is_same(left: &Arc<Difference>, right: &Arc<Difference>) -> bool {
+    Arc::ptr_eq(left, right) || left.is_same(right)
 }
 
 /// Returns whether two sets of handlers are stored in the same way.
@@ -71,27 +120,29 @@ pub(super) fn read(
     match transaction.open_table(HANDLERS) {
         Ok(names) => {
             for row in names.iter()? {
-                let (name, used_on) = row?;
-                let handler = SavedHandler { used_on: used_on.value(), ..SavedHandler::default() };
-                handlers.insert(name.value().into(), handler);
+                let (row_key, value) = row?;
+                let (name, _) = split_row_key(row_key.value()).ok_or("malformed")?;
+                let used_on = u32::from_le_bytes(checked(row_key.value(), value.value())?.try_into()?);
+                handlers.insert(name.into(), SavedHandler { used_on, ..SavedHandler::default() });
             }
         }
         Err(TableError::TableDoesNotExist(_)) => return Ok(handlers),
         Err(error) => return Err(error.into()),
     }
     for row in transaction.open_table(UNFINISHED)?.iter()? {
-        let (row_key, _) = row?;
+        let (row_key, value) = row?;
+        checked(row_key.value(), value.value())?;
         let (name, key) = split_row_key(row_key.value()).ok_or("malformed")?;
-        let key = Key::from_bytes(key).ok_or("malformed")?;
-        handlers.get_mut(name).ok_or("malformed")?.unfinished.insert(key);
+        handlers.get_mut(name).ok_or("malformed")?.unfinished.insert(key).ok_or("malformed")?;
     }
     for row in transaction.open_table(DIFFERENCES)?.iter()? {
         let (row_key, value) = row?;
         let (name, key) = split_row_key(row_key.value()).ok_or("malformed")?;
-        let difference =
-            decode(value.value(), |record| Ok(config.restore_entry(decoder.decode(key, record)?)))?;
+        let value = checked(row_key.value(), value.value())?;
+        let difference = decode(value, |record| Ok(config.restore_entry(decoder.decode(key, record)?)))?;
         let key = Key::from_bytes(key).ok_or("malformed")?;
-        handlers.get_mut(name).ok_or("malformed")?.differences.insert(key, difference);
+        let handler = handlers.get_mut(name).ok_or("malformed")?;
+        Arc::make_mut(&mut handler.differences).insert(key, Arc::new(difference));
     }
     Ok(handlers)
 }
@@ -112,36 +163,60 @@ pub(super) fn write(
     let none = SavedHandler::default();
     for name in saved.keys().chain(handlers.keys()) {
         let (before, after) = (saved.get(name), handlers.get(name));
+        let row = row_key(name, &[]);
         match (before, after) {
             (Some(before), Some(after)) if before.used_on == after.used_on => {}
-            (_, Some(after)) => drop(names.insert(&**name, after.used_on)?),
-            (_, None) => drop(names.remove(&**name)?),
+            (_, Some(after)) => {
+                names.insert(&*row, &*with_checksum(&row, &after.used_on.to_le_bytes()))?;
+            }
+            (_, None) => drop(names.remove(&*row)?),
         }
         let (before, after) = (before.unwrap_or(&none), after.unwrap_or(&none));
-        for key in before.unfinished.difference(&after.unfinished) {
-            unfinished.remove(&*row_key(name, key))?;
-        }
-        for key in after.unfinished.difference(&before.unfinished) {
-            unfinished.insert(&*row_key(name, key), &[][..])?;
+        if !before.unfinished.is_same(&after.unfinished) {
+            let (before, after) = (before.unfinished.rows(), after.unfinished.rows());
+            for key in before.difference(&after) {
+                unfinished.remove(&*row_key(name, key))?;
+            }
+            for key in after.difference(&before) {
+                let row = row_key(name, key);
+                unfinished.insert(&*row, &*with_checksum(&row, &[]))?;
+            }
         }
         let (before, after) = (&before.differences, &after.differences);
+        if Arc::ptr_eq(before, after) {
+            continue;
+        }
         for key in before.keys().filter(|key| !after.contains_key(key)) {
-            rows.remove(&*row_key(name, key))?;
+            rows.remove(&*row_key(name, key.as_bytes()))?;
         }
         let mut value = Vec::new();
-        for (key, difference) in after {
-            if before.get(key).is_none_or(|before| !before.is_same(difference)) {
+        for (key, difference) in &**after {
+            if before.get(key).is_none_or(|before| !is_same(before, difference)) {
                 encode(difference, encoder, &mut value);
-                rows.insert(&*row_key(name, key), &*value)?;
+                let row = row_key(name, key.as_bytes());
+                rows.insert(&*row, &*with_checksum(&row, &value))?;
             }
         }
     }
     Ok(())
 }
 
-fn row_key(name: &str, key: &Key) -> Vec<u8> {
+fn with_checksum(row_key: &[u8], value: &[u8]) -> Vec<u8> {
+    [&checksum(row_key, value).to_le_bytes(), value].concat()
+}
+
+/// Returns a value without its checksum, which is verified.
+fn checked<'a>(row_key: &[u8], value: &'a [u8]) -> Result<&'a [u8], AnyError> {
+    let (stored, value) = value.split_first_chunk().ok_or("malformed")?;
+    if u32::from_le_bytes(*stored) != checksum(row_key, value) {
+        return Err("wrong checksum of a durable handler".into());
+    }
+    Ok(value)
+}
+
+fn row_key(name: &str, key: &[u8]) -> Vec<u8> {
     let length = u16::try_from(name.len()).unwrap_or(u16::MAX).to_be_bytes();
-    [&length, name.as_bytes(), key.as_bytes()].concat()
+    [&length, name.as_bytes(), key].concat()
 }
 
 fn split_row_key(row_key: &[u8]) -> Option<(&str, &[u8])> {

@@ -45,8 +45,8 @@ pub(crate) struct ReceivedStates {
     pub(crate) includes_saved: bool,
 }
 
-/// Differences by key.
-pub(crate) type Differences = BTreeMap<Key, Difference>;
+/// Differences by key. Each is shared with earlier versions of the map, so that a copy of the map is cheap.
+pub(crate) type Differences = BTreeMap<Key, Arc<Difference>>;
 
 /// A key whose saved object has changed.
 #[derive(Debug, Clone)]
@@ -104,6 +104,25 @@ impl Difference {
         });
         difference.saved = saved.unwrap_or_default();
         difference.into_some()
+    }
+
+    /// Returns the number of states.
+    pub(crate) fn states(&self) -> usize {
+        let others = if let SavedState::Received(states) = &self.saved { states.others.len() } else { 0 };
+        others + self.gone.len()
+    }
+
+    /// Removes all states except the last acknowledged one, and the last one of each object that no longer exists.
+    pub(crate) fn keep_last_states(&mut self) {
+        if let SavedState::Received(states) = &mut self.saved {
+            states.others.clear();
+        }
+        let gone = std::mem::take(&mut self.gone);
+        for (index, state) in gone.iter().enumerate() {
+            if gone[index + 1..].iter().all(|later| later.is_other_incarnation(state)) {
+                self.gone.push(Arc::clone(state));
+            }
+        }
     }
 
     /// Adds a state of an object that no longer exists.
@@ -207,8 +226,9 @@ impl ReceivedStates {
 pub(crate) fn rebase(differences: &mut Differences, changes: &[ChangedKey]) {
     for changed in changes {
         let Some(key) = changed.key() else { continue };
-        if let Some(difference) = differences.remove(key).unwrap_or_default().rebase(changed) {
-            differences.insert(key.clone(), difference);
+        let difference = differences.remove(key).map(Arc::unwrap_or_clone).unwrap_or_default();
+        if let Some(difference) = difference.rebase(changed) {
+            differences.insert(key.clone(), Arc::new(difference));
         }
     }
 }

@@ -14,7 +14,7 @@ mod storage;
 
 pub(crate) use cluster::{ClusterUid, fetch_cluster_uid};
 pub(crate) use file::{Base, CacheFile, Contents, SaveInfo, open};
-pub(crate) use handlers::{Handlers, SavedHandler, are_same};
+pub(crate) use handlers::{Handlers, SavedHandler, Unfinished, are_same};
 pub(crate) use identity::Identity;
 pub(crate) use knowledge::{ChangedKey, Difference, Differences, SavedState, UnacknowledgedKey, rebase};
 #[doc(hidden)]

@@ -11,10 +11,10 @@
 use super::listener::ledger::UnfinishedKeys;
 use super::listener::{DurableName, Listener};
 use crate::persistence::{
-    Base, ChangedKey, Difference, Differences, Handlers, SavedHandler, SavedState, rebase,
+    Base, ChangedKey, Difference, Differences, Handlers, SavedHandler, SavedState, Unfinished, rebase,
 };
 use informer_core::{Change, Entry, Key, StoreSnapshot};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
@@ -23,6 +23,9 @@ const MAX_NAME_BYTES: usize = 253;
 /// Upper bound on the changes that wait for a save. If there are more, because the disk does not respond or a relist
 /// brings very many, the handlers receive the differences of the snapshots instead.
 const MAX_RECORDED_CHANGES: usize = 100_000;
+/// Upper bound on the states of one key that are saved for a controller. If there are more, the next process reconciles
+/// every key.
+const MAX_SAVED_STATES: usize = 64;
 
 /// The durable handlers of one informer.
 #[derive(Default)]
@@ -46,6 +49,8 @@ pub(super) struct Cut {
     recorded: Recorded,
     /// Handlers that are added later begin with a later cut: they would miss changes that were not recorded before.
     beginning: Vec<Arc<Listener>>,
+    /// The keys of controllers that have begun, and the numbers of this cut for them.
+    keys: Vec<(Arc<dyn UnfinishedKeys>, u64)>,
 }
 
 impl Cut {
@@ -54,10 +59,11 @@ impl Cut {
         self.beginning.iter().any(|beginning| Arc::ptr_eq(beginning, listener))
     }
 
-    /// Adds states that exist only within the cut, and which an uncoalesced handler receives nevertheless.
-    fn add_transient(&self, listener: &Listener, differences: &mut Differences) {
+    /// Adds states that exist only within the cut, and which an uncoalesced handler receives nevertheless. Returns
+    /// false if there are too many.
+    fn add_transient(&self, listener: &Listener, differences: &mut Differences) -> bool {
         if listener.options.uncoalesced_capacity.is_none() {
-            return;
+            return true;
         }
         for change in &self.recorded.changes {
             let state = match change {
@@ -65,7 +71,7 @@ impl Cut {
                 | Change::Updated { new: state, .. }
                 | Change::Deleted { last: state, .. } => state,
             };
-            let difference = differences.entry(state.key().clone()).or_default();
+            let difference = Arc::make_mut(differences.entry(state.key().clone()).or_default());
             match self.snapshot.get(state.key()) {
                 Some(saved) if !saved.is_other_incarnation(state) => {
                     if let SavedState::Received(states) = &mut difference.saved {
@@ -76,11 +82,13 @@ impl Cut {
             }
         }
         differences.retain(|_, difference| !difference.is_none());
+        limit_states(listener, differences)
     }
 
     /// Returns the same snapshot again, without changes.
     pub(super) fn again(&self) -> Self {
-        Self { snapshot: self.snapshot.clone(), recorded: Recorded::default(), beginning: Vec::new() }
+        let (beginning, keys) = (Vec::new(), Vec::new());
+        Self { snapshot: self.snapshot.clone(), recorded: Recorded::default(), beginning, keys }
     }
 }
 
@@ -94,9 +102,9 @@ struct State {
 struct Handler {
     used_on: u32,
     /// What it knows, unless it has begun.
-    differences: Differences,
+    differences: Arc<Differences>,
     /// The keys that its controller has to reconcile, as saved by an earlier process.
-    unfinished: BTreeSet<Key>,
+    unfinished: Unfinished,
     /// The keys that its controller has to reconcile, if it has begun in this process.
     keys: Option<Arc<dyn UnfinishedKeys>>,
     /// Whether it has begun before, in this process or an earlier one.
@@ -106,8 +114,13 @@ struct Handler {
 
 impl Handler {
     /// Returns the keys that its controller has to reconcile.
-    fn unfinished(&self) -> BTreeSet<Key> {
+    fn unfinished(&self) -> Unfinished {
         self.keys.as_ref().map_or_else(|| self.unfinished.clone(), |keys| keys.unfinished())
+    }
+
+    /// Returns the keys that its controller has to reconcile when it begins.
+    fn unfinished_at_begin(&self) -> Unfinished {
+        if self.is_known { self.unfinished() } else { Unfinished::All }
     }
 }
 
@@ -119,9 +132,37 @@ enum Phase {
     Begun(Arc<Listener>),
 }
 
-/// A save that is prepared: the changes since the previous one.
+impl Phase {
+    /// Returns the start of the names of other versions of the handler.
+    fn versions(&self) -> Option<Arc<str>> {
+        let (Self::Waiting(listener) | Self::Begun(listener)) = self else { return None };
+        listener.options.durable.as_ref().and_then(|durable| durable.versions.clone())
+    }
+}
+
+/// A save that is prepared.
 pub(super) struct Prepared {
+    /// The changes since the previous one.
     changes: Vec<ChangedKey>,
+    /// The differences of handlers that have not begun, before and after these changes.
+    rebased: Vec<(Arc<Differences>, Arc<Differences>)>,
+}
+
+impl Prepared {
+    /// Returns the differences of a handler that has not begun, after the changes.
+    fn rebase(&mut self, differences: &Arc<Differences>) -> Arc<Differences> {
+        if self.changes.is_empty() {
+            return Arc::clone(differences);
+        }
+        if let Some((_, after)) = self.rebased.iter().find(|(before, _)| Arc::ptr_eq(before, differences)) {
+            return Arc::clone(after);
+        }
+        let mut after = (**differences).clone();
+        rebase(&mut after, &self.changes);
+        let after = Arc::new(after);
+        self.rebased.push((Arc::clone(differences), Arc::clone(&after)));
+        after
+    }
 }
 
 impl DurableHandlers {
@@ -130,10 +171,6 @@ impl DurableHandlers {
         let mut state = self.lock();
         state.delivered = Base::Entries(entries.to_vec());
         let State { delivered, handlers: known } = &mut *state;
-        // Handlers that were added before the file was read.
-        for handler in known.values_mut() {
-            handler.differences = all_unknown(delivered);
-        }
         for (name, saved) in handlers {
             if !saved.is_forgotten(today) {
                 let SavedHandler { used_on, differences, unfinished } = saved;
@@ -142,6 +179,15 @@ impl DurableHandlers {
                 known.insert(name, Handler { used_on, differences, unfinished, keys: None, is_known, phase });
             }
         }
+        // Handlers that were added before the file was read, and that it does not contain.
+        let mut versions = Vec::new();
+        for handler in known.values_mut().filter(|handler| !handler.is_known) {
+            handler.differences = all_unknown(delivered);
+            versions.extend(handler.phase.versions());
+        }
+        for versions in versions {
+            forget_old_versions(known, &versions);
+        }
     }
 
     /// Forgets the handlers of the file, which belongs to another cluster.
@@ -149,8 +195,8 @@ impl DurableHandlers {
         let mut state = self.lock();
         state.delivered = Base::default();
         state.handlers.retain(|_, handler| {
-            handler.differences.clear();
-            handler.unfinished.clear();
+            handler.differences = Arc::default();
+            handler.unfinished = Unfinished::default();
             handler.is_known = false;
             !matches!(handler.phase, Phase::Inactive)
         });
@@ -184,7 +230,7 @@ impl DurableHandlers {
                 }
                 let differences = all_unknown(delivered);
                 let phase = Phase::Waiting(Arc::clone(listener));
-                let unfinished = BTreeSet::new();
+                let unfinished = Unfinished::default();
                 let (is_known, keys) = (false, None);
                 let handler = Handler { used_on: 0, differences, unfinished, keys, is_known, phase };
                 handlers.insert(Arc::clone(name), handler);
@@ -205,7 +251,11 @@ impl DurableHandlers {
         match &handler.phase {
             Phase::Waiting(waiting) if Arc::ptr_eq(waiting, listener) => {}
             Phase::Begun(begun) if Arc::ptr_eq(begun, listener) => {
-                handler.differences = differences(listener, delivered, &[]);
+                let (differences, is_complete) = differences(listener, delivered, &[]);
+                handler.differences = Arc::new(differences);
+                if !is_complete {
+                    (handler.keys, handler.unfinished) = (None, Unfinished::All);
+                }
             }
             _ => return,
         }
@@ -240,7 +290,12 @@ impl DurableHandlers {
             Phase::Waiting(listener) => Some(Arc::clone(listener)),
             Phase::Inactive | Phase::Begun(_) => None,
         });
-        Cut { snapshot, recorded, beginning: waiting.collect() }
+        let begun = state.handlers.values().filter(|handler| matches!(handler.phase, Phase::Begun(_)));
+        let keys = begun.filter_map(|handler| handler.keys.clone()).map(|keys| {
+            let cut = keys.cut();
+            (keys, cut)
+        });
+        Cut { snapshot, recorded, beginning: waiting.collect(), keys: keys.collect() }
     }
 
     /// Waits until handlers wait for a save.
@@ -257,39 +312,43 @@ impl DurableHandlers {
     pub(super) fn prepare(&self, cut: &Cut, today: u32) -> (Handlers, Prepared) {
         let state = self.lock();
         let changes = state.delivered.changes(&cut.snapshot);
+        let mut prepared = Prepared { changes, rebased: Vec::new() };
         let mut handlers = Handlers::new();
         for (name, handler) in &state.handlers {
-            let rebased = || {
-                let mut differences = handler.differences.clone();
-                rebase(&mut differences, &changes);
-                differences
-            };
-            let (differences, used_on) = match &handler.phase {
+            let saved = match &handler.phase {
                 Phase::Waiting(listener) if cut.begins(listener) => {
-                    let mut differences = rebased();
+                    let mut differences = prepared.rebase(&handler.differences);
                     // After the save, it receives all objects.
-                    for difference in differences.values_mut() {
-                        difference.saved.receive();
+                    for difference in Arc::make_mut(&mut differences).values_mut() {
+                        Arc::make_mut(difference).saved.receive();
                     }
-                    (differences, today)
+                    let unfinished = handler.unfinished_at_begin();
+                    SavedHandler { used_on: today, differences, unfinished }
                 }
-                Phase::Inactive | Phase::Waiting(_) => (rebased(), handler.used_on),
+                Phase::Inactive | Phase::Waiting(_) => SavedHandler {
+                    used_on: handler.used_on,
+                    differences: prepared.rebase(&handler.differences),
+                    unfinished: handler.unfinished(),
+                },
                 Phase::Begun(listener) => {
-                    let mut differences = differences(listener, &state.delivered, &changes);
-                    cut.add_transient(listener, &mut differences);
-                    (differences, today)
+                    let (mut differences, mut is_complete) =
+                        differences(listener, &state.delivered, &prepared.changes);
+                    is_complete &= cut.recorded.dropped == 0 && cut.add_transient(listener, &mut differences);
+                    // Afterwards: the keys of acknowledged events are queued already.
+                    let unfinished = if is_complete { handler.unfinished() } else { Unfinished::All };
+                    SavedHandler { used_on: today, differences: Arc::new(differences), unfinished }
                 }
             };
-            // Afterwards: the keys of acknowledged events are queued already.
-            let unfinished = handler.unfinished();
-            handlers.insert(Arc::clone(name), SavedHandler { used_on, differences, unfinished });
+            handlers.insert(Arc::clone(name), saved);
         }
-        (handlers, Prepared { changes })
+        (handlers, prepared)
     }
 
     /// Adds the changes of a save to the handlers, and begins those that waited for it.
-    pub(super) fn deliver(&self, cut: Cut, prepared: Prepared, today: u32) {
-        let Prepared { changes } = prepared;
+    pub(super) fn deliver(&self, cut: Cut, mut prepared: Prepared, today: u32, is_saved: bool) {
+        for (keys, number) in cut.keys.iter().filter(|_| is_saved) {
+            keys.saved(*number);
+        }
         let mut state = self.lock();
         for handler in state.handlers.values_mut() {
             if let Phase::Begun(listener) = &handler.phase {
@@ -298,20 +357,25 @@ impl DurableHandlers {
                     listener.enqueue(&cut.recorded.changes, initial);
                 } else {
                     listener.add_skipped(cut.recorded.dropped);
-                    listener.enqueue(&differences_of_snapshots(&changes), initial);
+                    listener.enqueue(&differences_of_snapshots(&prepared.changes), initial);
                 }
                 continue;
             }
-            rebase(&mut handler.differences, &changes);
+            handler.differences = prepared.rebase(&handler.differences);
             if let Phase::Waiting(listener) = &handler.phase
                 && cut.begins(listener)
             {
-                let unfinished = handler.unfinished();
+                let unfinished = handler.unfinished_at_begin();
                 handler.keys = listener.options.durable.as_ref().and_then(|durable| durable.keys.clone());
-                if let Some(keys) = &handler.keys {
-                    keys.resume(handler.is_known.then_some(unfinished));
+                let mut differences = std::mem::take(&mut handler.differences);
+                match &handler.keys {
+                    Some(keys) => {
+                        keys.begin();
+                        keys.resume(unfinished);
+                    }
+                    None => keep_last_states(Arc::make_mut(&mut differences)),
                 }
-                listener.begin_durable(&cut.snapshot, &std::mem::take(&mut handler.differences));
+                listener.begin_durable(&cut.snapshot, &differences);
                 handler.is_known = true;
                 handler.used_on = today;
                 handler.phase = Phase::Begun(Arc::clone(listener));
@@ -336,17 +400,38 @@ fn forget_old_versions(handlers: &mut BTreeMap<Arc<str>, Handler>, versions: &st
 }
 
 /// Returns the differences of a handler that knows none of these objects.
-fn all_unknown(objects: &Base) -> Differences {
+fn all_unknown(objects: &Base) -> Arc<Differences> {
+    let unknown = Arc::new(Difference { gone: Vec::new(), saved: SavedState::Unknown });
     let mut differences = Differences::new();
-    objects.for_each(|entry| {
-        let unknown = Difference { gone: Vec::new(), saved: SavedState::Unknown };
-        differences.insert(entry.key().clone(), unknown);
-    });
-    differences
+    objects.for_each(|entry| drop(differences.insert(entry.key().clone(), Arc::clone(&unknown))));
+    Arc::new(differences)
 }
 
-/// Returns what a handler that has begun may know after the changes were saved.
-fn differences(listener: &Listener, delivered: &Base, changes: &[ChangedKey]) -> Differences {
+/// Removes the states that only controllers need.
+fn keep_last_states(differences: &mut Differences) {
+    for difference in differences.values_mut().filter(|difference| difference.states() > 0) {
+        Arc::make_mut(difference).keep_last_states();
+    }
+}
+
+/// Removes states that the handler does not need, or that are too many; returns false if a controller needs them.
+fn limit_states(listener: &Listener, differences: &mut Differences) -> bool {
+    if listener.options.durable.as_ref().is_none_or(|durable| durable.keys.is_none()) {
+        keep_last_states(differences);
+        return true;
+    }
+    let mut is_complete = true;
+    for difference in differences.values_mut().filter(|difference| difference.states() > MAX_SAVED_STATES) {
+        Arc::make_mut(difference).keep_last_states();
+        is_complete = false;
+    }
+    is_complete
+}
+
+/// Returns what a handler that has begun may know after the changes were saved, and whether that contains every state
+/// that a controller may have received.
+fn differences(listener: &Listener, delivered: &Base, changes: &[ChangedKey]) -> (Differences, bool) {
+    let has_lagged = listener.has_lagged();
     let known = listener.unacknowledged();
     let mut differences = Differences::new();
     let mut add = |key: &Key, delivered: Option<&Arc<Entry>>, saved: Option<&Arc<Entry>>| match Difference::of(
@@ -354,7 +439,7 @@ fn differences(listener: &Listener, delivered: &Base, changes: &[ChangedKey]) ->
         delivered,
         saved,
     ) {
-        Some(difference) => drop(differences.insert(key.clone(), difference)),
+        Some(difference) => drop(differences.insert(key.clone(), Arc::new(difference))),
         None => drop(differences.remove(key)),
     };
     for key in known.keys() {
@@ -366,7 +451,8 @@ fn differences(listener: &Listener, delivered: &Base, changes: &[ChangedKey]) ->
             add(key, changed.old.as_ref(), changed.new.as_ref());
         }
     }
-    differences
+    let is_complete = limit_states(listener, &mut differences);
+    (differences, is_complete && !has_lagged)
 }
 
 /// Returns the changes between two snapshots, deletions first.

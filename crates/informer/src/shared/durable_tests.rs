@@ -12,6 +12,7 @@ use futures::task::noop_waker_ref;
 use informer_core::{Object, Scope, StoreReader, StoreWriter};
 use k8s_openapi::api::core::v1::ConfigMap;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -83,11 +84,19 @@ struct External {
 struct NoKeys;
 
 impl UnfinishedKeys for NoKeys {
-    fn unfinished(&self) -> BTreeSet<Key> {
-        BTreeSet::new()
+    fn unfinished(&self) -> Unfinished {
+        Unfinished::default()
     }
 
-    fn resume(&self, _: Option<BTreeSet<Key>>) {}
+    fn begin(&self) {}
+
+    fn resume(&self, _: Unfinished) {}
+
+    fn cut(&self) -> u64 {
+        0
+    }
+
+    fn saved(&self, _: u64) {}
 }
 
 impl External {
@@ -224,7 +233,7 @@ impl World {
         if self.is_written
             && let Some((cut, _, prepared)) = self.prepared.take()
         {
-            self.durable.deliver(cut, prepared, TODAY);
+            self.durable.deliver(cut, prepared, TODAY, true);
             self.is_written = false;
         }
     }
@@ -252,16 +261,20 @@ impl World {
     }
 
     fn join(&mut self) {
+        let keys: Option<Arc<dyn UnfinishedKeys>> =
+            if self.external.is_controller { Some(Arc::new(NoKeys)) } else { None };
+        self.join_as(DurableName { name: "test".into(), versions: None, keys });
+    }
+
+    fn join_as(&mut self, name: DurableName) {
         if self.listener.is_none() {
-            let keys: Option<Arc<dyn UnfinishedKeys>> =
-                if self.external.is_controller { Some(Arc::new(NoKeys)) } else { None };
             let options = ListenerOptions {
                 name: "test".into(),
                 resync_period: Duration::ZERO,
                 mode: Mode::Inline,
                 uncoalesced_capacity: self.capacity,
                 deliver_transient_deletes: false,
-                durable: Some(DurableName { name: "test".into(), versions: None, keys }),
+                durable: Some(name),
                 is_filtered: false,
             };
             let diagnostics = DiagnosticSink { resource: "configmaps".into(), hook: None };
@@ -392,4 +405,70 @@ fn unused_names_are_forgotten_after_a_month() {
         durable.load(&[], handlers(used_on), TODAY);
         assert_eq!(prepare(&durable).contains_key("old"), is_kept, "{used_on}");
     }
+}
+
+/// A controller that begins for the first time has to reconcile every key. If the process dies before that is recorded
+/// otherwise, the next one has to.
+#[test]
+fn controller_that_has_just_begun_is_saved_with_every_key() {
+    let mut world = World::new(Some(10));
+    world.external.is_controller = true;
+    world.change(0, 2);
+    world.join();
+    world.save();
+    assert_eq!(world.file.1["test"].unfinished, Unfinished::All);
+    world.save();
+    assert_eq!(world.file.1["test"].unfinished, Unfinished::default());
+}
+
+/// States that a controller has skipped are not in the file. Until it has queued every key instead, the file contains
+/// that it has to.
+#[test]
+fn controller_that_skips_events_is_saved_with_every_key() {
+    let mut world = World::new(Some(1));
+    world.external.is_controller = true;
+    world.join();
+    world.save();
+    for _ in 0..5 {
+        world.change(0, 2);
+    }
+    world.save();
+    world.save();
+    assert_eq!(world.file.1["test"].unfinished, Unfinished::All);
+    while world.receive(1) {}
+    world.save();
+    assert_eq!(world.file.1["test"].unfinished, Unfinished::default());
+}
+
+/// The states of one key in a file are limited.
+#[test]
+fn controller_with_too_many_states_is_saved_with_every_key() {
+    for (is_controller, unfinished) in [(true, Unfinished::All), (false, Unfinished::default())] {
+        let mut world = World::new(Some(10_000));
+        world.external.is_controller = is_controller;
+        world.join();
+        world.save();
+        for _ in 0..MAX_SAVED_STATES + 2 {
+            world.change(0, 2);
+        }
+        world.save();
+        let saved = &world.file.1["test"];
+        assert_eq!(saved.unfinished, unfinished);
+        assert_eq!(saved.differences.values().next().unwrap().states(), 0);
+    }
+}
+
+/// A program that is released often changes the version of its controllers often. Only the last older one is kept.
+#[test]
+fn old_versions_of_a_controller_are_forgotten_when_the_file_is_read() {
+    let saved = |used_on| SavedHandler { used_on, ..SavedHandler::default() };
+    let names = ["c:1", "c:2", "c:3", "other:1"];
+    let handlers: Handlers =
+        names.into_iter().zip(TODAY - 4..).map(|(name, day)| (name.into(), saved(day))).collect();
+    let mut world = World::new(None);
+    world.join_as(DurableName { name: "c:4".into(), versions: Some("c:".into()), keys: None });
+    world.durable.load(&[], handlers, TODAY);
+    world.save();
+    let names: Vec<&str> = world.file.1.keys().map(|name| &**name).collect();
+    assert_eq!(names, ["c:3", "c:4", "other:1"]);
 }

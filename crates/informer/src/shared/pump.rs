@@ -273,7 +273,7 @@ impl Pump {
         if let Err(reason) = joined {
             #[cfg(feature = "persistence")]
             if let Some(keys) = listener.options.durable.as_ref().and_then(|durable| durable.keys.as_ref()) {
-                keys.resume(None);
+                keys.resume(crate::persistence::Unfinished::All);
             }
             let (handler, reason) = (Arc::clone(&listener.options.name), reason.into());
             self.diagnostics.report(&Diagnostic::NotDurable { handler, reason });

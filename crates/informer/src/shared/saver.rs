@@ -182,7 +182,7 @@ impl Save {
         } else {
             Ok(false)
         };
-        durable.deliver(cut, prepared, today());
+        durable.deliver(cut, prepared, today(), is_due && result.is_ok());
         (self.file, result)
     }
 

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A disk in memory, for tests of programs that [save their caches](crate::InformerOptions::persist). Its files exist
 /// as long as a clone of it does, so that the next process of a test finds them.
 ///
-/// Saving uses no other thread, so that a simulation with this disk is deterministic.
+/// Saving uses no other thread, so that a simulation with this disk is deterministic. A save is never interrupted: the
+/// disk shows what a program does after a restart, not what it does after a power failure.
 ///
 /// ```
 /// use informer::{InformerOptions, testing};

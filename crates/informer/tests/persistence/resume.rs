@@ -133,6 +133,7 @@ async fn restart_reconciles_what_has_changed() {
     // A running controller works as usual.
     server.insert_unchecked(&config_map("default", "kept", "3")).unwrap();
     until(|| process.reconciled.lock().unwrap().contains("kept")).await;
+    assert_eq!(process.reconciled().await, ["kept"]);
     process.end().await;
     let process = Process::start(&server, &disk, "1", DONE).await;
     assert_eq!(process.reconciled().await, [""; 0]);

@@ -2,9 +2,9 @@
 
 use super::Listener;
 use crate::event::{Delivery, Event, Untyped};
-use crate::persistence::{Difference, Differences, SavedState, UnacknowledgedKey};
+use crate::persistence::{Differences, SavedState, UnacknowledgedKey, Unfinished};
 use informer_core::{Change, Key, StoreSnapshot};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,10 +22,20 @@ pub(crate) struct DurableName {
 /// The keys that a controller has not reconciled successfully.
 pub(crate) trait UnfinishedKeys: Send + Sync {
     /// Returns the keys.
-    fn unfinished(&self) -> BTreeSet<Key>;
+    fn unfinished(&self) -> Unfinished;
 
-    /// Adds the keys of an earlier process, or all keys if `None`: it is not known what the controller has handled.
-    fn resume(&self, keys: Option<BTreeSet<Key>>);
+    /// Records that the source begins to save the keys.
+    fn begin(&self);
+
+    /// Adds the keys of an earlier process.
+    fn resume(&self, keys: Unfinished);
+
+    /// Records that a snapshot of the source is taken; returns its number.
+    fn cut(&self) -> u64;
+
+    /// Records that the snapshot with this number was saved. Reconciles that ended before have only read states of the
+    /// source that are saved.
+    fn saved(&self, cut: u64);
 }
 
 impl fmt::Debug for DurableName {
@@ -36,13 +46,20 @@ impl fmt::Debug for DurableName {
 
 /// What a durable handler has received and not acknowledged: one event, or a batch of a stream.
 #[derive(Debug, Default)]
-pub(super) struct Ledger(HashMap<Key, UnacknowledgedKey>);
+pub(super) struct Ledger {
+    keys: HashMap<Key, UnacknowledgedKey>,
+    /// Whether it has received that events were skipped.
+    has_lagged: bool,
+}
 
 impl Ledger {
     /// Records that the handler receives an event.
     pub(super) fn record(&mut self, delivery: &Delivery<Untyped>) {
-        let Delivery::Event(event) = delivery else { return };
-        let key = self.0.entry(event.object().key().clone()).or_insert_with(|| {
+        let Delivery::Event(event) = delivery else {
+            self.has_lagged = true;
+            return;
+        };
+        let key = self.keys.entry(event.object().key().clone()).or_insert_with(|| {
             let before = match event {
                 Event::Added { previous, .. } => previous.as_ref(),
                 Event::Updated { old, .. } => Some(old),
@@ -72,7 +89,8 @@ impl Listener {
         if self.is_durable()
             && let Some(ledger) = &mut self.lock().ledger
         {
-            ledger.0.clear();
+            ledger.keys.clear();
+            ledger.has_lagged = false;
         }
     }
 
@@ -83,15 +101,8 @@ impl Listener {
         let mut state = self.lock();
         let outbox = &mut state.outbox;
         outbox.reserve(snapshot.len());
-        // A controller has to see every state on which it may have acted.
-        let repeats_states = self.options.durable.as_ref().is_some_and(|durable| durable.keys.is_some());
-        for Difference { gone, .. } in differences.values() {
-            for (index, state) in gone.iter().enumerate() {
-                let is_last = || gone[index + 1..].iter().all(|later| later.is_other_incarnation(state));
-                if repeats_states || is_last() {
-                    outbox.add_earlier_deletion(state, now);
-                }
-            }
+        for last in differences.values().flat_map(|difference| &difference.gone) {
+            outbox.add_earlier_deletion(last, now);
         }
         for entry in snapshot.list() {
             let (is_known, previous, others) = match differences.get(entry.key()).map(|one| &one.saved) {
@@ -101,7 +112,7 @@ impl Listener {
                 }
                 Some(SavedState::Unknown) => (false, None, &[][..]),
             };
-            let mut states = others.iter().filter(|_| repeats_states).chain([entry]);
+            let mut states = others.iter().chain([entry]);
             let mut last = states.next().unwrap_or(entry);
             outbox.add_initial(last, is_known, previous, now);
             for new in states {
@@ -119,11 +130,17 @@ impl Listener {
         self.lock().outbox.add_skipped(changes);
     }
 
+    /// Returns whether a durable handler has skipped events, and has not acknowledged that.
+    pub(in crate::shared) fn has_lagged(&self) -> bool {
+        let state = self.lock();
+        state.ledger.as_ref().is_some_and(|ledger| ledger.has_lagged) || state.outbox.has_unreported_skips()
+    }
+
     /// Returns what a durable handler has not acknowledged, by key.
     pub(in crate::shared) fn unacknowledged(&self) -> HashMap<Key, UnacknowledgedKey> {
         let state = self.lock();
         let Some(ledger) = &state.ledger else { return HashMap::new() };
-        let mut keys = ledger.0.clone();
+        let mut keys = ledger.keys.clone();
         state.outbox.for_each_pending(|key, before| {
             let has_received = keys.contains_key(key);
             let key = keys.entry(key.clone()).or_default();

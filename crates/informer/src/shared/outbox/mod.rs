@@ -80,6 +80,15 @@ impl Outbox {
         }
     }
 
+    /// Returns whether events were skipped, and the handler has not received that.
+    #[cfg(feature = "persistence")]
+    pub(super) fn has_unreported_skips(&self) -> bool {
+        match self {
+            Self::Coalescing(_) => false,
+            Self::Uncoalesced(outbox) => outbox.unreported_skips() > 0,
+        }
+    }
+
     /// Records changes that are not added, because newer ones of the same objects are.
     #[cfg(feature = "persistence")]
     pub(super) fn add_skipped(&mut self, changes: u64) {

@@ -167,7 +167,7 @@ impl UncoalescedOutbox {
     }
 
     /// Returns the number of changes that were coalesced away and not yet reported as skipped.
-    fn unreported_skips(&self) -> u64 {
+    pub(super) fn unreported_skips(&self) -> u64 {
         self.overflowed - self.overflow_delivered - self.overflow.pending_events() as u64 - self.skipped
     }
 
