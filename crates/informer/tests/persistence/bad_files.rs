@@ -1,12 +1,13 @@
 //! Files that cannot be used: the start is cold, with a named reason, and the next one is warm.
 
 use super::{Disk, cold_reason, contents, is_warm, persistence, save, saved_on, start, synced};
-use crate::cluster::{TIMEOUT, config_map, until};
+use crate::cluster::{TIMEOUT, advance_time, config_map, log_events_with, until};
 use informer::persistence::Persistence;
 use informer::status::{ColdStartReason, StartKind};
 use informer::{InformerOptions, SharedInformer};
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use std::time::Duration;
 
 async fn saved_server() -> (ApiServer, Disk) {
     let (server, disk) = (ApiServer::new(), Disk::default());
@@ -65,7 +66,13 @@ async fn no_damaged_byte_leads_to_a_wrong_cache() {
     let positions = (0..content.len()).step_by(content.len() / 60).chain(at.saturating_sub(8)..at + 8);
     for position in positions {
         let disk = Disk::default();
-        save(&server, saved_on(&disk)).await;
+        // A durable handler knows the object.
+        let informer = synced(&server, saved_on(&disk)).await;
+        let (registration, mut log) = log_events_with(informer.handler().durable("test"));
+        log.expect(&["+a initial"]).await;
+        super::wait_for_save(&informer).await;
+        informer.shutdown(TIMEOUT).await.unwrap();
+        drop(registration);
         disk.change(|content| {
             if let Some(byte) = content.get_mut(position) {
                 *byte ^= 0x10;
@@ -73,6 +80,8 @@ async fn no_damaged_byte_leads_to_a_wrong_cache() {
         });
         let informer = synced(&server, saved_on(&disk)).await;
         assert_eq!(contents(&informer), ["a=1"], "byte {position}");
+        let (_registration, mut log) = log_events_with(informer.handler().durable("test"));
+        log.expect(&["+a initial"]).await;
         if is_warm(&informer) {
             warm += 1;
         } else {
@@ -194,6 +203,45 @@ async fn read_only_directory_and_full_disk_do_not_disturb_the_informer() {
     assert_eq!(informer.status().persistence.unwrap().error, None);
     informer.shutdown(TIMEOUT).await.unwrap();
     assert!(is_warm(&synced(&server, saved_on(&disk)).await));
+}
+
+/// A file that another program puts in place of the open one is not used, and is replaced by a complete one.
+#[tokio::test(start_paused = true)]
+async fn replaced_file_is_written_again() {
+    let (server, disk) = saved_server().await;
+    let informer = synced(&server, saved_on(&disk)).await;
+    let name = disk.files().remove(0);
+    disk.delete_files();
+    disk.insert(&name, b"not a database".to_vec());
+    server.create(&config_map("default", "b", "1")).unwrap();
+    until(|| contents(&informer).len() == 2).await;
+    super::wait_for_save(&informer).await;
+    informer.shutdown(TIMEOUT).await.unwrap();
+    let second = synced(&server, saved_on(&disk)).await;
+    assert!(is_warm(&second));
+    assert_eq!(contents(&second), ["a=1", "b=1"]);
+}
+
+/// The time at which a cache was saved is only shown: a clock that was set back changes nothing.
+#[tokio::test(start_paused = true)]
+async fn file_from_the_future_is_used() {
+    let (server, disk) = (ApiServer::new(), Disk::default());
+    server.create(&config_map("default", "a", "1")).unwrap();
+    advance_time(Duration::from_secs(86_400)).await;
+    save(&server, saved_on(&disk)).await;
+    // A new runtime: its clock is a day behind.
+    let second = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+        runtime.unwrap().block_on(async {
+            let informer = synced(&server, saved_on(&disk)).await;
+            let StartKind::Warm { as_of, .. } = informer.status().persistence.unwrap().start else {
+                panic!("{:?}", informer.status());
+            };
+            (as_of, informer::now())
+        })
+    });
+    let (as_of, now) = second.join().unwrap();
+    assert!(as_of > now, "saved at {as_of}, now {now}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The number of crashes of one run, and of runs. `INFORMER_CRASH_SEEDS` changes the latter.
-const CRASHES: u64 = 20;
-const SEEDS: u64 = 50;
+/// The number of lives of one run, and of runs. `INFORMER_CRASH_SEEDS` changes the latter.
+const LIVES: u64 = 20;
+const SEEDS: u64 = 75;
 
 /// A small generator (splitmix64).
 struct Random(u64);
@@ -57,7 +57,7 @@ async fn run(seed: u64) -> u64 {
     let (server, disk, mut random) = (ApiServer::new(), Disk::default(), Random(seed));
     let mut warm_starts = 0;
     let external = Arc::new(Mutex::new(External::default()));
-    for life in 0..CRASHES {
+    for life in 0..LIVES {
         let informer = synced(&server, saved_on(&disk)).await;
         let mut expected = truth(&server);
         assert_eq!(sorted(contents(&informer)), expected, "seed {seed}, life {life}");
@@ -201,17 +201,20 @@ fn fold(state: &mut BTreeMap<String, String>, event: &Event<ConfigMap>) {
     assert_eq!(previous.is_none(), matches!(event, Event::Added { .. }), "C3: {event:?}");
 }
 
-/// Whenever the process dies, the next one has the state of the server: 1,000 crashes.
+/// Whenever the process ends, the next one has the state of the server: 1,500 lives. A third of them ends in order, a
+/// third is killed, and a third loses or tears what was not synced, as if the machine had stopped.
 #[test]
 fn crash_at_any_operation_leads_to_the_state_of_the_server() {
     let seeds = std::env::var("INFORMER_CRASH_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
     let mut warm_starts = 0;
-    for seed in 0..seeds.unwrap_or(SEEDS) {
+    let seeds = seeds.unwrap_or(SEEDS);
+    for seed in 0..seeds {
+        println!("seed {seed}");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
         warm_starts += runtime.unwrap().block_on(run(seed));
     }
     // Most lives save their state before they end.
-    assert!(warm_starts > SEEDS * CRASHES / 3, "{warm_starts} warm starts");
+    assert!(warm_starts > seeds * LIVES / 3, "{warm_starts} warm starts");
 }
 
 /// The database syncs a new length of the file together with the header that refers to it. If only the header had

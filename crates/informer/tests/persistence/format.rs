@@ -1,6 +1,6 @@
 //! Files of earlier versions: each is read, or rejected with a reason.
 
-use super::{Disk, is_warm, persistence, synced};
+use super::{Disk, contents, is_warm, persistence, synced};
 use crate::cluster::{EventLog, TIMEOUT, advance_time, config_map, log_events_with};
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -43,6 +43,34 @@ async fn write() -> Vec<u8> {
     disk.content()
 }
 
+fn version_1() -> Vec<u8> {
+    let mut content = Vec::new();
+    GzDecoder::new(VERSION_1).read_to_end(&mut content).unwrap();
+    content
+}
+
+/// A program that is older than the one that has written the file, for example after a rollback.
+#[tokio::test(start_paused = true)]
+async fn file_of_a_newer_version_is_set_aside() {
+    let mut content = version_1();
+    // The value of `format` precedes the identity.
+    let format = b"1cluster test";
+    let positions: Vec<usize> = (0..content.len()).filter(|at| content[*at..].starts_with(format)).collect();
+    assert!(!positions.is_empty());
+    for position in positions {
+        content[position] = b'2';
+    }
+    let (disk, server) = (Disk::default(), ApiServer::new());
+    disk.insert(NAME, content);
+    server.create(&config_map("default", "n", "1")).unwrap();
+    let informer = synced(&server, InformerOptions::default().persist(persistence(&disk))).await;
+    let start = informer.status().persistence.unwrap().start;
+    let StartKind::Cold(reason) = start else { panic!("{start:?}") };
+    assert_eq!(reason.to_string(), "saved in format \"2\"");
+    assert_eq!(contents(&informer), ["n=1"]);
+    assert!(disk.files().contains(&format!("{NAME}.discarded")), "{:?}", disk.files());
+}
+
 #[tokio::test(start_paused = true)]
 async fn file_of_version_1_is_read_or_rejected_with_a_reason() {
     if let Ok(path) = std::env::var("INFORMER_WRITE_SAVED_CACHE") {
@@ -51,10 +79,8 @@ async fn file_of_version_1_is_read_or_rejected_with_a_reason() {
         std::fs::write(path, encoder.finish().unwrap()).unwrap();
         return;
     }
-    let mut content = Vec::new();
-    GzDecoder::new(VERSION_1).read_to_end(&mut content).unwrap();
     let disk = Disk::default();
-    disk.insert(NAME, content);
+    disk.insert(NAME, version_1());
     // A server that has not been restored: it is ahead of the file.
     let server = ApiServer::new();
     for name in ["a", "b", "x", "y", "z"] {
