@@ -36,7 +36,7 @@ pub(super) fn warm(
         let (_replay, mut program) = context.start(pods)?;
         context.sync(&mut program, pods, &json!({"encoding": encoding.name()}))?
     };
-    let (_, file_percent) = save(context, Size::Usual, pods, &state, &fields)?;
+    let first_save = save(context, Size::Usual, pods, &state, &fields)?;
     let (response, report) = {
         let (replay, mut program) = context.start(pods)?;
         replay.change_last(changed);
@@ -61,7 +61,8 @@ pub(super) fn warm(
         ),
         less(row_name("memory, settled after a warm start"), "MB", megabytes(&report, "rss")?),
         less(row_name("memory, peak of a warm start"), "MB", megabytes(&report, "peak")?),
-        less(row_name("saved cache, file"), "% of the cached bytes", file_percent),
+        less(row_name("saved cache, file"), "% of the cached bytes", first_save.file_percent),
+        less(row_name("first save"), "s", first_save.seconds),
     ])
 }
 
@@ -107,7 +108,7 @@ fn check_difference(
 pub(super) fn small(context: &RunContext<'_>, pods: usize) -> Result<Vec<Figure>, Failure> {
     let state = StateFolder::new(context, "state")?;
     let fields = json!({"encoding": "protobuf", "index": "group", "state": state.0});
-    let (_, file_percent) = save(context, Size::Small, pods, &state, &fields)?;
+    let first_save = save(context, Size::Small, pods, &state, &fields)?;
     let (_replay, mut program) = context.start_with(Size::Small, pods)?;
     let response = context.sync(&mut program, pods, &fields)?;
     check_full_lists(&response, 0)?;
@@ -118,7 +119,9 @@ pub(super) fn small(context: &RunContext<'_>, pods: usize) -> Result<Vec<Figure>
         less(row_name("warm start"), "s", number(&response, "seconds")?),
         less(row_name("memory, settled after a warm start"), "MB", megabytes(&report, "rss")?),
         less(row_name("memory, peak of a warm start"), "MB", megabytes(&report, "peak")?),
-        less(row_name("saved cache, file"), "% of the cached bytes", file_percent),
+        less(row_name("saved cache, file"), "% of the cached bytes", first_save.file_percent),
+        less(row_name("first save"), "s", first_save.seconds),
+        less(row_name("memory, peak of the first save"), "MB", first_save.peak),
     ])
 }
 
@@ -198,24 +201,34 @@ pub(super) fn saving(
     ])
 }
 
-/// Syncs from the beginning and stops. Returns the response of the sync, and the size of the file in percent of the
-/// cached bytes.
+/// The first save of a cache.
+struct FirstSave {
+    seconds: f64,
+    /// The peak of the memory, in MB.
+    peak: f64,
+    /// The size of the file in percent of the cached bytes.
+    file_percent: f64,
+}
+
+/// Syncs from the beginning and stops, which saves the cache.
 fn save(
     context: &RunContext<'_>,
     size: Size,
     pods: usize,
     state: &StateFolder,
     fields: &Value,
-) -> Result<(Value, f64), Failure> {
+) -> Result<FirstSave, Failure> {
     let (_replay, mut program): (Replay, Program) = context.start_with(size, pods)?;
     let response = context.sync(&mut program, pods, fields)?;
-    stop(&mut program)?;
-    let percent = 100.0 * state.disk_bytes()? / number(&response, "cached")?;
-    Ok((response, percent))
+    program.request(&json!({"do": "report", "reset": true}))?;
+    let seconds = number(&stop(&mut program)?, "seconds")?;
+    let report = program.request(&json!({"do": "report"}))?;
+    let file_percent = 100.0 * state.disk_bytes()? / number(&response, "cached")?;
+    Ok(FirstSave { seconds, peak: megabytes(&report, "peak")?, file_percent })
 }
 
-fn stop(program: &mut Program) -> Result<(), Failure> {
-    program.request(&json!({"do": "stop"})).map(drop)
+fn stop(program: &mut Program) -> Result<Value, Failure> {
+    program.request(&json!({"do": "stop"}))
 }
 
 fn settled_report(program: &mut Program) -> Result<Value, Failure> {
