@@ -383,9 +383,10 @@ impl<L: 'static, S> Controller<L, S> {
     ///   [durable handler](crate::handler::HandlerBuilder::durable). Predicates and mappers receive the change from
     ///   the last state that the controller has handled as an update. After a crash, they also receive again the
     ///   states that it may have handled, and keys are reconciled again that were reconciled shortly before.
-    /// - `logic_version` names what the reconcile function does. Change it with the function: another version
-    ///   reconciles every key. So does a start without the saved cache of a source, and always if the cache of a
-    ///   source is not persisted, which [`Diagnostic::NotDurable`](crate::status::Diagnostic::NotDurable) reports.
+    /// - `logic_version` names what the reconcile function does. Change it with the function: a new version reconciles
+    ///   every key. After a rollback, the version before continues where it stopped.
+    /// - A start without the saved cache of a source reconciles every key. If the cache of a source is not persisted,
+    ///   every start does, which [`Diagnostic::NotDurable`](crate::status::Diagnostic::NotDurable) reports.
     /// - Events are handled after they were saved, usually within 0.1 s.
     /// - The [name](Self::name) of the controller must be unique in the program, and must not change.
     ///

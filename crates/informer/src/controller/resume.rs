@@ -11,6 +11,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// Upper bound on the completed keys that wait for a save. If there are more, because the disk does not respond, the
+/// next process reconciles every key.
+const MAX_COMPLETED: usize = 100_000;
+
 /// Returns the set for unfinished keys, if a restart does not reconcile every key.
 pub(super) fn unfinished_keys(settings: &Settings) -> Option<Arc<UnfinishedKeys>> {
     settings.resume.as_ref().map(|_| Arc::default())
@@ -26,6 +30,7 @@ pub(super) fn durable_name(
 ) -> Option<DurableName> {
     let (name, version) = (&shared.name, shared.settings.resume.as_ref()?);
     let keys = Arc::clone(shared.unfinished_keys.as_ref()?);
+    keys.lock().is_ready = false;
     let keys = ResumedKeys { source, keys, sink: sink.clone(), own_kind: own_kind.clone() };
     // The length keeps names that contain a colon apart.
     let versions = format!("controller {source}:{}:{name}:", name.len());
@@ -44,26 +49,25 @@ struct ResumedKeys {
 impl crate::shared::UnfinishedKeys for ResumedKeys {
     fn unfinished(&self) -> Unfinished {
         let state = self.keys.lock();
-        if state.all { Unfinished::All } else { Unfinished::Keys(Arc::clone(&state.saved)) }
+        Unfinished { all: state.all || state.overflowed_at.is_some(), keys: Arc::clone(&state.saved) }
     }
 
     fn begin(&self) {
         self.keys.lock().saved_cuts.insert(self.source, 0);
     }
 
-    fn resume(&self, keys: Unfinished) {
-        match keys {
-            Unfinished::Keys(keys) => {
-                for key in &*keys {
-                    self.sink.add_with_priority(key.clone(), Priority::INITIAL);
-                }
-            }
-            Unfinished::All => {
-                self.keys.lock().all = true;
-                // Objects that are cached later are not skipped.
-                self.sink.takes_all.store(true, Ordering::Relaxed);
-                self.sink.enqueue_all(&self.own_kind);
-            }
+    fn resume(&self, unfinished: Unfinished) {
+        for key in &*unfinished.keys {
+            self.sink.add_with_priority(key.clone(), Priority::INITIAL);
+        }
+        if unfinished.all {
+            let mut state = self.keys.lock();
+            // Later, the controller's own kind is cached completely.
+            state.all |= !state.is_ready;
+            drop(state);
+            // Objects that are cached later are not skipped.
+            self.sink.takes_all.store(true, Ordering::Relaxed);
+            self.sink.enqueue_all(&self.own_kind);
         }
     }
 
@@ -97,6 +101,10 @@ struct State {
     saved_cuts: BTreeMap<usize, u64>,
     /// Whether every key is to be reconciled, and some may not have been received yet.
     all: bool,
+    /// Whether all sources have delivered their initial lists.
+    is_ready: bool,
+    /// The number of the last cut before completed keys were forgotten, because they were too many.
+    overflowed_at: Option<u64>,
 }
 
 impl UnfinishedKeys {
@@ -120,15 +128,15 @@ impl UnfinishedKeys {
     pub(super) fn complete(&self, key: &Key, times_received: Option<u64>) {
         let mut state = self.lock();
         if times_received.is_some() && state.pending.get(key).copied() == times_received {
-            let cuts = state.cuts;
             state.pending.remove(key);
-            state.completed.insert(key.clone(), cuts);
+            state.complete(key);
         }
     }
 
     /// Records that all sources have delivered their initial lists: every key was received that has to be reconciled.
     pub(super) fn record_ready(&self) {
-        self.lock().all = false;
+        let mut state = self.lock();
+        (state.all, state.is_ready) = (false, true);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -137,10 +145,28 @@ impl UnfinishedKeys {
 }
 
 impl State {
+    fn complete(&mut self, key: &Key) {
+        if self.saved_cuts.is_empty() {
+            // Nothing is saved.
+            Arc::make_mut(&mut self.saved).remove(key);
+            return;
+        }
+        if self.completed.len() >= MAX_COMPLETED {
+            let Self { pending, completed, saved, .. } = self;
+            let saved = Arc::make_mut(saved);
+            for (key, _) in completed.drain().filter(|(key, _)| !pending.contains_key(key)) {
+                saved.remove(&key);
+            }
+            self.overflowed_at = Some(self.cuts);
+        }
+        self.completed.insert(key.clone(), self.cuts);
+    }
+
     /// Records that a source has saved a cut, and removes the keys whose reconciles have only read what is saved.
     fn record_saved(&mut self, source: usize, cut: u64) {
         self.saved_cuts.insert(source, cut);
         let Some(all_saved) = self.saved_cuts.values().copied().min() else { return };
+        self.overflowed_at.take_if(|cuts| *cuts < all_saved);
         let Self { pending, completed, saved, .. } = self;
         completed.retain(|key, cuts| {
             let is_kept = *cuts >= all_saved;
@@ -179,6 +205,18 @@ mod tests {
             keys.lock().record_saved(source, after);
             assert_eq!(saved(&keys), expected, "source {source}");
         }
+        // If there are too many, every key is to be reconciled.
+        for index in 0..=MAX_COMPLETED {
+            let key = Key::cluster(&index.to_string());
+            keys.add(&key);
+            keys.complete(&key, keys.times_received(&key));
+        }
+        assert_eq!((saved(&keys), keys.lock().overflowed_at.is_some()), (1, true));
+        for source in [0, 1] {
+            let after = cut(&keys);
+            keys.lock().record_saved(source, after);
+        }
+        assert_eq!((saved(&keys), keys.lock().overflowed_at), (0, None));
         // A key that is received again stays.
         keys.add(&key);
         keys.complete(&key, keys.times_received(&key));
@@ -188,5 +226,14 @@ mod tests {
             keys.lock().record_saved(source, after);
         }
         assert_eq!(saved(&keys), 1);
+    }
+    /// The disk is missing, or no source is saved: the number of keys does not grow.
+    #[test]
+    fn completed_keys_are_not_kept_if_nothing_is_saved() {
+        let (keys, key) = (UnfinishedKeys::default(), Key::cluster("a"));
+        keys.add(&key);
+        keys.complete(&key, keys.times_received(&key));
+        let state = keys.lock();
+        assert!(state.saved.is_empty() && state.completed.is_empty());
     }
 }

@@ -64,13 +64,13 @@ impl KeySink {
     /// none.
     fn since_last_process<W>(&self, event: Event<W>) -> Option<Event<W>> {
         match event {
-            Event::Added { object, previous: Some(previous), .. }
-                if !self.takes_all.load(Ordering::Relaxed) =>
-            {
+            Event::Added { object, initial, previous: Some(previous) } => {
                 let (old, new) = (previous.entry(), object.entry());
-                let is_same = Arc::ptr_eq(old, new) || old.is_same_state(new);
-                let cause = UpdateCause::Change;
-                (!is_same).then_some(Event::Updated { old: previous, new: object, cause })
+                if Arc::ptr_eq(old, new) || old.is_same_state(new) {
+                    let takes_all = self.takes_all.load(Ordering::Relaxed);
+                    return takes_all.then_some(Event::Added { object, initial, previous: Some(previous) });
+                }
+                Some(Event::Updated { old: previous, new: object, cause: UpdateCause::Change })
             }
             event => Some(event),
         }

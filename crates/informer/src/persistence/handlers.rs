@@ -42,42 +42,32 @@ pub(crate) struct SavedHandler {
 }
 
 /// The keys that a controller has to reconcile.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Unfinished {
-    /// Every key: it is not known which of them are finished.
-    All,
-    Keys(Arc<BTreeSet<Key>>),
-}
-
-impl Default for Unfinished {
-    fn default() -> Self {
-        Self::Keys(Arc::default())
-    }
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Unfinished {
+    /// Whether the keys of all objects have to be reconciled: it is not known which of them are finished.
+    pub(crate) all: bool,
+    /// Other keys, also of objects that do not exist.
+    pub(crate) keys: Arc<BTreeSet<Key>>,
 }
 
 impl Unfinished {
-    /// Returns the keys as they are stored; an empty one stands for every key.
+    /// Returns the keys as they are stored; an empty one stands for the keys of all objects.
     fn rows(&self) -> BTreeSet<&[u8]> {
-        match self {
-            Self::All => BTreeSet::from([&[][..]]),
-            Self::Keys(keys) => keys.iter().map(Key::as_bytes).collect(),
-        }
+        let all = self.all.then_some(&[][..]);
+        self.keys.iter().map(Key::as_bytes).chain(all).collect()
     }
 
     fn is_same(&self, other: &Self) -> bool {
-        let is_shared =
-            matches!((self, other), (Self::Keys(left), Self::Keys(right)) if Arc::ptr_eq(left, right));
-        is_shared || self == other
+        let is_shared = Arc::ptr_eq(&self.keys, &other.keys);
+        self.all == other.all && (is_shared || self.keys == other.keys)
     }
 
-    /// Adds a stored key.
-    fn insert(&mut self, key: &[u8]) -> Option<()> {
-        if key.is_empty() {
-            *self = Self::All;
-        } else if let Self::Keys(keys) = self {
-            Arc::make_mut(keys).insert(Key::from_bytes(key)?);
+    /// Adds a stored key. A key that no object can have stands for all of them, too.
+    fn insert(&mut self, key: &[u8]) {
+        match Key::from_bytes(key) {
+            Some(key) => drop(Arc::make_mut(&mut self.keys).insert(key)),
+            None => self.all = true,
         }
-        Some(())
     }
 }
 
@@ -133,7 +123,7 @@ pub(super) fn read(
         let (row_key, value) = row?;
         checked(row_key.value(), value.value())?;
         let (name, key) = split_row_key(row_key.value()).ok_or("malformed")?;
-        handlers.get_mut(name).ok_or("malformed")?.unfinished.insert(key).ok_or("malformed")?;
+        handlers.get_mut(name).ok_or("malformed")?.unfinished.insert(key);
     }
     for row in transaction.open_table(DIFFERENCES)?.iter()? {
         let (row_key, value) = row?;

@@ -49,8 +49,8 @@ pub(super) struct Cut {
     recorded: Recorded,
     /// Handlers that are added later begin with a later cut: they would miss changes that were not recorded before.
     beginning: Vec<Arc<Listener>>,
-    /// The keys of controllers that have begun, and the numbers of this cut for them.
-    keys: Vec<(Arc<dyn UnfinishedKeys>, u64)>,
+    /// The sources of controllers that have begun, and the numbers of this cut for their keys.
+    keys: Vec<(Arc<Listener>, u64)>,
 }
 
 impl Cut {
@@ -109,18 +109,23 @@ struct Handler {
     keys: Option<Arc<dyn UnfinishedKeys>>,
     /// Whether it has begun before, in this process or an earlier one.
     is_known: bool,
+    /// Whether it is not known which keys its controller has to reconcile, because it has left with too many events.
+    has_lagged: bool,
     phase: Phase,
 }
 
 impl Handler {
     /// Returns the keys that its controller has to reconcile.
     fn unfinished(&self) -> Unfinished {
-        self.keys.as_ref().map_or_else(|| self.unfinished.clone(), |keys| keys.unfinished())
+        let Unfinished { all, keys } =
+            self.keys.as_ref().map_or_else(|| self.unfinished.clone(), |keys| keys.unfinished());
+        Unfinished { all: all || self.has_lagged, keys }
     }
 
     /// Returns the keys that its controller has to reconcile when it begins.
     fn unfinished_at_begin(&self) -> Unfinished {
-        if self.is_known { self.unfinished() } else { Unfinished::All }
+        let Unfinished { all, keys } = self.unfinished();
+        Unfinished { all: all || !self.is_known, keys }
     }
 }
 
@@ -175,8 +180,9 @@ impl DurableHandlers {
             if !saved.is_forgotten(today) {
                 let SavedHandler { used_on, differences, unfinished } = saved;
                 let phase = known.remove(&name).map_or(Phase::Inactive, |added| added.phase);
-                let is_known = true;
-                known.insert(name, Handler { used_on, differences, unfinished, keys: None, is_known, phase });
+                let (is_known, has_lagged, keys) = (true, false, None);
+                let handler = Handler { used_on, differences, unfinished, keys, is_known, has_lagged, phase };
+                known.insert(name, handler);
             }
         }
         // Handlers that were added before the file was read, and that it does not contain.
@@ -231,8 +237,9 @@ impl DurableHandlers {
                 let differences = all_unknown(delivered);
                 let phase = Phase::Waiting(Arc::clone(listener));
                 let unfinished = Unfinished::default();
-                let (is_known, keys) = (false, None);
-                let handler = Handler { used_on: 0, differences, unfinished, keys, is_known, phase };
+                let (is_known, has_lagged, keys) = (false, false, None);
+                let handler =
+                    Handler { used_on: 0, differences, unfinished, keys, is_known, has_lagged, phase };
                 handlers.insert(Arc::clone(name), handler);
             }
         }
@@ -253,9 +260,7 @@ impl DurableHandlers {
             Phase::Begun(begun) if Arc::ptr_eq(begun, listener) => {
                 let (differences, is_complete) = differences(listener, delivered, &[]);
                 handler.differences = Arc::new(differences);
-                if !is_complete {
-                    (handler.keys, handler.unfinished) = (None, Unfinished::All);
-                }
+                handler.has_lagged = !is_complete;
             }
             _ => return,
         }
@@ -290,10 +295,9 @@ impl DurableHandlers {
             Phase::Waiting(listener) => Some(Arc::clone(listener)),
             Phase::Inactive | Phase::Begun(_) => None,
         });
-        let begun = state.handlers.values().filter(|handler| matches!(handler.phase, Phase::Begun(_)));
-        let keys = begun.filter_map(|handler| handler.keys.clone()).map(|keys| {
-            let cut = keys.cut();
-            (keys, cut)
+        let keys = state.handlers.values().filter_map(|handler| match (&handler.phase, &handler.keys) {
+            (Phase::Begun(listener), Some(keys)) => Some((Arc::clone(listener), keys.cut())),
+            _ => None,
         });
         Cut { snapshot, recorded, beginning: waiting.collect(), keys: keys.collect() }
     }
@@ -335,7 +339,8 @@ impl DurableHandlers {
                         differences(listener, &state.delivered, &prepared.changes);
                     is_complete &= cut.recorded.dropped == 0 && cut.add_transient(listener, &mut differences);
                     // Afterwards: the keys of acknowledged events are queued already.
-                    let unfinished = if is_complete { handler.unfinished() } else { Unfinished::All };
+                    let mut unfinished = handler.unfinished();
+                    unfinished.all |= !is_complete;
                     SavedHandler { used_on: today, differences: Arc::new(differences), unfinished }
                 }
             };
@@ -346,12 +351,14 @@ impl DurableHandlers {
 
     /// Adds the changes of a save to the handlers, and begins those that waited for it.
     pub(super) fn deliver(&self, cut: Cut, mut prepared: Prepared, today: u32, is_saved: bool) {
-        for (keys, number) in cut.keys.iter().filter(|_| is_saved) {
-            keys.saved(*number);
-        }
         let mut state = self.lock();
         for handler in state.handlers.values_mut() {
             if let Phase::Begun(listener) = &handler.phase {
+                // A source that has left meanwhile does not receive what is saved.
+                let saved = cut.keys.iter().find(|(begun, _)| is_saved && Arc::ptr_eq(begun, listener));
+                if let (Some((_, number)), Some(keys)) = (saved, &handler.keys) {
+                    keys.saved(*number);
+                }
                 let initial = false;
                 if cut.recorded.dropped == 0 {
                     listener.enqueue(&cut.recorded.changes, initial);
@@ -376,7 +383,7 @@ impl DurableHandlers {
                     None => keep_last_states(Arc::make_mut(&mut differences)),
                 }
                 listener.begin_durable(&cut.snapshot, &differences);
-                handler.is_known = true;
+                (handler.is_known, handler.has_lagged) = (true, false);
                 handler.used_on = today;
                 handler.phase = Phase::Begun(Arc::clone(listener));
             }

@@ -273,7 +273,8 @@ impl Pump {
         if let Err(reason) = joined {
             #[cfg(feature = "persistence")]
             if let Some(keys) = listener.options.durable.as_ref().and_then(|durable| durable.keys.as_ref()) {
-                keys.resume(crate::persistence::Unfinished::All);
+                let all = true;
+                keys.resume(crate::persistence::Unfinished { all, ..Default::default() });
             }
             let (handler, reason) = (Arc::clone(&listener.options.name), reason.into());
             self.diagnostics.report(&Diagnostic::NotDurable { handler, reason });

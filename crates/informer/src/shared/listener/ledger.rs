@@ -128,6 +128,7 @@ impl Listener {
     /// Records changes that a durable handler does not receive, because it receives newer ones of the same objects.
     pub(in crate::shared) fn add_skipped(&self, changes: u64) {
         self.lock().outbox.add_skipped(changes);
+        self.wake.wake();
     }
 
     /// Returns whether a durable handler has skipped events, and has not acknowledged that.
