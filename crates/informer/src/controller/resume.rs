@@ -46,7 +46,7 @@ struct ResumedKeys {
     own_kind: StoreReader,
 }
 
-impl crate::shared::UnfinishedKeys for ResumedKeys {
+impl crate::shared::ControllerKeys for ResumedKeys {
     fn unfinished(&self) -> Unfinished {
         let state = self.keys.lock();
         Unfinished { all: state.all || state.overflowed_at.is_some(), keys: Arc::clone(&state.saved) }

@@ -8,7 +8,7 @@
 //! outboxes of the handlers. A handler begins in the same way: it receives the deletions of objects that it knows
 //! from an earlier process and that no longer exist, then all objects.
 
-use super::listener::ledger::UnfinishedKeys;
+use super::listener::ledger::ControllerKeys;
 use super::listener::{DurableName, Listener};
 use crate::persistence::{
     Base, ChangedKey, Difference, Differences, Handlers, SavedHandler, SavedState, Unfinished, rebase,
@@ -59,11 +59,10 @@ impl Cut {
         self.beginning.iter().any(|beginning| Arc::ptr_eq(beginning, listener))
     }
 
-    /// Adds states that exist only within the cut, and which an uncoalesced handler receives nevertheless. Returns
-    /// false if there are too many.
-    fn add_transient(&self, listener: &Listener, differences: &mut Differences) -> bool {
+    /// Adds states that exist only within the cut, and which an uncoalesced handler receives nevertheless.
+    fn add_transient(&self, listener: &Listener, differences: &mut Differences) {
         if listener.options.uncoalesced_capacity.is_none() {
-            return true;
+            return;
         }
         for change in &self.recorded.changes {
             let state = match change {
@@ -82,7 +81,6 @@ impl Cut {
             }
         }
         differences.retain(|_, difference| !difference.is_none());
-        limit_states(listener, differences)
     }
 
     /// Returns the same snapshot again, without changes.
@@ -106,7 +104,7 @@ struct Handler {
     /// The keys that its controller has to reconcile, as saved by an earlier process.
     unfinished: Unfinished,
     /// The keys that its controller has to reconcile, if it has begun in this process.
-    keys: Option<Arc<dyn UnfinishedKeys>>,
+    keys: Option<Arc<dyn ControllerKeys>>,
     /// Whether it has begun before, in this process or an earlier one.
     is_known: bool,
     /// Whether it is not known which keys its controller has to reconcile, because it has left with too many events.
@@ -258,9 +256,10 @@ impl DurableHandlers {
         match &handler.phase {
             Phase::Waiting(waiting) if Arc::ptr_eq(waiting, listener) => {}
             Phase::Begun(begun) if Arc::ptr_eq(begun, listener) => {
-                let (differences, is_complete) = differences(listener, delivered, &[]);
+                let has_lagged = listener.has_lagged();
+                let mut differences = differences(listener, delivered, &[]);
+                handler.has_lagged = !limit_states(listener, &mut differences) || has_lagged;
                 handler.differences = Arc::new(differences);
-                handler.has_lagged = !is_complete;
             }
             _ => return,
         }
@@ -335,9 +334,10 @@ impl DurableHandlers {
                     unfinished: handler.unfinished(),
                 },
                 Phase::Begun(listener) => {
-                    let (mut differences, mut is_complete) =
-                        differences(listener, &state.delivered, &prepared.changes);
-                    is_complete &= cut.recorded.dropped == 0 && cut.add_transient(listener, &mut differences);
+                    let has_lagged = listener.has_lagged() || cut.recorded.dropped > 0;
+                    let mut differences = differences(listener, &state.delivered, &prepared.changes);
+                    cut.add_transient(listener, &mut differences);
+                    let is_complete = limit_states(listener, &mut differences) && !has_lagged;
                     // Afterwards: the keys of acknowledged events are queued already.
                     let mut unfinished = handler.unfinished();
                     unfinished.all |= !is_complete;
@@ -435,10 +435,8 @@ fn limit_states(listener: &Listener, differences: &mut Differences) -> bool {
     is_complete
 }
 
-/// Returns what a handler that has begun may know after the changes were saved, and whether that contains every state
-/// that a controller may have received.
-fn differences(listener: &Listener, delivered: &Base, changes: &[ChangedKey]) -> (Differences, bool) {
-    let has_lagged = listener.has_lagged();
+/// Returns what a handler that has begun may know after the changes were saved.
+fn differences(listener: &Listener, delivered: &Base, changes: &[ChangedKey]) -> Differences {
     let known = listener.unacknowledged();
     let mut differences = Differences::new();
     let mut add = |key: &Key, delivered: Option<&Arc<Entry>>, saved: Option<&Arc<Entry>>| match Difference::of(
@@ -458,8 +456,7 @@ fn differences(listener: &Listener, delivered: &Base, changes: &[ChangedKey]) ->
             add(key, changed.old.as_ref(), changed.new.as_ref());
         }
     }
-    let is_complete = limit_states(listener, &mut differences);
-    (differences, is_complete && !has_lagged)
+    differences
 }
 
 /// Returns the changes between two snapshots, deletions first.

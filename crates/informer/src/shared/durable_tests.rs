@@ -89,7 +89,7 @@ struct TestKeys {
     saved: AtomicU64,
 }
 
-impl UnfinishedKeys for TestKeys {
+impl ControllerKeys for TestKeys {
     fn unfinished(&self) -> Unfinished {
         Unfinished { all: false, keys: Arc::new(BTreeSet::from([Key::cluster("gone")])) }
     }
@@ -271,7 +271,7 @@ impl World {
     }
 
     fn join(&mut self) {
-        let keys: Option<Arc<dyn UnfinishedKeys>> =
+        let keys: Option<Arc<dyn ControllerKeys>> =
             if self.external.is_controller { Some(self.keys.clone()) } else { None };
         self.join_as(DurableName { name: "test".into(), versions: None, keys });
     }

@@ -34,7 +34,7 @@ mod wait;
 
 pub(crate) use engine::{DetachTarget, DetachedListener, Engine};
 #[cfg(feature = "persistence")]
-pub(crate) use listener::ledger::UnfinishedKeys;
+pub(crate) use listener::ledger::ControllerKeys;
 pub(crate) use listener::{DurableName, ListenerOptions, Mode};
 pub(crate) use options::SelectionKey;
 pub use options::{InformerOptions, Selection};

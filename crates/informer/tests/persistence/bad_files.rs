@@ -205,6 +205,17 @@ async fn read_only_directory_and_full_disk_do_not_disturb_the_informer() {
     assert!(is_warm(&synced(&server, saved_on(&disk)).await));
 }
 
+/// Checks that the informer saves a complete file again, although its file is gone.
+async fn check_written_again(server: &ApiServer, disk: &Disk, informer: SharedInformer<ConfigMap>) {
+    server.create(&config_map("default", "b", "1")).unwrap();
+    until(|| contents(&informer).len() == 2).await;
+    super::wait_for_save(&informer).await;
+    informer.shutdown(TIMEOUT).await.unwrap();
+    let second = synced(server, saved_on(disk)).await;
+    assert!(is_warm(&second));
+    assert_eq!(contents(&second), ["a=1", "b=1"]);
+}
+
 /// A file that another program puts in place of the open one is not used, and is replaced by a complete one.
 #[tokio::test(start_paused = true)]
 async fn replaced_file_is_written_again() {
@@ -213,13 +224,7 @@ async fn replaced_file_is_written_again() {
     let name = disk.files().remove(0);
     disk.delete_files();
     disk.insert(&name, b"not a database".to_vec());
-    server.create(&config_map("default", "b", "1")).unwrap();
-    until(|| contents(&informer).len() == 2).await;
-    super::wait_for_save(&informer).await;
-    informer.shutdown(TIMEOUT).await.unwrap();
-    let second = synced(&server, saved_on(&disk)).await;
-    assert!(is_warm(&second));
-    assert_eq!(contents(&second), ["a=1", "b=1"]);
+    check_written_again(&server, &disk, informer).await;
 }
 
 /// The time at which a cache was saved is only shown: a clock that was set back changes nothing.
@@ -249,13 +254,7 @@ async fn deleted_file_is_written_again() {
     let (server, disk) = saved_server().await;
     let informer = synced(&server, saved_on(&disk)).await;
     disk.delete_files();
-    server.create(&config_map("default", "b", "1")).unwrap();
-    until(|| contents(&informer).len() == 2).await;
-    super::wait_for_save(&informer).await;
-    informer.shutdown(TIMEOUT).await.unwrap();
-    let second = synced(&server, saved_on(&disk)).await;
-    assert!(is_warm(&second));
-    assert_eq!(contents(&second), ["a=1", "b=1"]);
+    check_written_again(&server, &disk, informer).await;
 }
 
 #[cfg(unix)]

@@ -16,11 +16,11 @@ pub(crate) struct DurableName {
     /// The start of the names of other versions. Only the last of them is kept.
     pub(crate) versions: Option<Arc<str>>,
     /// The keys that a controller has to reconcile, which are saved as well.
-    pub(crate) keys: Option<Arc<dyn UnfinishedKeys>>,
+    pub(crate) keys: Option<Arc<dyn ControllerKeys>>,
 }
 
 /// The keys that a controller has not reconciled successfully.
-pub(crate) trait UnfinishedKeys: Send + Sync {
+pub(crate) trait ControllerKeys: Send + Sync {
     /// Returns the keys.
     fn unfinished(&self) -> Unfinished;
 
