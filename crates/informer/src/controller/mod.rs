@@ -377,12 +377,13 @@ impl<L: 'static, S> Controller<L, S> {
     /// succeeded, instead of all keys. The sources need a [saved cache](crate::InformerOptions::persist).
     ///
     /// - Not succeeded means: the last reconcile has not returned [`Outcome::Done`], or the key was queued again
-    ///   since. Keys with [`Outcome::RequeueAfter`] and keys of [streams](Self::watches_stream) are reconciled
-    ///   immediately.
+    ///   since. Such keys are reconciled immediately, also those with [`Outcome::RequeueAfter`] and those that came
+    ///   from a [stream](Self::watches_stream).
     /// - Deletions while no process ran count as changes, as for a
     ///   [durable handler](crate::handler::HandlerBuilder::durable). Predicates and mappers receive the change from
     ///   the last state that the controller has handled as an update. After a crash, they also receive again the
-    ///   states that it may have handled, and keys are reconciled again that were reconciled shortly before.
+    ///   states that it may have handled. Keys that were reconciled shortly before the end of the process are
+    ///   reconciled again.
     /// - `logic_version` names what the reconcile function does. Change it with the function: a new version reconciles
     ///   every key. After a rollback, the version before continues where it stopped.
     /// - A start without the saved cache of a source reconciles every key. If the cache of a source is not persisted,

@@ -5,10 +5,10 @@ use super::source::KeySink;
 use super::spec::Settings;
 use crate::persistence::Unfinished;
 use crate::shared::DurableName;
+use imbl::OrdSet;
 use informer_core::workqueue::Priority;
 use informer_core::{Key, StoreReader};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::Ordering;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Upper bound on the completed keys that wait for a save. If there are more, because the disk does not respond, the
@@ -31,7 +31,7 @@ pub(super) fn durable_name(
     let (name, version) = (&shared.name, shared.settings.resume.as_ref()?);
     let keys = Arc::clone(shared.unfinished_keys.as_ref()?);
     keys.lock().is_ready = false;
-    let keys = ResumedKeys { source, keys, sink: sink.clone(), own_kind: own_kind.clone() };
+    let keys = SourceKeys { source, keys, sink: sink.clone(), own_kind: own_kind.clone() };
     // The length keeps names that contain a colon apart.
     let versions = format!("controller {source}:{}:{name}:", name.len());
     let name = format!("{versions}{version}").into();
@@ -39,17 +39,17 @@ pub(super) fn durable_name(
 }
 
 /// The unfinished keys of a controller, as one of its sources saves them.
-struct ResumedKeys {
+struct SourceKeys {
     source: usize,
     keys: Arc<UnfinishedKeys>,
     sink: KeySink,
     own_kind: StoreReader,
 }
 
-impl crate::shared::ControllerKeys for ResumedKeys {
+impl crate::shared::ControllerKeys for SourceKeys {
     fn unfinished(&self) -> Unfinished {
         let state = self.keys.lock();
-        Unfinished { all: state.all || state.overflowed_at.is_some(), keys: Arc::clone(&state.saved) }
+        Unfinished { all: state.all || state.overflowed_at.is_some(), keys: state.unfinished.clone() }
     }
 
     fn begin(&self) {
@@ -57,17 +57,19 @@ impl crate::shared::ControllerKeys for ResumedKeys {
     }
 
     fn resume(&self, unfinished: Unfinished) {
-        for key in &*unfinished.keys {
+        for key in &unfinished.keys {
             self.sink.add_with_priority(key.clone(), Priority::INITIAL);
         }
         if unfinished.all {
             let mut state = self.keys.lock();
-            // Later, the controller's own kind is cached completely.
-            state.all |= !state.is_ready;
-            drop(state);
-            // Objects that are cached later are not skipped.
-            self.sink.takes_all.store(true, Ordering::Relaxed);
-            self.sink.enqueue_all(&self.own_kind);
+            if state.is_ready {
+                drop(state);
+                // A source that has become available later.
+                self.sink.enqueue_all(&self.own_kind);
+            } else {
+                // The caches are not complete: the keys are queued when all sources are ready.
+                state.all = true;
+            }
         }
     }
 
@@ -94,7 +96,7 @@ struct State {
     /// The keys that are reconciled successfully, each with the number of the last cut before.
     completed: HashMap<Key, u64>,
     /// All of them.
-    saved: Arc<BTreeSet<Key>>,
+    unfinished: OrdSet<Key>,
     /// The number of snapshots that were taken of all sources.
     cuts: u64,
     /// The number of the last cut that was saved, by source.
@@ -112,8 +114,8 @@ impl UnfinishedKeys {
     pub(super) fn add(&self, key: &Key) {
         let mut state = self.lock();
         *state.pending.entry(key.clone()).or_default() += 1;
-        if !state.saved.contains(key) {
-            Arc::make_mut(&mut state.saved).insert(key.clone());
+        if !state.unfinished.contains(key) {
+            state.unfinished.insert(key.clone());
         }
     }
 
@@ -133,6 +135,12 @@ impl UnfinishedKeys {
         }
     }
 
+    /// Returns whether every key is to be reconciled. If so, they must be added before
+    /// [`record_ready`](Self::record_ready).
+    pub(super) fn needs_all(&self) -> bool {
+        self.lock().all
+    }
+
     /// Records that all sources have delivered their initial lists: every key was received that has to be reconciled.
     pub(super) fn record_ready(&self) {
         let mut state = self.lock();
@@ -148,14 +156,13 @@ impl State {
     fn complete(&mut self, key: &Key) {
         if self.saved_cuts.is_empty() {
             // Nothing is saved.
-            Arc::make_mut(&mut self.saved).remove(key);
+            self.unfinished.remove(key);
             return;
         }
         if self.completed.len() >= MAX_COMPLETED {
-            let Self { pending, completed, saved, .. } = self;
-            let saved = Arc::make_mut(saved);
+            let Self { pending, completed, unfinished, .. } = self;
             for (key, _) in completed.drain().filter(|(key, _)| !pending.contains_key(key)) {
-                saved.remove(&key);
+                unfinished.remove(&key);
             }
             self.overflowed_at = Some(self.cuts);
         }
@@ -167,11 +174,11 @@ impl State {
         self.saved_cuts.insert(source, cut);
         let Some(all_saved) = self.saved_cuts.values().copied().min() else { return };
         self.overflowed_at.take_if(|cuts| *cuts < all_saved);
-        let Self { pending, completed, saved, .. } = self;
+        let Self { pending, completed, unfinished, .. } = self;
         completed.retain(|key, cuts| {
             let is_kept = *cuts >= all_saved;
             if !is_kept && !pending.contains_key(key) {
-                Arc::make_mut(saved).remove(key);
+                unfinished.remove(key);
             }
             is_kept
         });
@@ -187,7 +194,7 @@ mod tests {
     #[test]
     fn completed_keys_are_saved_until_each_source_has_saved_what_the_reconcile_has_read() {
         let (keys, key) = (UnfinishedKeys::default(), Key::cluster("a"));
-        let saved = |keys: &UnfinishedKeys| keys.lock().saved.len();
+        let saved = |keys: &UnfinishedKeys| keys.lock().unfinished.len();
         keys.lock().saved_cuts.extend([(0, 0), (1, 0)]);
         let cut = |keys: &UnfinishedKeys| {
             keys.lock().cuts += 1;
@@ -234,6 +241,6 @@ mod tests {
         keys.add(&key);
         keys.complete(&key, keys.times_received(&key));
         let state = keys.lock();
-        assert!(state.saved.is_empty() && state.completed.is_empty());
+        assert!(state.unfinished.is_empty() && state.completed.is_empty());
     }
 }

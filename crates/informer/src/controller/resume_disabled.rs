@@ -33,6 +33,10 @@ impl UnfinishedKeys {
         match *self {}
     }
 
+    pub(super) fn needs_all(&self) -> bool {
+        match *self {}
+    }
+
     pub(super) fn record_ready(&self) {
         match *self {}
     }

@@ -323,6 +323,11 @@ impl<'a> Run<'a> {
             });
         }
         if let Some(unfinished) = &self.shared.unfinished_keys {
+            // Now, and not before, the caches are complete.
+            if unfinished.needs_all() {
+                let sink = self.shared.key_sink(&self.runner.queue);
+                self.shared.sources.iter().for_each(|source| source.queue_all(&sink));
+            }
             unfinished.record_ready();
         }
         Ok(())

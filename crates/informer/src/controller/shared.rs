@@ -77,7 +77,7 @@ impl Shared {
 
     /// Returns the destination of keys that are to be reconciled.
     pub(super) fn key_sink(&self, queue: &WorkQueue<Key>) -> KeySink {
-        KeySink { queue: queue.clone(), unfinished: self.unfinished_keys.clone(), takes_all: Arc::default() }
+        KeySink { queue: queue.clone(), unfinished: self.unfinished_keys.clone() }
     }
 
     /// Keeps an informer that is not a source alive, and logs a warning the first time; panics in a unit test.

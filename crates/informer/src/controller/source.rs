@@ -17,10 +17,10 @@ use futures::stream::{BoxStream, StreamExt as _};
 use informer_core::reflector::InformerState;
 use informer_core::workqueue::Priority;
 use informer_core::{DecodeAhead, Key, Object, StoreReader};
+use std::any::Any;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Maximum number of pending events per source. If there are more, events are coalesced, and every key of
 /// the controller's own kind is queued.
@@ -37,8 +37,6 @@ pub(super) struct KeySink {
     pub(super) queue: WorkQueue<Key>,
     /// The keys that are not reconciled successfully, if they are recorded.
     pub(super) unfinished: Option<Arc<UnfinishedKeys>>,
-    /// Whether every key is to be reconciled, although some sources know what has changed since the last process.
-    pub(super) takes_all: Arc<AtomicBool>,
 }
 
 impl KeySink {
@@ -57,22 +55,6 @@ impl KeySink {
     pub(super) fn enqueue_all(&self, own_kind: &StoreReader) {
         for entry in own_kind.snapshot().list() {
             self.add_with_priority(entry.key().clone(), Priority::INITIAL);
-        }
-    }
-
-    /// Returns the change since the state that the controller has handled in an earlier process; `None` if there is
-    /// none.
-    fn since_last_process<W>(&self, event: Event<W>) -> Option<Event<W>> {
-        match event {
-            Event::Added { object, initial, previous: Some(previous) } => {
-                let (old, new) = (previous.entry(), object.entry());
-                if Arc::ptr_eq(old, new) || old.is_same_state(new) {
-                    let takes_all = self.takes_all.load(Ordering::Relaxed);
-                    return takes_all.then_some(Event::Added { object, initial, previous: Some(previous) });
-                }
-                Some(Event::Updated { old: previous, new: object, cause: UpdateCause::Change })
-            }
-            event => Some(event),
         }
     }
 }
@@ -143,26 +125,22 @@ impl<L: 'static> TypedSource<L> {
     pub(super) fn erase(self) -> ErasedSource {
         let Self { informer, mapper, predicates, optional } = self;
         let (engine, decode_ahead) = (Arc::clone(informer.engine()), informer.decode_ahead());
-        let predicates: Arc<[Predicate<L>]> = predicates.into();
-        let listen = mapper.0.map(|map| -> Listen {
+        let mapping = mapper.0.map(|map| Arc::new(EventMapping { map, predicates }));
+        let all_keys = mapping
+            .clone()
+            .map(|mapping| -> AllKeys { Box::new(move |sink, objects| mapping.queue_all(sink, objects)) });
+        let listen = mapping.map(|mapping| -> Listen {
             Box::new(move |name, sink, own_engine, durable| {
-                let (map, predicates) = (Arc::clone(&map), Arc::clone(&predicates));
+                let mapping = Arc::clone(&mapping);
                 let handler = move |delivery: Delivery<Untyped>| match delivery.typed() {
                     Delivery::Event(event) => {
-                        let Some(event) = sink.since_last_process(event) else { return };
-                        let check = || predicates.iter().all(|predicate| predicate(&event));
-                        let passes = catch_unwind(AssertUnwindSafe(check));
-                        // If a predicate panics, the event passes, and the panic is reported as a panic of
-                        // the handler.
-                        let mut queued = Ok(());
-                        if *passes.as_ref().unwrap_or(&true) {
-                            queued = catch_unwind(AssertUnwindSafe(|| enqueue(&sink, &event, &*map)));
-                        }
+                        let Some(event) = since_last_process(event) else { return };
+                        let queued = mapping.queue(&sink, &event);
                         if queued.is_err() && sink.unfinished.is_some() {
                             // A restart does not queue the keys of this event either.
                             sink.enqueue_all(&own_engine.reader);
                         }
-                        passes.map(drop).and(queued).unwrap_or_else(|panic| resume_unwind(panic));
+                        queued.unwrap_or_else(|panic| resume_unwind(panic));
                     }
                     Delivery::Lagged { .. } => sink.enqueue_all(&own_engine.reader),
                 };
@@ -180,7 +158,55 @@ impl<L: 'static> TypedSource<L> {
                 Registration::add(engine, options, Box::new(handler))
             })
         });
-        ErasedSource { engine, optional, listen, _decode_ahead: decode_ahead }
+        ErasedSource { engine, optional, listen, all_keys, _decode_ahead: decode_ahead }
+    }
+}
+
+/// The payload of a panic.
+type Panic = Box<dyn Any + Send>;
+
+/// Which events lead to which keys.
+struct EventMapping<L> {
+    map: Arc<Map<L>>,
+    predicates: Vec<Predicate<L>>,
+}
+
+impl<L> EventMapping<L> {
+    /// Queues the keys of an event. If a predicate panics, the event passes; the first panic is returned.
+    fn queue(&self, sink: &KeySink, event: &Event<L>) -> Result<(), Panic> {
+        let check = || self.predicates.iter().all(|predicate| predicate(event));
+        let passes = catch_unwind(AssertUnwindSafe(check));
+        let mut queued = Ok(());
+        if *passes.as_ref().unwrap_or(&true) {
+            queued = catch_unwind(AssertUnwindSafe(|| enqueue(sink, event, &*self.map)));
+        }
+        passes.map(drop).and(queued)
+    }
+
+    /// Queues the keys of all objects, as if nothing was known of an earlier process.
+    fn queue_all(&self, sink: &KeySink, objects: &StoreReader) {
+        let mut panics = 0_u64;
+        for entry in objects.snapshot().list() {
+            let object = Object::<L>::new(Arc::clone(entry));
+            let event = Event::Added { object, initial: true, previous: None };
+            panics += u64::from(self.queue(sink, &event).is_err());
+        }
+        if panics > 0 {
+            tracing::error!(panics, "predicates or mappers of a controller panicked");
+        }
+    }
+}
+
+/// Returns the change since the state that the controller has handled in an earlier process; `None` if there is
+/// none.
+fn since_last_process<W>(event: Event<W>) -> Option<Event<W>> {
+    match event {
+        Event::Added { object, previous: Some(previous), .. } => {
+            let (old, new) = (previous.entry(), object.entry());
+            let is_same = Arc::ptr_eq(old, new) || old.is_same_state(new);
+            (!is_same).then(|| Event::Updated { old: previous, new: object, cause: UpdateCause::Change })
+        }
+        event => Some(event),
     }
 }
 
@@ -216,12 +242,16 @@ fn enqueue<W>(sink: &KeySink, event: &Event<W>, map: &Map<W>) {
 
 type Listen = Box<dyn Fn(Arc<str>, KeySink, Arc<Engine>, Option<DurableName>) -> Registration + Send + Sync>;
 
+type AllKeys = Box<dyn Fn(&KeySink, &StoreReader) + Send + Sync>;
+
 /// A source without the type of its objects.
 pub(super) struct ErasedSource {
     pub(super) engine: Arc<Engine>,
     optional: bool,
     /// Registers the handler that queues keys; `None` if the source is only read.
     listen: Option<Listen>,
+    /// Queues the keys of all objects.
+    all_keys: Option<AllKeys>,
     /// Decodes objects when they arrive, if the retention is `Decoded`.
     _decode_ahead: Option<DecodeAhead>,
 }
@@ -229,7 +259,7 @@ pub(super) struct ErasedSource {
 impl ErasedSource {
     /// Creates a source whose events queue no key.
     pub(super) fn only_read(engine: Arc<Engine>) -> Self {
-        Self { engine, optional: false, listen: None, _decode_ahead: None }
+        Self { engine, optional: false, listen: None, all_keys: None, _decode_ahead: None }
     }
 
     /// Registers a handler that adds keys to `sink` until the registration is dropped. `own_engine`
@@ -243,6 +273,13 @@ impl ErasedSource {
     ) -> Option<Registration> {
         let listen = self.listen.as_ref()?;
         Some(listen(Arc::clone(name), sink.clone(), Arc::clone(own_engine), durable))
+    }
+
+    /// Queues the keys of all cached objects, whether or not they have changed since an earlier process.
+    pub(super) fn queue_all(&self, sink: &KeySink) {
+        if let Some(all_keys) = &self.all_keys {
+            all_keys(sink, &self.engine.reader);
+        }
     }
 
     /// Waits until the initial list has been handled, or the source is optional and unavailable; returns

@@ -10,11 +10,13 @@
 
 use super::file::AnyError;
 use super::knowledge::{Difference, Differences, ReceivedStates, SavedState};
+use imbl::OrdSet;
+use imbl::ordset::DiffItem;
 use informer_core::image::{RecordDecoder, RecordEncoder, checksum};
 use informer_core::reflector::Config;
 use informer_core::{Entry, Key};
 use redb::{ReadTransaction, ReadableTable as _, TableDefinition, TableError, WriteTransaction};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const HANDLERS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("handlers");
@@ -46,28 +48,33 @@ pub(crate) struct SavedHandler {
 pub(crate) struct Unfinished {
     /// Whether the keys of all objects have to be reconciled: it is not known which of them are finished.
     pub(crate) all: bool,
-    /// Other keys, also of objects that do not exist.
-    pub(crate) keys: Arc<BTreeSet<Key>>,
+    /// Other keys, also of objects that do not exist. Clones share their contents, and many differ in few keys.
+    pub(crate) keys: OrdSet<Key>,
 }
 
 impl Unfinished {
-    /// Returns the keys as they are stored; an empty one stands for the keys of all objects.
-    fn rows(&self) -> BTreeSet<&[u8]> {
-        let all = self.all.then_some(&[][..]);
-        self.keys.iter().map(Key::as_bytes).chain(all).collect()
-    }
-
     fn is_same(&self, other: &Self) -> bool {
-        let is_shared = Arc::ptr_eq(&self.keys, &other.keys);
-        self.all == other.all && (is_shared || self.keys == other.keys)
+        self.all == other.all && (self.keys.ptr_eq(&other.keys) || self.keys == other.keys)
     }
 
     /// Adds a stored key. A key that no object can have stands for all of them, too.
     fn insert(&mut self, key: &[u8]) {
         match Key::from_bytes(key) {
-            Some(key) => drop(Arc::make_mut(&mut self.keys).insert(key)),
+            Some(key) => drop(self.keys.insert(key)),
             None => self.all = true,
         }
+    }
+
+    /// Returns the rows that differ, as keys of objects, and whether each is to be written or removed. An empty key
+    /// stands for the keys of all objects.
+    fn changed_rows<'a>(&'a self, after: &'a Self) -> impl Iterator<Item = (&'a [u8], bool)> {
+        let all = (self.all != after.all).then_some((&[][..], after.all));
+        let keys = (!self.keys.ptr_eq(&after.keys)).then(|| self.keys.diff(&after.keys));
+        let keys = keys.into_iter().flatten().map(|item| match item {
+            DiffItem::Add(key) => (key.as_bytes(), true),
+            DiffItem::Remove(key) => (key.as_bytes(), false),
+        });
+        all.into_iter().chain(keys)
     }
 }
 
@@ -162,14 +169,12 @@ pub(super) fn write(
             (_, None) => drop(names.remove(&*row)?),
         }
         let (before, after) = (before.unwrap_or(&none), after.unwrap_or(&none));
-        if !before.unfinished.is_same(&after.unfinished) {
-            let (before, after) = (before.unfinished.rows(), after.unfinished.rows());
-            for key in before.difference(&after) {
-                unfinished.remove(&*row_key(name, key))?;
-            }
-            for key in after.difference(&before) {
-                let row = row_key(name, key);
+        for (key, is_unfinished) in before.unfinished.changed_rows(&after.unfinished) {
+            let row = row_key(name, key);
+            if is_unfinished {
                 unfinished.insert(&*row, &*with_checksum(&row, &[]))?;
+            } else {
+                unfinished.remove(&*row)?;
             }
         }
         let (before, after) = (&before.differences, &after.differences);

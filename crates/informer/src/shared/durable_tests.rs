@@ -77,8 +77,20 @@ struct External {
     unacknowledged: BTreeSet<(String, u64)>,
     /// Those that were acknowledged in any life.
     acknowledged: BTreeSet<(String, u64)>,
+    /// The uids of objects whose deletion was received and not acknowledged.
+    received_deletions: BTreeSet<String>,
+    /// What was known as acknowledged when this life began, and what is now.
+    known_at_begin: Acknowledged,
+    known: Acknowledged,
     /// Whether the handler is a controller, which receives earlier states again.
     is_controller: bool,
+}
+
+/// Acknowledged states, and uids of objects whose deletion is acknowledged.
+#[derive(Clone, Default)]
+struct Acknowledged {
+    states: BTreeSet<(String, u64)>,
+    deletions: BTreeSet<String>,
 }
 
 /// The keys of a controller of which one is not finished.
@@ -91,7 +103,7 @@ struct TestKeys {
 
 impl ControllerKeys for TestKeys {
     fn unfinished(&self) -> Unfinished {
-        Unfinished { all: false, keys: Arc::new(BTreeSet::from([Key::cluster("gone")])) }
+        Unfinished { all: false, keys: [Key::cluster("gone")].into_iter().collect() }
     }
 
     fn begin(&self) {}
@@ -110,11 +122,16 @@ impl ControllerKeys for TestKeys {
 impl External {
     fn acknowledge(&mut self) {
         self.unacknowledged.retain(|state| !self.received.contains(state));
+        self.known.states.extend(self.received.iter().cloned());
+        self.known.deletions.append(&mut self.received_deletions);
         self.acknowledged.append(&mut self.received);
     }
 
-    fn begin_life(&mut self) {
+    /// Begins a life in which this is known as acknowledged.
+    fn begin_life(&mut self, known: Acknowledged) {
         self.life += 1;
+        (self.known_at_begin, self.known) = (known.clone(), known);
+        self.received_deletions.clear();
         let received = std::mem::take(&mut self.received);
         self.unacknowledged.extend(received.difference(&self.acknowledged).cloned());
     }
@@ -129,6 +146,11 @@ impl External {
         }
         let known = self.objects.get(&name).cloned();
         if let Event::Deleted { observed, .. } = event {
+            assert!(
+                !self.known_at_begin.deletions.contains(&uid),
+                "{name}: an acknowledged deletion is repeated"
+            );
+            self.received_deletions.insert(uid.clone());
             let deleted_in = self.deleted.insert(uid.clone(), self.life);
             assert_ne!(deleted_in, Some(self.life), "{name}: deleted twice in one life");
             if known.as_ref().is_some_and(|known| known.0 == uid) {
@@ -147,6 +169,16 @@ impl External {
         if let Some((known, known_version)) = known {
             assert_eq!(known, uid, "C2: {name}: the deletion of the previous object is missing");
             assert!(known_version <= version, "C1: {name} went back from {known_version} to {version}");
+        }
+        if let Event::Added { previous, .. } = event
+            && self.known_at_begin.states.contains(&(uid.clone(), version))
+        {
+            let previous = previous.as_ref().map(|previous| previous.resource_version().to_string());
+            assert_eq!(
+                previous,
+                Some(version.to_string()),
+                "{name}: an acknowledged state is repeated as new"
+            );
         }
         if let Event::Added { previous: Some(previous), .. } = event {
             let previous: u64 = previous.resource_version().as_str().parse().unwrap();
@@ -167,6 +199,9 @@ struct World {
     listener: Option<Arc<Listener>>,
     cut: Option<Cut>,
     prepared: Option<(Cut, Handlers, Prepared)>,
+    /// What was acknowledged when the save was prepared, and when the one in the file was.
+    prepared_acknowledged: Acknowledged,
+    file_acknowledged: Acknowledged,
     is_written: bool,
     /// The capacity of the outbox, if it is uncoalesced.
     capacity: Option<usize>,
@@ -187,6 +222,8 @@ impl World {
             listener: None,
             cut: None,
             prepared: None,
+            prepared_acknowledged: Acknowledged::default(),
+            file_acknowledged: Acknowledged::default(),
             is_written: false,
             capacity,
             file: (Vec::new(), Handlers::new()),
@@ -227,6 +264,7 @@ impl World {
         if let Some(cut) = self.cut.take() {
             let (handlers, prepared) = self.durable.prepare(&cut, TODAY);
             self.prepared = Some((cut, handlers, prepared));
+            self.prepared_acknowledged = self.external.known.clone();
             self.is_written = false;
         }
     }
@@ -235,6 +273,7 @@ impl World {
         if let Some((cut, handlers, _)) = &self.prepared {
             self.file = (cut.snapshot.list().cloned().collect(), handlers.clone());
             self.file.0.sort_by(|left, right| left.key().cmp(right.key()));
+            self.file_acknowledged = self.prepared_acknowledged.clone();
             self.is_written = true;
         }
     }
@@ -257,11 +296,14 @@ impl World {
 
     fn receive(&mut self, max: usize) -> bool {
         let Some(listener) = &self.listener else { return false };
-        listener.acknowledge();
         self.external.acknowledge();
         let (mut context, mut received) = (Context::from_waker(noop_waker_ref()), false);
-        for _ in 0..max {
-            let Poll::Ready(Some(delivery)) = listener.poll_next(&mut context) else { break };
+        for index in 0..max {
+            let polled = match index {
+                0 => listener.poll_next(&mut context),
+                _ => listener.poll_further(&mut context),
+            };
+            let Poll::Ready(Some(delivery)) = polled else { break };
             if let Delivery::Event(event) = &delivery {
                 self.external.fold(event);
             }
@@ -298,7 +340,7 @@ impl World {
         if let Some(listener) = self.listener.take() {
             self.durable.leave(&listener);
             // A handler that is added again in the same process begins with the initial list.
-            self.external.begin_life();
+            self.external.begin_life(self.external.known.clone());
         }
     }
 
@@ -309,7 +351,7 @@ impl World {
         (self.cut, self.prepared) = (None, None);
         let (entries, handlers) = self.file.clone();
         self.durable.load(&entries, handlers, TODAY);
-        self.external.begin_life();
+        self.external.begin_life(self.file_acknowledged.clone());
         self.apply();
     }
 

@@ -4,7 +4,7 @@ use super::{Disk, persistence};
 use crate::cluster::{TIMEOUT, advance_time, config_map, until, with};
 use informer::controller::{Controller, Outcome, RunnableController};
 use informer::persistence::Persistence;
-use informer::{InformerOptions, Key, SharedInformerFactory};
+use informer::{Event, InformerOptions, Key, SharedInformerFactory};
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use serde_json::json;
@@ -185,6 +185,40 @@ async fn source_without_a_saved_cache_reconciles_everything() {
     first(&server, &disk, &["a", "b"]).await;
     let process = Process::with_persistence(&server, persistence(&disk), "1", DONE, Vec::new()).await;
     assert_eq!(process.reconciled().await, ["a", "b"]);
+}
+
+/// If every key is to be reconciled, a predicate must not reject an object because it has changed since the last
+/// process: on a cold start, it would pass. The caches of the sources are complete only when all of them are ready, so
+/// the keys cannot be queued before.
+#[tokio::test(start_paused = true)]
+async fn every_key_is_reconciled_although_a_predicate_rejects_updates() {
+    let (server, disk) = (ApiServer::new(), Disk::default());
+    create(&server, &["a", "b"]);
+    for expected in [&["a", "b"][..], &["a", "b", "c"]] {
+        // The cache of the secrets is not saved.
+        let options = InformerOptions::default().persist(persistence(&disk));
+        let factory = SharedInformerFactory::with_options(server.client(), options);
+        let reconciled: Arc<Mutex<BTreeSet<String>>> = Arc::default();
+        let log = Arc::clone(&reconciled);
+        let controller = Controller::new::<ConfigMap>(&factory)
+            .with_predicate(|event| !matches!(event, Event::Updated { .. }))
+            .owns::<Secret>()
+            .resume("1")
+            .reconcile(move |key, _| {
+                log.lock().unwrap().insert(key.name().to_owned());
+                async { Ok::<_, &str>(Outcome::Done) }
+            });
+        let running = controller.clone();
+        let run = tokio::spawn(async move { drop(running.run().await) });
+        controller.wait_until_running().await;
+        until(|| controller.queue_metrics().depth == 0).await;
+        advance_time(Duration::from_secs(3)).await;
+        assert_eq!(reconciled.lock().unwrap().iter().collect::<Vec<_>>(), expected);
+        run.abort();
+        factory.shutdown(TIMEOUT).await.unwrap();
+        server.insert_unchecked(&config_map("default", "a", "2")).unwrap();
+        server.insert_unchecked(&config_map("default", "c", "1")).unwrap();
+    }
 }
 
 /// A second run in the same process continues, too.
