@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::repo::Repo;
 
-/// Runs of the test with a simulated disk, with 20 ends of a process each, two thirds of them crashes; CI has 75.
+/// Runs of the test with a simulated disk, with 20 ends of a process each, two thirds of them crashes; CI has 150.
 const SEEDS: u64 = 2_000;
 /// Processes that are killed; CI has 100.
 const KILLS: u64 = 2_000;

@@ -14,16 +14,19 @@ use informer_core::reflector::Config;
 use informer_core::{StoreReader, StoreSnapshot};
 use jiff::Timestamp;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 /// The time between two saves.
 const SAVE_PERIOD: Duration = Duration::from_secs(1);
 /// The time between two saves while durable handlers wait for them.
 const DURABLE_SAVE_PERIOD: Duration = Duration::from_millis(100);
+/// The time after which a save that has not ended is reported: durable handlers wait for it.
+const SLOW_DISK_THRESHOLD: Duration = Duration::from_secs(10);
 /// The time between two attempts to read the uid of the cluster, while the server does not respond.
 const UID_RETRY_PERIOD: Duration = Duration::from_secs(30);
 
@@ -106,7 +109,13 @@ impl Saver {
         let is_due = self.retry_at.is_none_or(|at| Instant::now() >= at);
         let (saved_at, durable) = (save.saved_at, Arc::clone(&self.durable));
         let storage = Arc::clone(&self.persistence.storage);
-        let (file, result) = on_disk(&*storage, move || save.run(cut, &durable, is_due)).await?;
+        let mut saving = pin!(on_disk(&*storage, move || save.run(cut, &durable, is_due)));
+        let (file, result) = if let Ok(saved) = timeout(SLOW_DISK_THRESHOLD, &mut saving).await {
+            saved?
+        } else {
+            self.report_error("the disk does not respond");
+            saving.await?
+        };
         self.file = file;
         match result {
             Ok(false) => {}
@@ -143,6 +152,10 @@ impl Saver {
     fn record_failure(&mut self, message: &str) {
         self.failures = self.failures.saturating_add(1);
         self.retry_at = Some(Instant::now() + retry_delay(self.failures));
+        self.report_error(message);
+    }
+
+    fn report_error(&self, message: &str) {
         let message: Arc<str> = message.into();
         let mut is_new = false;
         self.status.update_persistence(|status| {

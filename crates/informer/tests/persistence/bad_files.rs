@@ -2,11 +2,12 @@
 
 use super::{Disk, cold_reason, contents, is_warm, persistence, save, saved_on, start, synced};
 use crate::cluster::{TIMEOUT, advance_time, config_map, log_events_with, until};
-use informer::persistence::Persistence;
+use informer::persistence::{FileId, Persistence, Storage};
 use informer::status::{ColdStartReason, StartKind};
 use informer::{InformerOptions, SharedInformer};
 use informer_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 async fn saved_server() -> (ApiServer, Disk) {
@@ -54,40 +55,53 @@ async fn damaged_file_is_set_aside() {
     }
 }
 
-/// Whatever single byte is damaged, the cache is right: the file is not used, or the byte does not matter.
+/// A file with the object `a`, and a durable handler that has not acknowledged the deletion of `b`.
+async fn file_with_a_durable_handler(server: &ApiServer) -> Disk {
+    let disk = Disk::default();
+    server.create(&config_map("default", "b", "gone")).unwrap();
+    let informer = synced(server, saved_on(&disk)).await;
+    let mut events = informer.handler().durable("test").event_stream();
+    events.wait_for_initial_list().await;
+    assert_eq!(events.next_batch(10).await.len(), 2);
+    server.delete("v1", "configmaps", Some("default"), "b").unwrap();
+    assert_eq!(events.next_batch(10).await.len(), 1);
+    super::wait_for_save(&informer).await;
+    disk.kill();
+    disk
+}
+
+/// Whatever single byte is damaged, the cache and the events are right: the file is not used, or the byte does not
+/// matter.
 #[tokio::test(start_paused = true)]
 async fn no_damaged_byte_leads_to_a_wrong_cache() {
-    let (server, disk) = saved_server().await;
-    let content = disk.content();
+    let server = ApiServer::new();
+    server.create(&config_map("default", "a", "1")).unwrap();
+    let length = file_with_a_durable_handler(&server).await.content().len();
     let (mut warm, mut cold) = (0, 0);
-    // The record of the object is found by its value; everything else is sampled.
-    let at =
-        content.windows(4).position(|bytes| bytes == b"\"1\"}" || bytes == b"\x01v\x12\x01").unwrap_or(0);
-    let positions = (0..content.len()).step_by(content.len() / 60).chain(at.saturating_sub(8)..at + 8);
-    for position in positions {
-        let disk = Disk::default();
-        // A durable handler knows the object.
-        let informer = synced(&server, saved_on(&disk)).await;
-        let (registration, mut log) = log_events_with(informer.handler().durable("test"));
-        log.expect(&["+a initial"]).await;
-        super::wait_for_save(&informer).await;
-        informer.shutdown(TIMEOUT).await.unwrap();
-        drop(registration);
-        disk.change(|content| {
-            if let Some(byte) = content.get_mut(position) {
-                *byte ^= 0x10;
-            }
-        });
+    // Around the name of the handler are the rows of what it knows; everything else is sampled. Positions differ
+    // between files, so each is searched in its own.
+    for sample in 0..100 {
+        let disk = file_with_a_durable_handler(&server).await;
+        let content = disk.content();
+        let rows: Vec<usize> = (0..length).filter(|at| content[*at..].starts_with(b"\x00\x04test")).collect();
+        assert!(!rows.is_empty(), "the file contains no row of the handler");
+        let position = match sample {
+            0..50 => sample * length / 50,
+            _ => rows[sample % rows.len()] + sample - 50,
+        };
+        disk.change(|content| content[position] ^= 0x10);
         let informer = synced(&server, saved_on(&disk)).await;
         assert_eq!(contents(&informer), ["a=1"], "byte {position}");
-        let (_registration, mut log) = log_events_with(informer.handler().durable("test"));
-        log.expect(&["+a initial"]).await;
+        let (registration, mut log) = log_events_with(informer.handler().durable("test"));
         if is_warm(&informer) {
             warm += 1;
+            log.expect(&["-b inferred", "+a initial"]).await;
         } else {
             cold += 1;
+            log.expect(&["+a initial"]).await;
         }
         informer.shutdown(TIMEOUT).await.unwrap();
+        drop(registration);
     }
     assert!(warm > 0 && cold > 0, "{warm} warm, {cold} cold");
 }
@@ -203,6 +217,62 @@ async fn read_only_directory_and_full_disk_do_not_disturb_the_informer() {
     assert_eq!(informer.status().persistence.unwrap().error, None);
     informer.shutdown(TIMEOUT).await.unwrap();
     assert!(is_warm(&synced(&server, saved_on(&disk)).await));
+}
+
+/// A disk of which the next operation does not return before a sender is dropped.
+#[derive(Debug)]
+struct HangingDisk {
+    disk: Disk,
+    hangs: Arc<Mutex<Option<mpsc::Receiver<()>>>>,
+}
+
+impl Storage for HangingDisk {
+    fn id(&self, name: &str) -> Option<FileId> {
+        let hangs = self.hangs.lock().unwrap().take();
+        if let Some(released) = hangs {
+            assert!(released.recv().is_err());
+        }
+        self.disk.id(name)
+    }
+
+    fn open(&self, name: &str) -> Result<Box<dyn redb::StorageBackend>, redb::DatabaseError> {
+        self.disk.open(name)
+    }
+
+    fn set_aside(&self, name: &str) -> std::io::Result<()> {
+        self.disk.set_aside(name)
+    }
+}
+
+/// A network file system can hang for minutes. Handlers that are not durable are not delayed, and the status tells why
+/// the durable ones are.
+#[tokio::test]
+async fn disk_that_does_not_respond_is_reported() {
+    let (server, hangs) = (ApiServer::new(), Arc::<Mutex<_>>::default());
+    let disk = HangingDisk { disk: Disk::default(), hangs: Arc::clone(&hangs) };
+    let options = InformerOptions::default().persist(Persistence::with_storage(Arc::new(disk), "test"));
+    let informer = synced(&server, options).await;
+    let (_durable, mut durable) = log_events_with(informer.handler().durable("test"));
+    let (_usual, mut usual) = log_events_with(informer.handler());
+    super::wait_for_save(&informer).await;
+    let (release, released) = mpsc::channel();
+    *hangs.lock().unwrap() = Some(released);
+    server.create(&config_map("default", "a", "1")).unwrap();
+    usual.expect(&["+a"]).await;
+    // Time does not pass by itself while a thread is blocked.
+    tokio::time::pause();
+    let error = || informer.status().persistence.unwrap().error;
+    for _ in 0..1_000 {
+        if error().is_none() {
+            tokio::time::advance(Duration::from_millis(100)).await;
+        }
+    }
+    assert_eq!(error().as_deref(), Some("the disk does not respond"));
+    assert_eq!(durable.take(), [""; 0]);
+    drop(release);
+    tokio::time::resume();
+    durable.expect(&["+a"]).await;
+    until(|| error().is_none()).await;
 }
 
 /// Checks that the informer saves a complete file again, although its file is gone.

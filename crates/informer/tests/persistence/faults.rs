@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// The number of lives of one run, and of runs. `INFORMER_CRASH_SEEDS` changes the latter.
 const LIVES: u64 = 20;
-const SEEDS: u64 = 75;
+const SEEDS: u64 = 150;
 
 /// A small generator (splitmix64).
 struct Random(u64);
@@ -201,7 +201,7 @@ fn fold(state: &mut BTreeMap<String, String>, event: &Event<ConfigMap>) {
     assert_eq!(previous.is_none(), matches!(event, Event::Added { .. }), "C3: {event:?}");
 }
 
-/// Whenever the process ends, the next one has the state of the server: 1,500 lives. A third of them ends in order, a
+/// Whenever the process ends, the next one has the state of the server: 3,000 lives. A third of them ends in order, a
 /// third is killed, and a third loses or tears what was not synced, as if the machine had stopped.
 #[test]
 fn crash_at_any_operation_leads_to_the_state_of_the_server() {
