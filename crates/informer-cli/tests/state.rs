@@ -8,10 +8,10 @@ use common::{Server, TIMEOUT, check, informer, runtime};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
-use std::process::{ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 
 /// The number of runs that are killed. `INFORMER_KILLS` changes it.
@@ -112,6 +112,77 @@ fn state_that_cannot_be_saved_is_rejected() {
     cluster.server.stop();
 }
 
+/// Starts a run that prints JSON.
+fn run(cluster: &Cluster, arguments: &[&str]) -> (Child, mpsc::Receiver<String>) {
+    let mut command = informer(&[&cluster.arguments()[..], &["-o", "json"], arguments].concat());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let lines = lines(child.stdout.take().unwrap());
+    (child, lines)
+}
+
+fn interrupt(child: &Child) {
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
+}
+
+/// Regression: a run that was interrupted shortly after a change printed it, and the next run printed it again.
+#[test]
+fn interrupted_run_prints_nothing_that_the_next_one_repeats() {
+    let cluster = Cluster::start("interrupted");
+    cluster.create("a");
+    let (mut reader, mut printed) = (Reader::default(), BTreeSet::new());
+    let mut read = |line: String, number: u64| {
+        reader.read(&line, number);
+        assert!(printed.insert(line.clone()), "printed again by run {number}: {line}");
+    };
+    let runs = 8;
+    for number in 0..runs {
+        let (mut child, lines) = run(&cluster, &[]);
+        if number > 0 {
+            // Changed before the run, or while it starts.
+            cluster.update("a", &format!("before {number}"));
+        }
+        read(lines.recv_timeout(TIMEOUT).unwrap(), number);
+        cluster.update("a", &number.to_string());
+        if number % 2 == 0 {
+            read(lines.recv_timeout(TIMEOUT).unwrap(), number);
+        }
+        interrupt(&child);
+        for line in lines {
+            read(line, number);
+        }
+        assert!(child.wait().unwrap().success());
+    }
+    let (mut child, lines) = run(&cluster, &["--once"]);
+    for line in lines {
+        read(line, runs);
+    }
+    assert!(child.wait().unwrap().success());
+    assert_eq!(reader.objects, cluster.objects());
+    cluster.stop();
+}
+
+/// A reader that has stopped reading does not keep the program from ending.
+#[test]
+fn interrupt_ends_a_run_with_a_stalled_reader() {
+    let cluster = Cluster::start("stalled");
+    for index in 0..10 {
+        cluster.create(&format!("m{index}"));
+        cluster.update(&format!("m{index}"), &"x".repeat(20_000));
+    }
+    let mut command = informer(&[&cluster.arguments()[..], &["-o", "json"]].concat());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // More than a pipe holds is left.
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut [0; 1_000]).unwrap();
+    interrupt(&child);
+    let mut errors = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+    assert!(child.wait().unwrap().success(), "{errors}");
+    drop(stdout);
+    cluster.stop();
+}
+
 /// What a reader of the output of all runs has written elsewhere.
 #[derive(Default)]
 struct Reader {
@@ -191,13 +262,10 @@ fn c2_runs_that_are_killed_print_every_deletion() {
             (false, _) => cluster.create(&name),
         }
     };
-    for run in 0..=kills {
-        let arguments = [&cluster.arguments()[..], &["-o", "json"]].concat();
-        let once: &[&str] = if run == kills { &["--once"] } else { &[] };
-        let mut command = informer(&[&arguments[..], once].concat());
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let lines = lines(child.stdout.take().unwrap());
-        if run < kills {
+    for number in 0..=kills {
+        let once: &[&str] = if number == kills { &["--once"] } else { &[] };
+        let (mut child, lines) = run(&cluster, once);
+        if number < kills {
             // Killed after some changes, and after some of its lines.
             let wait_for = random.below(4);
             for _ in 0..random.below(12) {
@@ -205,7 +273,7 @@ fn c2_runs_that_are_killed_print_every_deletion() {
             }
             for _ in 0..wait_for {
                 change(&mut random);
-                reader.read(&lines.recv_timeout(TIMEOUT).unwrap(), run);
+                reader.read(&lines.recv_timeout(TIMEOUT).unwrap(), number);
                 events += 1;
             }
             for _ in 0..random.below(12) {
@@ -214,7 +282,7 @@ fn c2_runs_that_are_killed_print_every_deletion() {
             child.kill().unwrap();
         }
         for line in lines {
-            reader.read(&line, run);
+            reader.read(&line, number);
             events += 1;
         }
         child.wait().unwrap();

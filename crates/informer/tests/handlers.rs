@@ -122,6 +122,7 @@ async fn initial_list_of_a_stream_can_be_awaited_and_taken_as_a_whole() {
     assert!(!stream.has_synced(), "nothing has been taken");
     let batch: Vec<String> = stream.next_batch(10).await.iter().map(describe).collect();
     assert_eq!(batch, ["+a initial", "+b initial", "+c initial"]);
+    assert!(!stream.has_synced(), "the batch may not be processed yet");
     assert!(stream.wait_for_initial_list().await, "also after it was taken");
     let synced = tokio::spawn(stream.wait_for_sync());
     // The stream has delivered the list when it is polled again.

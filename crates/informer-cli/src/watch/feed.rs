@@ -19,7 +19,6 @@ use informer::{Event, EventStream, Registration, SharedInformer, SharedInformerF
 use jiff::Timestamp;
 use kube::core::DynamicObject;
 use std::io::{self, ErrorKind, Write};
-use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -34,8 +33,6 @@ pub(crate) struct Feed {
     /// The tasks that print with `--state`, and the ends of their initial lists.
     tasks: tokio::sync::Mutex<JoinSet<()>>,
     initial_lists: Vec<InitialList>,
-    /// Whether each task has printed what it has received.
-    idle: Vec<watch::Receiver<bool>>,
 }
 
 type InitialList = Shared<BoxFuture<'static, bool>>;
@@ -67,26 +64,17 @@ impl Feed {
         let (counts, terminal, error) = (EventCounts::default(), terminal.clone(), watch::channel(None).0);
         let output = Arc::new(Output { printer, counts, terminal, error });
         let (mut registrations, mut tasks) = (Vec::new(), JoinSet::new());
-        let (mut initial_lists, mut idle) = (Vec::new(), Vec::new());
+        let mut initial_lists = Vec::new();
         for (informer, shown) in informers.iter().zip(kinds) {
             if args.state.is_some() {
                 let events = informer.handler().name("printer").durable("printer").event_stream();
-                let initial_list = events.wait_for_sync().boxed().shared();
-                let (sender, receiver) = watch::channel(false);
-                initial_lists.push(initial_list.clone());
-                idle.push(receiver);
-                tasks.spawn(print_durable(
-                    events,
-                    initial_list,
-                    Arc::new(shown),
-                    Arc::clone(&output),
-                    sender,
-                ));
+                initial_lists.push(events.wait_for_sync().boxed().shared());
+                tasks.spawn(print_durable(events, Arc::new(shown), Arc::clone(&output)));
             } else {
                 registrations.push(register(informer, shown, args, &output));
             }
         }
-        Self { output, registrations, tasks: tasks.into(), initial_lists, idle }
+        Self { output, registrations, tasks: tasks.into(), initial_lists }
     }
 
     /// Waits until the initial lists are printed; each list is flushed as soon as its resource has synced.
@@ -117,16 +105,6 @@ impl Feed {
 
     /// Stops the informers and prints the events received so far, with a time limit.
     pub(crate) async fn close(&self, factory: &SharedInformerFactory) {
-        // Otherwise, the caches could be saved before the last events are acknowledged, and the next run would repeat
-        // them.
-        let idle = async {
-            for (idle, initial_list) in self.idle.iter().zip(&self.initial_lists) {
-                if initial_list.clone().now_or_never().is_some() {
-                    drop(idle.clone().wait_for(|idle| *idle).await);
-                }
-            }
-        };
-        drop(tokio::time::timeout(SHUTDOWN_TIMEOUT, idle).await);
         if factory.shutdown(SHUTDOWN_TIMEOUT).await.is_ok() {
             let mut tasks = self.tasks.lock().await;
             let printed = async { while tasks.join_next().await.is_some() {} };
@@ -215,26 +193,9 @@ fn register(
 
 /// Prints the events of a durable handler. They are acknowledged when they are written: what is not is printed by the
 /// next run.
-async fn print_durable(
-    mut events: EventStream<DynamicObject>,
-    initial_list: InitialList,
-    shown: Arc<ShownKind>,
-    output: Arc<Output>,
-    idle: watch::Sender<bool>,
-) {
+async fn print_durable(mut events: EventStream<DynamicObject>, shown: Arc<ShownKind>, output: Arc<Output>) {
     loop {
-        let batch = {
-            let mut next = pin!(events.next_batch(MAX_PENDING_EVENTS));
-            loop {
-                tokio::select! {
-                    biased;
-                    batch = &mut next => break batch,
-                    // The batch before is acknowledged, and there is no other.
-                    _ = initial_list.clone(), if !*idle.borrow() => drop(idle.send_replace(true)),
-                }
-            }
-        };
-        idle.send_replace(false);
+        let batch = events.next_batch(MAX_PENDING_EVENTS).await;
         let (output, shown) = (Arc::clone(&output), Arc::clone(&shown));
         let print = move || {
             batch.iter().filter(|event| has_changed(event)).for_each(|event| output.print(&shown, event));

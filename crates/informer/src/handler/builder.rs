@@ -106,7 +106,9 @@ impl<K: 'static, E: Deliverable<K>> HandlerBuilder<K, E> {
     ///   about once per second, the event is repeated by the next process.
     /// - Events are delivered after they were saved, usually within 0.1 s. The first events follow when the informer
     ///   is synced. If the disk fails, events are not withheld, and a deletion may be missed after the process has
-    ///   died.
+    ///   died. If it does not respond, they are, and the status contains an error after 10 s.
+    /// - A shutdown waits a second until the stream has ended, so that its last events are acknowledged. Poll it in
+    ///   another task than the one that waits for the shutdown, or drop it before.
     /// - If the next process does not use the saved cache
     ///   ([`ColdStartReason`](crate::status::ColdStartReason)), or if the name was not used for 30 days, the handler
     ///   begins as a new one.

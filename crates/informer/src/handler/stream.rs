@@ -130,9 +130,12 @@ impl<K: 'static, E: Deliverable<K>> EventStream<K, E> {
     fn poll_batch(&mut self, context: &mut Context<'_>, max: usize) -> Poll<Vec<E>> {
         let budget = std::task::ready!(tokio::task::coop::poll_proceed(context));
         let mut batch = Vec::new();
-        self.listener.acknowledge();
-        for _ in 0..max {
-            match self.listener.poll_next(context) {
+        for index in 0..max {
+            let polled = match index {
+                0 => self.listener.poll_next(context),
+                _ => self.listener.poll_further(context),
+            };
+            match polled {
                 Poll::Ready(Some(delivery)) => {
                     budget.made_progress();
                     batch.extend(self.filter.apply(delivery).and_then(E::from_delivery));
@@ -157,7 +160,6 @@ impl<K: 'static, E: Deliverable<K>> EventStream<K, E> {
         loop {
             // The task must yield even if the backlog is long, or if the filter drops all of it.
             let budget = std::task::ready!(tokio::task::coop::poll_proceed(context));
-            self.listener.acknowledge();
             let Some(delivery) = std::task::ready!(self.listener.poll_next(context)) else {
                 return Poll::Ready(None);
             };

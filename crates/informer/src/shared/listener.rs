@@ -4,6 +4,7 @@
 //! the handler, or an event stream polls the same function. A panic of a handler is caught, and the handler
 //! receives the next event (C9). Once a closed listener has ended, nothing more is delivered.
 
+mod call_start;
 #[cfg_attr(not(feature = "persistence"), path = "listener/ledger_disabled.rs")]
 pub(super) mod ledger;
 
@@ -14,6 +15,7 @@ use crate::clock::Clock;
 use crate::coop::YieldBudget;
 use crate::event::{Delivery, Untyped};
 use crate::status::{Diagnostic, DiagnosticSink};
+use call_start::CallStart;
 use futures::task::AtomicWaker;
 use informer_core::{Change, Moment, StoreSnapshot};
 pub(crate) use ledger::DurableName;
@@ -330,7 +332,6 @@ impl Listener {
         async move {
             let mut budget = YieldBudget::new(YIELD_BUDGET);
             loop {
-                self.acknowledge();
                 let Some(delivery) = poll_fn(|context| self.poll_next(context)).await else { break };
                 match self.options.mode {
                     Mode::Inline => {
@@ -352,12 +353,23 @@ impl Listener {
     }
 
     /// Polls for the next delivery; `None` at the end. Must have one caller at a time.
+    ///
+    /// Everything before has been processed: the handler has returned, or the stream is polled again.
     pub(super) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Delivery<Untyped>>> {
-        let mut next = self.next();
+        self.poll(context, Progress::Processed)
+    }
+
+    /// Polls for a further delivery of the same batch; the ones before have not been processed yet.
+    pub(super) fn poll_further(&self, context: &mut Context<'_>) -> Poll<Option<Delivery<Untyped>>> {
+        self.poll(context, Progress::Unprocessed)
+    }
+
+    fn poll(&self, context: &mut Context<'_>, progress: Progress) -> Poll<Option<Delivery<Untyped>>> {
+        let mut next = self.next(progress);
         if let Next::Wait = next {
             // Checks again after registering the waker, so that an event added in between is not missed.
             self.wake.register(context.waker());
-            next = self.next();
+            next = self.next(progress);
         }
         match next {
             Next::Deliver(delivery) => Poll::Ready(Some(delivery)),
@@ -371,10 +383,14 @@ impl Listener {
         self.stage.send_modify(|stage| *stage = SyncStage::Ended { synced: stage.has_synced() });
     }
 
-    fn next(&self) -> Next {
+    fn next(&self, progress: Progress) -> Next {
         let mut state = self.lock();
         let ListenerState { outbox, closing, synced, ledger, .. } = &mut *state;
-        if !*synced && outbox.initial_list_delivered() {
+        let is_processed = progress == Progress::Processed;
+        if is_processed && let Some(ledger) = ledger {
+            ledger.acknowledge();
+        }
+        if is_processed && !*synced && outbox.initial_list_delivered() {
             *synced = true;
             self.stage.send_if_modified(SyncStage::mark_synced);
         }
@@ -392,6 +408,9 @@ impl Listener {
             },
         };
         drop(state);
+        if self.polled && is_processed && matches!(next, Next::End) {
+            self.end();
+        }
         match &next {
             Next::Deliver(Delivery::Lagged { skipped }) => {
                 self.counters.coalesced.fetch_add(*skipped, Ordering::Relaxed);
@@ -413,8 +432,7 @@ impl Listener {
             let mut delivery = delivery;
             loop {
                 self.call(&mut handler, delivery);
-                self.acknowledge();
-                let Next::Deliver(next) = self.next() else { return handler };
+                let Next::Deliver(next) = self.next(Progress::Processed) else { return handler };
                 delivery = next;
             }
         };
@@ -453,30 +471,19 @@ impl Listener {
     }
 }
 
+/// Whether the handler has processed what it received before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// It has; a durable handler has acknowledged it.
+    Processed,
+    /// It collects a batch.
+    Unprocessed,
+}
+
 enum Next {
     Deliver(Delivery<Untyped>),
     Wait,
     End,
-}
-
-/// When the call in progress started, in nanoseconds since the origin of the clock plus one; zero if there is
-/// none.
-///
-/// Atomic, so that a call can be observed without a lock while it runs.
-#[derive(Debug, Default)]
-struct CallStart(AtomicU64);
-
-impl CallStart {
-    fn set(&self, started: Option<Moment>) {
-        let nanos = started.map_or(0, |at| {
-            u64::try_from(at.since_origin().as_nanos()).unwrap_or(u64::MAX).saturating_add(1)
-        });
-        self.0.store(nanos, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> Option<Moment> {
-        self.0.load(Ordering::Relaxed).checked_sub(1).map(|nanos| Moment::at(Duration::from_nanos(nanos)))
-    }
 }
 
 /// Marks the listener as ended when dropped, however its task ends.

@@ -21,13 +21,14 @@ impl PolledListener {
         Self { engine, listener }
     }
 
-    /// Acknowledges the events that were taken.
-    pub(crate) fn acknowledge(&self) {
-        self.listener.acknowledge();
-    }
-
+    /// Polls for the next delivery, after those before have been processed.
     pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Delivery<Untyped>>> {
         self.listener.poll_next(context)
+    }
+
+    /// Polls for a further delivery of the same batch.
+    pub(crate) fn poll_further(&self, context: &mut Context<'_>) -> Poll<Option<Delivery<Untyped>>> {
+        self.listener.poll_further(context)
     }
 
     pub(crate) fn has_synced(&self) -> bool {

@@ -32,6 +32,10 @@ const YIELD_BUDGET: u32 = 32;
 const RELEASE_PERIOD: Duration = Duration::from_secs(1);
 /// Period at which the pump checks for handlers whose call does not return, while events are delivered.
 const CALL_CHECK_PERIOD: Duration = Duration::from_secs(5);
+/// Time for which a shutdown waits until the streams of durable handlers have acknowledged their last events. A task
+/// that waits for the shutdown does not poll its stream meanwhile.
+#[cfg(feature = "persistence")]
+const STREAM_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) struct Pump {
     pub(super) writer: StoreWriter,
@@ -157,6 +161,10 @@ impl Pump {
         while listeners.tasks.join_next().await.is_some() {}
         #[cfg(feature = "persistence")]
         if let Some(drained) = drained {
+            // They take their events themselves, if they still do.
+            let streams = listeners.active.iter().filter(|listener| listener.is_durable());
+            let ended = futures::future::join_all(streams.map(|listener| listener.ended()));
+            let _is_late = tokio::time::timeout(STREAM_TIMEOUT, ended).await.is_err();
             let _ended = drained.send(()).is_err();
         }
     }

@@ -1,6 +1,6 @@
 //! Durable handlers: what they have acknowledged survives the process.
 
-use super::{Disk, saved_on, synced};
+use super::{Disk, contents, saved_on, synced};
 use crate::cluster::{EventLog, TIMEOUT, advance_time, config_map, describe, log_events_with, until};
 use informer::status::Diagnostic;
 use informer::{Event, InformerOptions, Registration, SharedInformer};
@@ -223,6 +223,43 @@ async fn c10_shutdown_delivers_the_last_events() {
 }
 
 /// A deletion that the watch has delivered has its final state, as for other handlers.
+/// A shutdown waits a second for streams: what they process meanwhile is acknowledged, and not repeated.
+#[tokio::test(start_paused = true)]
+async fn c10_shutdown_waits_for_the_last_events_of_streams() {
+    let (server, disk) = (ApiServer::new(), Disk::default());
+    let informer = synced(&server, saved_on(&disk)).await;
+    let mut events = informer.handler().durable("test").event_stream();
+    let task = tokio::spawn(async move {
+        let mut received = Vec::new();
+        loop {
+            let batch = events.next_batch(10).await;
+            if batch.is_empty() {
+                return received;
+            }
+            advance_time(Duration::from_millis(300)).await;
+            received.extend(batch.iter().map(describe));
+        }
+    });
+    advance_time(Duration::from_secs(3)).await;
+    // Not saved yet when the informer stops.
+    create(&server, &["a", "b"]);
+    until(|| contents(&informer).len() == 2).await;
+    shutdown(informer).await;
+    assert_eq!(task.await.unwrap(), ["+a", "+b"]);
+    let informer = synced(&server, saved_on(&disk)).await;
+    let mut events = informer.handler().durable("test").event_stream();
+    events.wait_for_initial_list().await;
+    for event in events.next_batch(10).await {
+        let Event::Added { object, previous: Some(previous), .. } = event else { panic!("{event:?}") };
+        assert_eq!(previous.resource_version(), object.resource_version(), "acknowledged");
+    }
+    // A stream that is not polled does not prevent the shutdown.
+    create(&server, &["c"]);
+    until(|| contents(&informer).len() == 3).await;
+    shutdown(informer).await;
+    assert_eq!(events.next_batch(10).await.iter().map(describe).collect::<Vec<_>>(), ["+c"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn deletions_in_a_running_process_are_observed() {
     let (server, disk) = known().await;

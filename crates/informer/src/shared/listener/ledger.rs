@@ -1,6 +1,6 @@
 //! The events that a durable handler has received and not acknowledged.
 
-use super::Listener;
+use super::{Listener, SyncStage};
 use crate::event::{Delivery, Event, Untyped};
 use crate::persistence::{Differences, SavedState, UnacknowledgedKey, Unfinished};
 use informer_core::{Change, Key, StoreSnapshot};
@@ -53,6 +53,12 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
+    /// Records that everything is acknowledged.
+    pub(super) fn acknowledge(&mut self) {
+        self.keys.clear();
+        self.has_lagged = false;
+    }
+
     /// Records that the handler receives an event.
     pub(super) fn record(&mut self, delivery: &Delivery<Untyped>) {
         let Delivery::Event(event) = delivery else {
@@ -84,14 +90,10 @@ impl Listener {
         self.is_durable.load(Ordering::Relaxed)
     }
 
-    /// Acknowledges the events that a durable handler has received: it has returned, or the stream is polled again.
-    pub(in crate::shared) fn acknowledge(&self) {
-        if self.is_durable()
-            && let Some(ledger) = &mut self.lock().ledger
-        {
-            ledger.keys.clear();
-            ledger.has_lagged = false;
-        }
+    /// Waits until nothing more will be delivered. A stream must be polled for that.
+    pub(in crate::shared) async fn ended(&self) {
+        let _exists =
+            self.stage.subscribe().wait_for(|stage| matches!(stage, SyncStage::Ended { .. })).await.is_ok();
     }
 
     /// Adds the events with which a durable handler begins: the deletions of objects that it knows and that no longer
