@@ -5,7 +5,7 @@
 //! it misses no change.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     open_watches: AtomicUsize,
     /// The next result of [`Shared::next_watch_number`].
     watch_number: AtomicU64,
+    /// Whether the parameter `shardSelector` is ignored.
+    ignores_shard_selectors: AtomicBool,
     /// The seed of the next audit id.
     audit_seed: AtomicU64,
     /// The key that signs tokens of service accounts, generated at its first use; `None` if that failed.
@@ -99,9 +101,19 @@ impl Shared {
             log: Log::default(),
             open_watches: AtomicUsize::new(0),
             watch_number: AtomicU64::new(0),
+            ignores_shard_selectors: AtomicBool::new(false),
             audit_seed: AtomicU64::new(0),
             signing_key: OnceLock::new(),
         }
+    }
+
+    /// Returns whether lists and watches honour the parameter `shardSelector`.
+    pub(crate) fn honours_shard_selectors(&self) -> bool {
+        !self.ignores_shard_selectors.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_shard_selectors(&self, are_honoured: bool) {
+        self.ignores_shard_selectors.store(!are_honoured, Ordering::Relaxed);
     }
 
     /// Runs an operation on the model, then wakes the tasks that wait for what it changed.

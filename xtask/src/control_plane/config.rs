@@ -70,6 +70,8 @@ pub(super) fn apiserver_args(folder: &Path, etcd: &str, port: u16) -> Vec<String
         // Tests decide when old versions expire.
         "--etcd-compaction-interval=0".to_owned(),
         "--event-ttl=2h".to_owned(),
+        // Disabled by default in 1.36. It changes nothing for requests without the parameter `shardSelector`.
+        "--feature-gates=ShardedListAndWatch=true".to_owned(),
     ]
 }
 

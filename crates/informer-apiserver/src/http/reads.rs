@@ -19,7 +19,7 @@ use super::stream_faults::StreamFaults;
 use super::table::{self, Include, Table};
 use super::watch_stream::{self, WatchStream};
 use crate::model::{
-    Filter, Listing, ObjectShape, Page, Paging, ReadVersion, Resource, State, View, WatchStart,
+    Filter, Listing, ObjectShape, Page, Paging, ReadVersion, Resource, Selectors, State, View, WatchStart,
 };
 use crate::request::ListOptions;
 
@@ -110,6 +110,9 @@ impl Call {
         let paging = if paged { Paging::Paged } else { Paging::Unpaged };
         let listing = self.shared.model(|model| model.list(self.gvr, &filter.namespace, &at, paging))?;
         let mut head = self.list_head(&resource, listing.version);
+        // Only whole lists have this field.
+        let is_whole = self.format.content == Content::Whole;
+        head.shard = filter.shard().filter(|_| is_whole).map(ToString::to_string);
         // Only compact JSON without gzip can be encoded while it is sent, and only as a whole list.
         let streamed = !paged
             && self.format == ResponseFormat { content: self.format.content, ..ResponseFormat::JSON }
@@ -144,6 +147,7 @@ impl Call {
             version,
             next: None,
             remaining: None,
+            shard: None,
         }
     }
 
@@ -332,7 +336,8 @@ impl Call {
         // A name in the path is the deprecated way to watch one object. It replaces the field selector.
         let name_selector = self.target.name.as_ref().map(|name| format!("metadata.name={name}"));
         let fields = name_selector.as_deref().unwrap_or(fields);
-        Filter::parse(resource, self.namespace(), labels, fields)
+        let shard = if self.shared.honours_shard_selectors() { self.query.get("shardSelector") } else { "" };
+        Filter::parse(resource, self.namespace(), Selectors { labels, fields, shard })
     }
 }
 

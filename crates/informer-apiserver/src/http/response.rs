@@ -190,6 +190,8 @@ pub(crate) struct ListHead {
     /// The continue token.
     pub(crate) next: Option<String>,
     pub(crate) remaining: Option<usize>,
+    /// The shard selector of the list.
+    pub(crate) shard: Option<String>,
 }
 
 impl ListHead {
@@ -212,15 +214,17 @@ impl ListHead {
         let version = format!(r#""resourceVersion":"{}""#, self.version);
         let next = self.next.as_ref().map(|next| format!(r#""continue":{}"#, quoted(next)));
         let remaining = self.remaining.map(|count| format!(r#""remainingItemCount":{count}"#));
+        let shard =
+            self.shard.as_ref().map(|shard| format!(r#""shardInfo":{{"selector":{}}}"#, quoted(shard)));
         if resource.custom && !self.metadata_only {
             let next = next.unwrap_or_else(|| r#""continue":"""#.to_owned());
-            let metadata = [Some(next), remaining, Some(version)];
+            let metadata = [Some(next), remaining, Some(version), shard];
             let metadata = metadata.into_iter().flatten().collect::<Vec<_>>().join(",");
             let head = format!(r#"{{"apiVersion":{},"items":["#, quoted(&self.api_version));
             let tail = format!(r#"],"kind":{},"metadata":{{{metadata}}}}}"#, quoted(&resource.list_kind));
             return (head.into_bytes(), tail.into_bytes());
         }
-        let metadata = [Some(version), next, remaining];
+        let metadata = [Some(version), next, remaining, shard];
         let metadata = metadata.into_iter().flatten().collect::<Vec<_>>().join(",");
         let (kind, api_version) = if self.metadata_only {
             ("PartialObjectMetadataList", "meta.k8s.io/v1")

@@ -7,6 +7,7 @@ use informer_objects::status::Status;
 
 use super::resource::Resource;
 use super::selector::LabelSelector;
+use super::shard_selector::ShardSelector;
 use super::state::State;
 
 /// The objects that a list or a watch includes.
@@ -16,6 +17,15 @@ pub(crate) struct Filter {
     pub(crate) namespace: String,
     labels: LabelSelector,
     fields: Vec<FieldTest>,
+    shard: Option<ShardSelector>,
+}
+
+/// The texts of the selectors of a request, empty if there are none.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Selectors<'a> {
+    pub(crate) labels: &'a str,
+    pub(crate) fields: &'a str,
+    pub(crate) shard: &'a str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,18 +49,30 @@ impl Filter {
         Filter { namespace: namespace.to_owned(), ..Filter::default() }
     }
 
-    /// Parses both selectors of a request.
+    /// Parses the selectors of a request.
     pub(crate) fn parse(
         resource: &Resource,
         namespace: &str,
-        labels: &str,
-        fields: &str,
+        selectors: Selectors<'_>,
     ) -> Result<Self, Status> {
+        let Selectors { labels, fields, shard } = selectors;
+        let shard = (!shard.is_empty()).then(|| ShardSelector::parse(shard)).transpose();
         Ok(Filter {
             namespace: namespace.to_owned(),
             labels: LabelSelector::parse(labels).map_err(Status::bad_request)?,
             fields: parse_fields(resource, fields).map_err(Status::bad_request)?,
+            shard: shard.map_err(Status::internal)?,
         })
+    }
+
+    /// Returns the shard selector.
+    pub(crate) fn shard(&self) -> Option<&ShardSelector> {
+        self.shard.as_ref()
+    }
+
+    /// Returns the filter without its shard selector.
+    pub(crate) fn without_shard(&self) -> Self {
+        Filter { shard: None, ..self.clone() }
     }
 
     /// Returns whether the filter has a label selector or a field selector.
@@ -62,6 +84,7 @@ impl Filter {
         (self.namespace.is_empty() || self.namespace == state.namespace)
             && self.labels.matches(&state.labels)
             && self.fields.iter().all(|test| test.holds(state))
+            && self.shard.as_ref().is_none_or(|shard| shard.matches(state))
     }
 }
 
@@ -180,7 +203,10 @@ mod tests {
     fn error(plural: &str, fields: &str) -> String {
         let registry = Registry::builtin();
         let resource = registry.get(registry.find("", plural).unwrap()).unwrap();
-        Filter::parse(resource, "", "", fields).map(|_| ()).unwrap_err().message
+        Filter::parse(resource, "", Selectors { fields, ..Selectors::default() })
+            .map(|_| ())
+            .unwrap_err()
+            .message
     }
 
     #[test]
@@ -220,7 +246,13 @@ mod tests {
             ("metadata.name!=p", false),
             (r"metadata.name=a\,b", false),
         ] {
-            assert_eq!(Filter::parse(pods, "", "", fields).unwrap().matches(&state), expected, "{fields}");
+            assert_eq!(
+                Filter::parse(pods, "", Selectors { fields, ..Selectors::default() })
+                    .unwrap()
+                    .matches(&state),
+                expected,
+                "{fields}"
+            );
         }
     }
 }

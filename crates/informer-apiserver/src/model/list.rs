@@ -101,9 +101,16 @@ impl Listing {
     pub(crate) fn page(&self, filter: &Filter, limit: usize) -> Page {
         let mut states = self.states(filter);
         let items: Vec<Arc<State>> = states.by_ref().take(limit).collect();
-        // With a selector, kube-apiserver does not report how many items remain, only that some do.
-        let remaining =
-            if filter.has_selector() { usize::from(states.next().is_some()) } else { states.count() };
+        // With a selector, kube-apiserver does not report how many items remain, only that some do. With a shard
+        // selector, it subtracts the items of the page from those of all shards.
+        let remaining = if filter.has_selector() {
+            usize::from(states.next().is_some())
+        } else if filter.shard().is_some() && items.len() == limit {
+            let all = filter.without_shard();
+            self.states(&all).count() - items.len()
+        } else {
+            states.count()
+        };
         let next = items.last().filter(|_| remaining > 0).map(|last| {
             let start = if filter.namespace.is_empty() { last.key() } else { last.name.clone() };
             Token {

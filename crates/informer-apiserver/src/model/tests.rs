@@ -170,7 +170,9 @@ fn watch_and_list_with_selector_agree() {
     for seed in 0..200 {
         let mut world = World::new(seed, HistoryLimits::UNLIMITED);
         let resource = world.model.registry().get(world.gvr.id).unwrap().clone();
-        let filter = Filter::parse(&resource, "default", "on=yes", "").unwrap();
+        let filter =
+            Filter::parse(&resource, "default", Selectors { labels: "on=yes", ..Selectors::default() })
+                .unwrap();
         let mut cursor = world.model.open_watch(world.gvr, WatchStart::ExistingObjects).unwrap().cursor;
         let mut watched: BTreeMap<String, String> = BTreeMap::new();
         for _ in 0..40 {

@@ -321,6 +321,15 @@ impl ApiServer {
         self.shared.model(|model| model.restore(&backup.0));
     }
 
+    /// Sets whether lists, watches and deletions of collections honour the parameter `shardSelector` (KEP-5866), as
+    /// kube-apiserver 1.36 does with the feature gate `ShardedListAndWatch`.
+    ///
+    /// Enabled at first. Without it, the parameter is ignored, even if it is invalid, as older servers do. Open watches
+    /// keep their selector; [`ApiServer::restart`] ends them.
+    pub fn set_shard_selectors(&self, enabled: bool) {
+        self.shared.set_shard_selectors(enabled);
+    }
+
     /// Restarts the server, as if its process was replaced.
     ///
     /// Objects and versions stay, open watches break, and all history is discarded. A client that has received

@@ -27,6 +27,7 @@ mod paging;
 mod patch;
 mod runner;
 mod selectors;
+mod shards;
 mod subresources;
 mod targets;
 mod update;
@@ -164,6 +165,7 @@ async fn main() -> ExitCode {
         paging::ALL,
         patch::ALL,
         selectors::ALL,
+        shards::ALL,
         subresources::ALL,
         update::ALL,
         watch::ALL,

@@ -24,6 +24,7 @@ const LISTING: &[(&str, &str)] = &[
     ("resourceVersion", "string"),
     ("resourceVersionMatch", "string"),
     ("sendInitialEvents", "boolean"),
+    ("shardSelector", "string"),
     ("timeoutSeconds", "integer"),
     ("watch", "boolean"),
 ];
@@ -56,6 +57,7 @@ const DELETING_COLLECTION: &[(&str, &str)] = &[
     ("resourceVersion", "string"),
     ("resourceVersionMatch", "string"),
     ("sendInitialEvents", "boolean"),
+    ("shardSelector", "string"),
     ("timeoutSeconds", "integer"),
 ];
 
