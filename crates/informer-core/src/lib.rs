@@ -25,6 +25,7 @@ pub mod reflector;
 pub mod retention;
 pub mod scope;
 pub mod selector;
+pub mod shard;
 mod small_text;
 pub mod store;
 mod sync;

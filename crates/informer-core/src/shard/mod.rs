@@ -1,0 +1,25 @@
+//! Groups of processes that divide objects among themselves by hashes, each acting for its ranges.
+//!
+//! Each process has a [`Member`], the state machine that keeps its Lease, claims ranges and reports for which of them
+//! it may act. One process, elected like a leader, also has a [`Coordinator`], which decides who should have which
+//! range ([`Assignment`]). This module knows neither the encoding of a Lease nor the transport.
+//!
+//! Clocks of different processes are never compared; the rules are those of the [`election`](crate::election).
+
+mod coordinator;
+mod member;
+mod plan;
+mod protocol;
+mod range;
+mod record;
+
+pub use coordinator::{Coordinator, CoordinatorRequest, CoordinatorResponse};
+pub use member::Member;
+pub use protocol::{MemberEvent, MemberRequest, MemberResponse, RangeLossReason, RangeToken};
+pub use range::{HashRange, HashRangeError, HashRanges, RangeCount, shard_hash};
+pub use record::{Assignment, MemberRecord, RangeAssignment, StoredAssignment};
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;

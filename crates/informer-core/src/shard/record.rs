@@ -1,0 +1,115 @@
+//! What the members of a group store: a Lease each, and one assignment.
+
+use super::range::{HashRange, HashRanges, RangeCount};
+use jiff::Timestamp;
+use std::time::Duration;
+
+/// The contents of a member's Lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemberRecord {
+    /// The name of the member, which no other process uses at the same time.
+    pub identity: String,
+    /// A random number that identifies the process: another process may have had the same name before.
+    pub instance: u64,
+    /// The revision of the program, for example the hash of its pod template. Compared for equality only.
+    pub revision: String,
+    /// Increases with each record that the process writes.
+    pub number: u64,
+    /// Time after which a Lease without changes counts as expired, in seconds.
+    pub lease_duration_seconds: u32,
+    /// When the record was written, by the clock of the member. For display: it is never compared.
+    pub renewed: Option<Timestamp>,
+    /// The hashes for which no other member may act.
+    pub claims: HashRanges,
+    /// The version of the assignment that the member has read last; empty if it has read none.
+    pub assignment_version: String,
+}
+
+impl MemberRecord {
+    /// Creates a record without claims.
+    pub fn new(identity: &str, instance: u64, revision: &str) -> Self {
+        Self {
+            identity: identity.to_owned(),
+            instance,
+            revision: revision.to_owned(),
+            number: 0,
+            lease_duration_seconds: 0,
+            renewed: None,
+            claims: HashRanges::default(),
+            assignment_version: String::new(),
+        }
+    }
+
+    pub(super) fn valid_for(&self) -> Duration {
+        Duration::from_secs(self.lease_duration_seconds.into())
+    }
+}
+
+/// Which member is to act for which range of hashes.
+///
+/// It says what should be; who acts is decided by the claims in the Leases.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    count: RangeCount,
+    /// One for each range.
+    pub(super) ranges: Vec<RangeAssignment>,
+    /// The revisions of the members, in the order in which they appeared.
+    pub(super) revisions: Vec<String>,
+}
+
+/// The assignment of one range.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RangeAssignment {
+    /// The identity of the member that is to act; `None` if there is none.
+    pub owner: Option<String>,
+    /// Increases each time that the range gets another owner.
+    pub epoch: u64,
+    /// Whether the owner is to stop, so that the range can get another owner.
+    pub is_releasing: bool,
+}
+
+impl RangeAssignment {
+    /// Creates the assignment of a range.
+    pub fn new(owner: Option<String>, epoch: u64, is_releasing: bool) -> Self {
+        Self { owner, epoch, is_releasing }
+    }
+}
+
+impl Assignment {
+    /// Creates an assignment; `None` if the number of ranges is not a valid [`RangeCount`].
+    pub fn new(ranges: Vec<RangeAssignment>, revisions: Vec<String>) -> Option<Self> {
+        let count = u32::try_from(ranges.len()).ok().and_then(RangeCount::new)?;
+        Some(Self { count, ranges, revisions })
+    }
+
+    /// Creates an assignment without owners.
+    pub fn without_owners(count: RangeCount) -> Self {
+        Self { count, ranges: vec![RangeAssignment::default(); count.get()], revisions: Vec::new() }
+    }
+
+    /// Returns the number of ranges.
+    pub fn count(&self) -> RangeCount {
+        self.count
+    }
+
+    /// Returns the ranges in ascending order, each with its assignment.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (HashRange, &RangeAssignment)> {
+        self.count.ranges().zip(&self.ranges)
+    }
+
+    /// Returns the revisions of the members, in the order in which they appeared.
+    pub fn revisions(&self) -> &[String] {
+        &self.revisions
+    }
+}
+
+/// An assignment as the server has stored it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredAssignment {
+    /// The assignment; `None` if it cannot be read, because it was edited.
+    pub assignment: Option<Assignment>,
+    /// Its version.
+    pub version: String,
+}
