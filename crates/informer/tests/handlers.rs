@@ -110,6 +110,21 @@ async fn stream_ends_with_its_informer_after_received_events() {
     assert!(stream.next().await.is_none());
 }
 
+/// What the filter drops does not keep a stream from being synced.
+#[tokio::test(start_paused = true)]
+async fn stream_whose_filter_drops_everything_syncs_and_ends() {
+    let server = ApiServer::new();
+    crate::cluster::create_pods(&server, &["a", "b", "c"]);
+    let pods = SharedInformer::<Pod>::new(server.client());
+    let mut stream = pods.handler().filter(|_| false).event_stream();
+    pods.start();
+    let synced = stream.wait_for_sync();
+    let batch = tokio::spawn(async move { stream.next_batch(2).await.len() });
+    assert!(tokio::time::timeout(TIMEOUT, synced).await.unwrap());
+    pods.shutdown(TIMEOUT).await.unwrap();
+    assert_eq!(batch.await.unwrap(), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn initial_list_of_a_stream_can_be_awaited_and_taken_as_a_whole() {
     let server = ApiServer::new();

@@ -409,7 +409,9 @@ impl Member {
     /// Acts for the ranges that were claimed when the Leases were listed, and that no other member claims.
     fn confirm_claims(&mut self, now: Moment, lease: &LeaseState, leases: &[MemberRecord]) {
         self.next_list = self.retry_at(now);
-        let is_own = |record: &&MemberRecord| record.instance == self.record.instance;
+        let is_own = |record: &&MemberRecord| {
+            record.identity == self.record.identity && record.instance == self.record.instance
+        };
         let LeaseState::Stored { version, number } = lease else { return };
         if !leases.iter().any(|record| is_own(&record)) {
             // It was deleted.

@@ -16,7 +16,8 @@ pub enum MemberRequest {
     ReadLease,
     /// Create the Lease of this member.
     CreateLease(MemberRecord),
-    /// Replace the Lease of this member if it still has this version.
+    /// Replace the Lease of this member if it still exists and has this version. An update of a missing Lease creates
+    /// it, unless the object contains the uid of the deleted one: then the response is a conflict.
     UpdateLease(MemberRecord, String),
     /// Delete the Lease of this member if it still has this version.
     DeleteLease(String),

@@ -49,7 +49,7 @@ struct SourceKeys {
 impl crate::shared::ControllerKeys for SourceKeys {
     fn unfinished(&self) -> Unfinished {
         let state = self.keys.lock();
-        Unfinished { all: state.all || state.overflowed_at.is_some(), keys: state.unfinished.clone() }
+        Unfinished { all: state.needs_all() || state.overflowed_at.is_some(), keys: state.unfinished.clone() }
     }
 
     fn begin(&self) {
@@ -68,7 +68,7 @@ impl crate::shared::ControllerKeys for SourceKeys {
                 self.sink.enqueue_all(&self.own_kind);
             } else {
                 // The caches are not complete: the keys are queued when all sources are ready.
-                state.all = true;
+                state.requests_for_all += 1;
             }
         }
     }
@@ -101,8 +101,10 @@ struct State {
     cuts: u64,
     /// The number of the last cut that was saved, by source.
     saved_cuts: BTreeMap<usize, u64>,
-    /// Whether every key is to be reconciled, and some may not have been received yet.
-    all: bool,
+    /// How often every key was requested to be reconciled before the sources were ready.
+    requests_for_all: u64,
+    /// How many of these requests are fulfilled: all keys were received since.
+    fulfilled_requests: u64,
     /// Whether all sources have delivered their initial lists.
     is_ready: bool,
     /// The number of the last cut before completed keys were forgotten, because they were too many.
@@ -135,16 +137,18 @@ impl UnfinishedKeys {
         }
     }
 
-    /// Returns whether every key is to be reconciled. If so, they must be added before
-    /// [`record_ready`](Self::record_ready).
-    pub(super) fn needs_all(&self) -> bool {
-        self.lock().all
+    /// Records that all sources have delivered their initial lists: every key was received that has to be reconciled.
+    /// If every key has to be, and they were not received yet, returns the number of requests for that instead; pass it
+    /// to [`fulfil_requests`](Self::fulfil_requests) when all are added, and call this function again.
+    pub(super) fn record_ready(&self) -> Option<u64> {
+        let mut state = self.lock();
+        state.is_ready = !state.needs_all();
+        (!state.is_ready).then_some(state.requests_for_all)
     }
 
-    /// Records that all sources have delivered their initial lists: every key was received that has to be reconciled.
-    pub(super) fn record_ready(&self) {
-        let mut state = self.lock();
-        (state.all, state.is_ready) = (false, true);
+    /// Records that all keys were added after this number of requests.
+    pub(super) fn fulfil_requests(&self, requests: u64) {
+        self.lock().fulfilled_requests = requests;
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -153,6 +157,11 @@ impl UnfinishedKeys {
 }
 
 impl State {
+    /// Returns whether every key is to be reconciled, and some may not have been received yet.
+    fn needs_all(&self) -> bool {
+        self.requests_for_all > self.fulfilled_requests
+    }
+
     fn complete(&mut self, key: &Key) {
         if self.saved_cuts.is_empty() {
             // Nothing is saved.
@@ -234,6 +243,23 @@ mod tests {
         }
         assert_eq!(saved(&keys), 1);
     }
+
+    /// A source can request all keys while those of an earlier request are being queued.
+    #[test]
+    fn sources_are_ready_when_every_request_for_all_keys_is_fulfilled() {
+        let keys = UnfinishedKeys::default();
+        let request = || keys.lock().requests_for_all += 1;
+        request();
+        assert_eq!(keys.record_ready(), Some(1));
+        request();
+        keys.fulfil_requests(1);
+        assert_eq!(keys.record_ready(), Some(2));
+        assert!(!keys.lock().is_ready && keys.lock().needs_all());
+        keys.fulfil_requests(2);
+        assert_eq!(keys.record_ready(), None);
+        assert!(keys.lock().is_ready && !keys.lock().needs_all());
+    }
+
     /// The disk is missing, or no source is saved: the number of keys does not grow.
     #[test]
     fn completed_keys_are_not_kept_if_nothing_is_saved() {

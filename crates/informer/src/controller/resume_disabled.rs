@@ -33,11 +33,11 @@ impl UnfinishedKeys {
         match *self {}
     }
 
-    pub(super) fn needs_all(&self) -> bool {
+    pub(super) fn record_ready(&self) -> Option<u64> {
         match *self {}
     }
 
-    pub(super) fn record_ready(&self) {
+    pub(super) fn fulfil_requests(&self, _: u64) {
         match *self {}
     }
 }

@@ -324,11 +324,17 @@ impl<'a> Run<'a> {
         }
         if let Some(unfinished) = &self.shared.unfinished_keys {
             // Now, and not before, the caches are complete.
-            if unfinished.needs_all() {
+            while let Some(requests) = unfinished.record_ready() {
                 let sink = self.shared.key_sink(&self.runner.queue);
-                self.shared.sources.iter().for_each(|source| source.queue_all(&sink));
+                let mut has_panicked = false;
+                for source in &self.shared.sources {
+                    has_panicked |= source.queue_all(&sink).await;
+                }
+                if let Some(own) = self.shared.sources.first().filter(|_| has_panicked) {
+                    sink.enqueue_all(&own.engine.reader);
+                }
+                unfinished.fulfil_requests(requests);
             }
-            unfinished.record_ready();
         }
         Ok(())
     }

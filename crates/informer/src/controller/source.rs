@@ -16,7 +16,7 @@ use futures::future::FutureExt as _;
 use futures::stream::{BoxStream, StreamExt as _};
 use informer_core::reflector::InformerState;
 use informer_core::workqueue::Priority;
-use informer_core::{DecodeAhead, Key, Object, StoreReader};
+use informer_core::{DecodeAhead, Entry, Key, Object, StoreReader};
 use std::any::Any;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -126,9 +126,9 @@ impl<L: 'static> TypedSource<L> {
         let Self { informer, mapper, predicates, optional } = self;
         let (engine, decode_ahead) = (Arc::clone(informer.engine()), informer.decode_ahead());
         let mapping = mapper.0.map(|map| Arc::new(EventMapping { map, predicates }));
-        let all_keys = mapping
-            .clone()
-            .map(|mapping| -> AllKeys { Box::new(move |sink, objects| mapping.queue_all(sink, objects)) });
+        let queue_initial = mapping.clone().map(|mapping| -> QueueInitial {
+            Box::new(move |sink, entry| mapping.queue_initial(sink, entry))
+        });
         let listen = mapping.map(|mapping| -> Listen {
             Box::new(move |name, sink, own_engine, durable| {
                 let mapping = Arc::clone(&mapping);
@@ -158,7 +158,7 @@ impl<L: 'static> TypedSource<L> {
                 Registration::add(engine, options, Box::new(handler))
             })
         });
-        ErasedSource { engine, optional, listen, all_keys, _decode_ahead: decode_ahead }
+        ErasedSource { engine, optional, listen, queue_initial, _decode_ahead: decode_ahead }
     }
 }
 
@@ -183,17 +183,10 @@ impl<L> EventMapping<L> {
         passes.map(drop).and(queued)
     }
 
-    /// Queues the keys of all objects, as if nothing was known of an earlier process.
-    fn queue_all(&self, sink: &KeySink, objects: &StoreReader) {
-        let mut panics = 0_u64;
-        for entry in objects.snapshot().list() {
-            let object = Object::<L>::new(Arc::clone(entry));
-            let event = Event::Added { object, initial: true, previous: None };
-            panics += u64::from(self.queue(sink, &event).is_err());
-        }
-        if panics > 0 {
-            tracing::error!(panics, "predicates or mappers of a controller panicked");
-        }
+    /// Queues the keys of an object, as if nothing was known of an earlier process.
+    fn queue_initial(&self, sink: &KeySink, entry: &Arc<Entry>) -> Result<(), Panic> {
+        let object = Object::new(Arc::clone(entry));
+        self.queue(sink, &Event::Added { object, initial: true, previous: None })
     }
 }
 
@@ -242,7 +235,7 @@ fn enqueue<W>(sink: &KeySink, event: &Event<W>, map: &Map<W>) {
 
 type Listen = Box<dyn Fn(Arc<str>, KeySink, Arc<Engine>, Option<DurableName>) -> Registration + Send + Sync>;
 
-type AllKeys = Box<dyn Fn(&KeySink, &StoreReader) + Send + Sync>;
+type QueueInitial = Box<dyn Fn(&KeySink, &Arc<Entry>) -> Result<(), Panic> + Send + Sync>;
 
 /// A source without the type of its objects.
 pub(super) struct ErasedSource {
@@ -250,8 +243,8 @@ pub(super) struct ErasedSource {
     optional: bool,
     /// Registers the handler that queues keys; `None` if the source is only read.
     listen: Option<Listen>,
-    /// Queues the keys of all objects.
-    all_keys: Option<AllKeys>,
+    /// Queues the keys of an object.
+    queue_initial: Option<QueueInitial>,
     /// Decodes objects when they arrive, if the retention is `Decoded`.
     _decode_ahead: Option<DecodeAhead>,
 }
@@ -259,7 +252,7 @@ pub(super) struct ErasedSource {
 impl ErasedSource {
     /// Creates a source whose events queue no key.
     pub(super) fn only_read(engine: Arc<Engine>) -> Self {
-        Self { engine, optional: false, listen: None, all_keys: None, _decode_ahead: None }
+        Self { engine, optional: false, listen: None, queue_initial: None, _decode_ahead: None }
     }
 
     /// Registers a handler that adds keys to `sink` until the registration is dropped. `own_engine`
@@ -275,11 +268,21 @@ impl ErasedSource {
         Some(listen(Arc::clone(name), sink.clone(), Arc::clone(own_engine), durable))
     }
 
-    /// Queues the keys of all cached objects, whether or not they have changed since an earlier process.
-    pub(super) fn queue_all(&self, sink: &KeySink) {
-        if let Some(all_keys) = &self.all_keys {
-            all_keys(sink, &self.engine.reader);
+    /// Queues the keys of all cached objects, whether or not they have changed since an earlier process. Returns whether
+    /// a predicate or mapper has panicked.
+    pub(super) async fn queue_all(&self, sink: &KeySink) -> bool {
+        let Some(queue_initial) = &self.queue_initial else { return false };
+        let (snapshot, mut panics) = (self.engine.reader.snapshot(), 0_u64);
+        let mut budget = YieldBudget::new(YIELD_BUDGET);
+        // Restored entries of a source that is absent are not confirmed.
+        for entry in snapshot.list().filter(|entry| snapshot.is_confirmed(entry.key())) {
+            panics += u64::from(queue_initial(sink, entry).is_err());
+            budget.consume().await;
         }
+        if panics > 0 {
+            tracing::error!(panics, "predicates or mappers of a controller panicked");
+        }
+        panics > 0
     }
 
     /// Waits until the initial list has been handled, or the source is optional and unavailable; returns

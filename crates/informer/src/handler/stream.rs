@@ -130,10 +130,12 @@ impl<K: 'static, E: Deliverable<K>> EventStream<K, E> {
     fn poll_batch(&mut self, context: &mut Context<'_>, max: usize) -> Poll<Vec<E>> {
         let budget = std::task::ready!(tokio::task::coop::poll_proceed(context));
         let mut batch = Vec::new();
-        for index in 0..max {
-            let polled = match index {
-                0 => self.listener.poll_next(context),
-                _ => self.listener.poll_further(context),
+        for _ in 0..max {
+            // What the filter has dropped needs no processing.
+            let polled = if batch.is_empty() {
+                self.listener.poll_next(context)
+            } else {
+                self.listener.poll_further(context)
             };
             match polled {
                 Poll::Ready(Some(delivery)) => {

@@ -270,3 +270,50 @@ fn decode(
     };
     Ok(Difference { gone, saved })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn unfinished(keys: &BTreeSet<u16>, all: bool) -> Unfinished {
+        Unfinished { all, keys: keys.iter().map(|key| Key::cluster(&key.to_string())).collect() }
+    }
+
+    fn rows(unfinished: &Unfinished) -> BTreeSet<Vec<u8>> {
+        let all = unfinished.all.then(Vec::new);
+        unfinished.keys.iter().map(|key| key.as_bytes().to_vec()).chain(all).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// The rows of a file lead from one set to any later one, whether or not they share their contents.
+        #[test]
+        fn changed_rows_lead_to_the_other_set(
+            before in prop::collection::btree_set(0..4_000_u16, 0..3_000),
+            changed in prop::collection::vec(0..4_000_u16, 0..200),
+            other in prop::collection::btree_set(0..4_000_u16, 0..3_000),
+            all in any::<(bool, bool)>(),
+        ) {
+            let before = unfinished(&before, all.0);
+            let mut shared = Unfinished { all: all.1, ..before.clone() };
+            for key in changed {
+                let key = Key::cluster(&key.to_string());
+                if shared.keys.remove(&key).is_none() {
+                    shared.keys.insert(key);
+                }
+            }
+            for after in [shared, unfinished(&other, all.1)] {
+                let mut stored = rows(&before);
+                for (key, is_unfinished) in before.changed_rows(&after) {
+                    let is_changed =
+                        if is_unfinished { stored.insert(key.to_vec()) } else { stored.remove(key) };
+                    prop_assert!(is_changed);
+                }
+                prop_assert_eq!(&stored, &rows(&after));
+                prop_assert_eq!(before.is_same(&after), stored == rows(&before));
+            }
+        }
+    }
+}

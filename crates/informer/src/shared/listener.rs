@@ -248,12 +248,15 @@ impl Listener {
             (CloseMode::No | CloseMode::Drained, true) => CloseMode::Drained,
             _ => CloseMode::Now,
         };
-        let started = state.started;
+        let (started, is_now) = (state.started, state.closing == CloseMode::Now);
         drop(state);
         self.wake.wake();
         if !started {
             // No task exists, or ever will, that takes the handler and reports the end.
             self.discard(self.take_handler());
+            self.end();
+        } else if self.polled && is_now {
+            // Nothing more can be polled.
             self.end();
         } else if self.polled {
             // Its initial list stays incomplete, and no task reports the end.

@@ -222,7 +222,6 @@ async fn c10_shutdown_delivers_the_last_events() {
     shutdown(expect(&server, &disk, &["+b initial", "+c initial", "+d initial"]).await).await;
 }
 
-/// A deletion that the watch has delivered has its final state, as for other handlers.
 /// A shutdown waits a second for streams: what they process meanwhile is acknowledged, and not repeated.
 #[tokio::test(start_paused = true)]
 async fn c10_shutdown_waits_for_the_last_events_of_streams() {
@@ -260,6 +259,7 @@ async fn c10_shutdown_waits_for_the_last_events_of_streams() {
     assert_eq!(events.next_batch(10).await.iter().map(describe).collect::<Vec<_>>(), ["+c"]);
 }
 
+/// A deletion that the watch has delivered has its final state, as for other handlers.
 #[tokio::test(start_paused = true)]
 async fn deletions_in_a_running_process_are_observed() {
     let (server, disk) = known().await;
