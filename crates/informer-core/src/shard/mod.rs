@@ -11,6 +11,7 @@ mod member;
 mod plan;
 mod protocol;
 mod range;
+mod range_sets;
 mod record;
 
 pub use coordinator::{Coordinator, CoordinatorRequest, CoordinatorResponse};

@@ -91,7 +91,7 @@ impl Default for RangeCount {
 
 /// A set of hashes, as few ranges as possible.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct HashRanges(Vec<HashRange>);
+pub struct HashRanges(pub(super) Vec<HashRange>);
 
 impl HashRanges {
     /// Returns the ranges in ascending order. There is at least one hash between any two of them.
