@@ -44,7 +44,8 @@ pub struct QueueClosed;
 pub struct Batch {
     /// The deltas, in arrival order; never empty.
     pub deltas: Vec<Delta>,
-    /// Whether the first complete list had not been applied when the batch was popped.
+    /// Whether the objects existed before they were received: the first complete list had not been applied when the
+    /// batch was popped, or the batch is the list of hash ranges that were gained.
     pub initial: bool,
     /// The sequence number of the last delta (deltas are numbered from one, in arrival order), to be passed
     /// to [`DeltaFifo::record_applied`].
@@ -135,7 +136,8 @@ impl DeltaFifo {
             }
         }
         let end = self.pushed - self.queue.len() as u64;
-        (!deltas.is_empty()).then(|| Batch { deltas, initial: !self.has_synced(), end })
+        let initial = !self.has_synced() || matches!(deltas[..], [Delta::Gained(_)]);
+        (!deltas.is_empty()).then(|| Batch { deltas, initial, end })
     }
 
     /// Records that the popped batch with this [`Batch::end`] was applied to the store.
@@ -143,6 +145,16 @@ impl DeltaFifo {
     /// The batch itself is consumed by then, so it is identified by number.
     pub fn record_applied(&mut self, end: u64) {
         self.applied = self.applied.max(end);
+    }
+
+    /// Returns the sequence number of the last delta that was pushed.
+    pub fn pushed(&self) -> u64 {
+        self.pushed
+    }
+
+    /// Returns whether the delta with this sequence number was applied to the store.
+    pub fn has_applied(&self, sequence: u64) -> bool {
+        self.applied >= sequence
     }
 
     /// Returns whether the first complete list was applied to the store. Never becomes false again.

@@ -10,6 +10,7 @@ pub use fifo::{Batch, DeltaFifo, FifoCapacity, QueueClosed};
 use crate::key::Key;
 use crate::object::Entry;
 use crate::scope::Scope;
+use crate::shard::ShardFilter;
 use crate::version::ResourceVersion;
 use crate::wire::UnreadableObject;
 use std::sync::Arc;
@@ -30,6 +31,11 @@ pub enum Delta {
     Bookmark(ResourceVersion),
     /// An object whose new state could not be read.
     Unreadable(UnreadableObject),
+    /// The complete list of hash ranges that the scope did not contain before. It is added to the scope. The scope has
+    /// the lower version of both then.
+    Gained(Replaced),
+    /// Hash ranges that the scope does not contain any more: their objects leave the store, although they exist.
+    Released(ShardFilter),
 }
 
 /// A deletion reported by the watch.
@@ -65,14 +71,16 @@ impl Delta {
         let payload = match self {
             Self::Added(entry) | Self::Updated(entry) => entry.memory_size(),
             Self::Deleted(deleted) => deleted.last.as_ref().map_or(0, |entry| entry.memory_size()),
-            Self::Replaced(replaced) => replaced.entries.iter().map(|entry| entry.memory_size()).sum(),
-            Self::Bookmark(_) | Self::Unreadable(_) => 0,
+            Self::Replaced(list) | Self::Gained(list) => {
+                list.entries.iter().map(|entry| entry.memory_size()).sum()
+            }
+            Self::Bookmark(_) | Self::Unreadable(_) | Self::Released(_) => 0,
         };
         size_of::<Self>() + payload
     }
 
     /// Returns whether this delta is popped in a batch of its own, because it affects the whole store.
     fn is_popped_alone(&self) -> bool {
-        matches!(self, Self::Replaced(_))
+        matches!(self, Self::Replaced(_) | Self::Gained(_) | Self::Released(_))
     }
 }

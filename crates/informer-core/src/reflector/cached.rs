@@ -4,16 +4,15 @@
 //! Invariant: there is a position, the version from which a watch resumes, exactly when the cache is synced or
 //! there is a saved state. This file must not know how the store works, nor which requests are open.
 
+use super::detached::DetachedState;
 use super::phase::EntryByKey;
 use super::position::Position;
-use crate::delta::{Deleted, Delta};
-use crate::key::Key;
+use crate::delta::Delta;
 use crate::object::Entry;
 use crate::store::StoreReader;
 use crate::version::ResourceVersion;
 use crate::wire::UnreadableObject;
 use jiff::Timestamp;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A saved state of one scope, from which [`Reflector::restore`](super::Reflector::restore) starts.
@@ -44,8 +43,7 @@ pub(super) struct Cached {
 #[derive(Debug)]
 pub(super) struct Saved {
     as_of: Timestamp,
-    entries: BTreeSet<EntryByKey>,
-    unreadable: BTreeMap<Key, UnreadableObject>,
+    state: DetachedState,
     /// The version that has to be reached; `None` until the server has been asked.
     goal: Option<ResourceVersion>,
     /// Number of watches that ended regularly before the goal was reached.
@@ -60,11 +58,9 @@ impl Cached {
     /// Sets the saved state.
     pub(super) fn restore(&mut self, saved: SavedScope) {
         let SavedScope { saved_at, entries, unreadable, .. } = saved;
-        let unreadable = unreadable.into_iter().filter_map(|object| Some((object.key.clone()?, object)));
         self.saved = Some(Saved {
             as_of: saved_at,
-            entries: entries.into_iter().map(EntryByKey).collect(),
-            unreadable: unreadable.collect(),
+            state: DetachedState::new(entries, unreadable),
             goal: None,
             watches: 0,
         });
@@ -72,7 +68,7 @@ impl Cached {
 
     /// Returns the cached or saved entry that has the same state as `new`.
     pub(super) fn find_same_state(&self, new: &Entry) -> Option<Arc<Entry>> {
-        let saved = self.saved.as_ref().and_then(|saved| saved.entries.get(new.key()));
+        let saved = self.saved.as_ref().and_then(|saved| saved.state.entries.get(new.key()));
         let cached = match saved {
             Some(EntryByKey(saved)) => Some(Arc::clone(saved)),
             None => self.store.as_ref().and_then(|store| store.get(new.key())),
@@ -111,20 +107,20 @@ impl Cached {
     /// Applies a delta to the saved state; returns it if there is none.
     pub(super) fn apply_to_saved(&mut self, delta: Delta) -> Option<Delta> {
         match &mut self.saved {
-            Some(saved) => saved.apply(delta),
+            Some(saved) => saved.state.apply(delta),
             None => Some(delta),
         }
     }
 
     /// Removes and returns the saved state if the position has reached its goal. The cache counts as synced
     /// from then on.
-    pub(super) fn take_confirmed(&mut self, position: &ResourceVersion) -> Option<Saved> {
+    pub(super) fn take_confirmed(&mut self, position: &ResourceVersion) -> Option<DetachedState> {
         let goal = self.saved.as_ref()?.goal.as_ref()?;
         if position.compare(goal).is_none_or(std::cmp::Ordering::is_lt) {
             return None;
         }
         self.synced = true;
-        self.saved.take()
+        self.saved.take().map(|saved| saved.state)
     }
 
     /// Returns the saved entries of objects that exist, but could not be read in a list: as in the store, the last
@@ -135,7 +131,7 @@ impl Cached {
     ) -> impl Iterator<Item = Arc<Entry>> + 'a {
         let keys = unreadable.iter().filter_map(|object| object.key.as_ref());
         let saved = self.saved.as_ref();
-        keys.filter_map(move |key| saved?.entries.get(key).map(|EntryByKey(entry)| Arc::clone(entry)))
+        keys.filter_map(move |key| saved?.state.entries.get(key).map(|EntryByKey(entry)| Arc::clone(entry)))
     }
 
     /// Records that a full list was passed to the store.
@@ -149,54 +145,5 @@ impl Cached {
         let expected = self.synced || self.saved.is_some();
         assert_eq!(expected, position.version().is_some(), "a position exactly when synced or restored");
         assert!(!(self.synced && self.saved.is_some()), "a synced cache has no saved state");
-    }
-}
-
-impl Saved {
-    /// Applies a frame. As in the store, versions do not go back (C1).
-    fn apply(&mut self, delta: Delta) -> Option<Delta> {
-        match delta {
-            Delta::Added(entry) | Delta::Updated(entry) => {
-                if !self.is_not_newer(entry.key(), &entry.head().version) {
-                    self.unreadable.remove(entry.key());
-                    self.entries.replace(EntryByKey(entry));
-                }
-            }
-            Delta::Deleted(Deleted { key, version, .. }) => {
-                let newest = self.newest_version(&key);
-                if !version.zip(newest).is_some_and(|(version, newest)| version.is_before(newest)) {
-                    self.entries.remove(&key);
-                    self.unreadable.remove(&key);
-                }
-            }
-            Delta::Unreadable(unreadable) => {
-                if let Some(key) = unreadable.key.clone()
-                    && !unreadable.version.as_ref().is_some_and(|version| self.is_not_newer(&key, version))
-                {
-                    self.unreadable.insert(key, unreadable);
-                }
-            }
-            Delta::Bookmark(_) => {}
-            replaced @ Delta::Replaced(_) => return Some(replaced),
-        }
-        None
-    }
-
-    fn newest_version(&self, key: &Key) -> Option<&ResourceVersion> {
-        match self.unreadable.get(key) {
-            Some(unreadable) => unreadable.version.as_ref(),
-            None => self.entries.get(key).map(|EntryByKey(entry)| &entry.head().version),
-        }
-    }
-
-    fn is_not_newer(&self, key: &Key, version: &ResourceVersion) -> bool {
-        let newest = self.newest_version(key).filter(|_| version.is_comparable());
-        newest.and_then(|newest| version.compare(newest)).is_some_and(std::cmp::Ordering::is_le)
-    }
-
-    /// Returns the entries and the unreadable objects, in key order.
-    pub(super) fn into_parts(self) -> (Vec<Arc<Entry>>, Vec<UnreadableObject>) {
-        let entries = self.entries.into_iter().map(|EntryByKey(entry)| entry).collect();
-        (entries, self.unreadable.into_values().collect())
     }
 }

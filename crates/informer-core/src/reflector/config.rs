@@ -4,11 +4,13 @@ use super::failure::ResponseHead;
 use crate::backoff::BackoffConfig;
 #[cfg(feature = "compression")]
 use crate::compressor::Compressor;
+use crate::key::Key;
 use crate::object::{Decoding, Entry, Projections};
 use crate::retention::{Interner, Retention};
 use crate::scope::Scope;
+use crate::shard::ShardFilter;
 use crate::transform::{Transform, TransformFallback};
-use crate::wire::{BodyEncoding, FieldFilter, Limits, ListBody, TypeMeta, WatchBody};
+use crate::wire::{BodyEncoding, FieldFilter, Head, Limits, ListBody, TypeMeta, WatchBody};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +39,9 @@ pub struct Config {
     pub type_meta: TypeMeta,
     /// The namespace to list and watch, or all of them.
     pub scope: Scope,
+    /// The hash ranges to list and watch; `None` for all objects of the scope. Other objects are dropped while they are
+    /// read, because servers may ignore the selector.
+    pub shard: Option<ShardFilter>,
     /// The form in which the cache stores objects.
     pub retention: Retention,
     /// The compressor for [`Retention::Compressed`]. All reflectors of one cache should share it.
@@ -91,6 +96,7 @@ impl Config {
         Self {
             type_meta,
             scope,
+            shard: None,
             retention: Retention::default(),
             #[cfg(feature = "compression")]
             compressor: None,
@@ -119,6 +125,21 @@ impl Config {
     pub(super) fn max_item_bytes(&self) -> u64 {
         const MIN_BYTES: u64 = 64 << 20;
         (2 * self.limits.max_object_bytes as u64).max(MIN_BYTES)
+    }
+
+    /// Returns whether an object is in the hash ranges.
+    pub(super) fn selects(&self, head: &Head) -> bool {
+        self.shard.as_ref().is_none_or(|shard| shard.contains(head))
+    }
+
+    /// Returns whether an object of which only the key is known is in the hash ranges; `None` if the key does not tell.
+    pub(super) fn key_decides(&self, key: &Key) -> Option<bool> {
+        self.shard.as_ref().map_or(Some(true), |shard| shard.contains_key(key))
+    }
+
+    /// Returns the hash ranges as a query parameter; `None` if there is nothing to select.
+    pub(super) fn shard_selector(&self) -> Option<Box<str>> {
+        self.shard.as_ref()?.selector().map(Into::into)
     }
 
     /// Returns the reader for the body of a list with these headers; `None` if it cannot be read.

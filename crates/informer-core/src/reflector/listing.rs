@@ -10,13 +10,18 @@ use crate::delta::{Delta, Replaced};
 use crate::time::Moment;
 use crate::version::ResourceVersion;
 use crate::wire::{ListItem, ListMeta};
+use std::time::Duration;
 
 /// The page size of lists that may reach the server's storage.
 const PAGE_SIZE: u32 = 500;
+/// Delay of an audit that is due while hash ranges are merged.
+const AUDIT_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 impl Reflector {
     pub(super) fn begin_list(&mut self, now: Moment) {
-        let consistency = self.position.consistency(Consistency::Any);
+        // A list of hash ranges must contain the writes of their previous owner.
+        let initial = if self.config.shard.is_some() { Consistency::MostRecent } else { Consistency::Any };
+        let consistency = self.position.consistency(initial);
         // kube-apiserver serves a list not older than a version from its watch cache.
         let may_reach_storage =
             self.server.pages_cached_lists || !matches!(consistency, Consistency::NotOlderThan(_));
@@ -34,6 +39,10 @@ impl Reflector {
     /// has not delivered.
     pub(super) fn begin_audit(&mut self, now: Moment) {
         let Some(position) = self.position.version().cloned() else { return };
+        if !self.ranges.floors.is_empty() {
+            // Some ranges are ahead of the position, which is soon past.
+            return self.contact.schedule_audit(Some(now + AUDIT_RETRY_DELAY));
+        }
         self.record_health(now);
         self.cancel_stream();
         self.out.counters.relists.count(RelistReason::Audit);
@@ -60,7 +69,7 @@ impl Reflector {
             failure.class(),
             FailureClass::Expired | FailureClass::VersionTooLarge | FailureClass::Rejected
         ) {
-            self.report_failure(RequestKind::List, failure, std::time::Duration::ZERO);
+            self.report_failure(RequestKind::List, failure, Duration::ZERO);
             return self.begin_list(now);
         }
         self.enter_backoff(now, RequestKind::List, Resume::Watch, failure);
@@ -113,6 +122,13 @@ impl Reflector {
         }
         // An object is converted before the phase is borrowed; any other item is passed on as `Err`.
         let entry = match item {
+            ListItem::Object(scanned) if !self.config.selects(&scanned.head) => {
+                self.out.counters.foreign += 1;
+                if let Phase::Listing(listing) = &mut self.phase {
+                    listing.receive_item(Some(&scanned.head.key));
+                }
+                return;
+            }
             ListItem::Object(scanned) => Ok(self.listed_entry(scanned)),
             item => Err(item),
         };
@@ -160,6 +176,8 @@ impl Reflector {
             return self.list_complete(now);
         };
         // `remainingItemCount` counts from the end of this page.
+        // With hash ranges, it is the number of objects of all ranges.
+        let remaining = remaining.filter(|_| self.config.shard.is_none());
         listing.total = remaining.map(|remaining| remaining + listing.received()).or(listing.total);
         let productive = listing.finish_page();
         // C11: tokens that repeat would be requested forever without a delay.
@@ -209,6 +227,7 @@ impl Reflector {
         }
         let (mut entries, unreadable) = (listing.entries, listing.unreadable);
         entries.extend(self.cache.saved_entries(&unreadable));
+        self.drop_released(&mut entries);
         self.record_full_list(now, version.clone(), consistent);
         let scope = self.config.scope.clone();
         self.push(Delta::Replaced(Replaced { scope, version, entries, unreadable, audit }));
@@ -256,7 +275,7 @@ impl Reflector {
     fn list_unpaged(&mut self, now: Moment, failure: Failure) {
         let Phase::Listing(listing) = &self.phase else { return };
         let request = ListRequest::new(listing.request.consistency.clone(), None);
-        self.report_failure(RequestKind::List, failure, std::time::Duration::ZERO);
+        self.report_failure(RequestKind::List, failure, Duration::ZERO);
         self.send_first_page(now, request);
         if let Phase::Listing(listing) = &mut self.phase {
             listing.unpaged = true;
@@ -286,7 +305,7 @@ impl Reflector {
         if !is_version_failure || consistent {
             return self.enter_backoff(now, request, Resume::Relist, failure);
         }
-        self.report_failure(request, failure, std::time::Duration::ZERO);
+        self.report_failure(request, failure, Duration::ZERO);
         match request {
             RequestKind::WatchList => self.begin_watch_list(now),
             RequestKind::List | RequestKind::Watch => self.begin_list(now),

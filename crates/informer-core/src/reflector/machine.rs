@@ -9,6 +9,7 @@ use super::health::Health;
 use super::out::{Action, Out};
 use super::phase::{CHECK_TIMEOUT, ListKind, Phase, Resume, Stream};
 use super::position::Position;
+use super::ranges::Ranges;
 use super::request::{ListRequest, StreamId, WatchRequest, WatchStart};
 use super::saved::CONFIRMATION_WATCH_TIMEOUT;
 use super::server::ServerFacts;
@@ -34,6 +35,7 @@ pub struct Reflector {
     pub(super) contact: Contact,
     pub(super) out: Out,
     pub(super) cache: Cached,
+    pub(super) ranges: Ranges,
 }
 
 impl Reflector {
@@ -51,7 +53,14 @@ impl Reflector {
             contact: Contact::default(),
             out: Out::default(),
             cache: Cached::new(store),
+            ranges: Ranges::default(),
         }
+    }
+
+    /// Uses stream ids from this one on, so that they differ from those of another reflector of the same driver.
+    pub(super) fn with_stream_ids_from(mut self, first: u64) -> Self {
+        self.out.start_streams_at(first);
+        self
     }
 
     /// Starts the reflector. Later calls have no effect.
@@ -258,6 +267,7 @@ impl Reflector {
         self.health.check();
         self.out.check();
         self.cache.check(&self.position);
+        self.check_ranges();
         self.phase.check(self.position.version().is_some());
     }
 
@@ -266,6 +276,7 @@ impl Reflector {
     /// Requests the full list.
     pub(super) fn begin_relist(&mut self, now: Moment, reason: RelistReason) {
         self.out.counters.relists.count(reason);
+        self.raise_to_floors();
         self.server.watch_list.rejected_this_relist = None;
         let use_watch_list = match self.config.watch_list {
             WatchListPolicy::Auto => !self.server.lists_are_faster,
@@ -344,7 +355,8 @@ impl Reflector {
     pub(super) fn send_list(&mut self, now: Moment, request: ListRequest) -> StreamId {
         self.contact.record_request(now);
         let json_only = self.server.encoding_policy.json_only;
-        self.out.list(ListRequest { json_only, ..request })
+        let shard_selector = self.config.shard_selector();
+        self.out.list(ListRequest { json_only, shard_selector, ..request })
     }
 
     pub(super) fn send_watch(&mut self, now: Moment, start: WatchStart) -> Stream {
@@ -356,7 +368,10 @@ impl Reflector {
         };
         self.contact.record_request(now);
         let json_only = self.server.encoding_policy.json_only;
-        let id = self.out.watch(WatchRequest { json_only, ..WatchRequest::new(start, timeout) });
+        let shard_selector = self.config.shard_selector();
+        self.ranges.is_stream_outdated = false;
+        let id =
+            self.out.watch(WatchRequest { json_only, shard_selector, ..WatchRequest::new(start, timeout) });
         Stream::new(id, now, timeout)
     }
 
@@ -367,7 +382,7 @@ impl Reflector {
         }
     }
 
-    fn current_stream(&self) -> Option<StreamId> {
+    pub(super) fn current_stream(&self) -> Option<StreamId> {
         match &self.phase {
             Phase::Listing(listing) => Some(listing.id),
             Phase::WatchListing(listing) => Some(listing.stream.id),
@@ -429,6 +444,7 @@ impl Reflector {
         self.contact.schedule_audit(next_audit);
         self.contact.record_up_to_date(now);
         self.position.replace(version);
+        self.ranges.floors.clear();
         self.cache.record_full_list();
     }
 }

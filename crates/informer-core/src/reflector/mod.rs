@@ -25,6 +25,7 @@
 mod cached;
 mod config;
 mod contact;
+mod detached;
 mod diagnostic;
 mod encoding_policy;
 mod entry;
@@ -36,9 +37,11 @@ mod out;
 mod phase;
 mod position;
 mod probe;
+mod ranges;
 mod request;
 mod saved;
 mod server;
+mod sharded;
 mod state;
 mod watching;
 mod watchlist;
@@ -50,6 +53,7 @@ pub use failure::{Failure, FailureKind, ResponseHead};
 pub use machine::Reflector;
 pub use out::Action;
 pub use request::{Consistency, ListRequest, StreamId, WatchRequest, WatchStart};
+pub use sharded::ShardedReflector;
 pub use state::{InformerState, ReflectorCounters, RelistCounters, RelistReason};
 
 #[cfg(test)]

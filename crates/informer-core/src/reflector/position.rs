@@ -50,6 +50,12 @@ impl Position {
         self.version = Some(version);
     }
 
+    /// Goes back to an older version, because other hash ranges have reached only that one. The caller drops the frames
+    /// that were received before.
+    pub(super) fn go_back(&mut self, version: ResourceVersion) {
+        self.version = Some(version);
+    }
+
     /// Sets the version of a full list, even if it is older.
     pub(super) fn replace(&mut self, version: ResourceVersion) {
         self.version = Some(version);

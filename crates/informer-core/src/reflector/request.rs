@@ -41,6 +41,8 @@ pub struct ListRequest {
     pub json_only: bool,
     /// Whether only the version of the list is used: the request checks that the server has reached a version.
     pub version_only: bool,
+    /// The hash ranges that are selected (`shardSelector`); `None` for all objects.
+    pub shard_selector: Option<Box<str>>,
 }
 
 /// A request for a watch or a watch-list.
@@ -54,6 +56,8 @@ pub struct WatchRequest {
     /// Whether only JSON is accepted, because protobuf bodies arrive malformed. If not, the source decides
     /// whether it accepts protobuf too.
     pub json_only: bool,
+    /// The hash ranges that are selected (`shardSelector`); `None` for all objects.
+    pub shard_selector: Option<Box<str>>,
 }
 
 /// The start of a watch.
@@ -69,7 +73,14 @@ pub enum WatchStart {
 impl ListRequest {
     /// Creates a request for the first page.
     pub fn new(consistency: Consistency, limit: Option<u32>) -> Self {
-        Self { consistency, limit, continue_token: None, json_only: false, version_only: false }
+        Self {
+            consistency,
+            limit,
+            continue_token: None,
+            json_only: false,
+            version_only: false,
+            shard_selector: None,
+        }
     }
 
     /// Returns the query parameters in the order in which they are sent.
@@ -79,6 +90,9 @@ impl ListRequest {
     /// rule.
     pub fn query(&self) -> Vec<(&'static str, String)> {
         let mut query = Vec::new();
+        if let Some(selector) = &self.shard_selector {
+            query.push(("shardSelector", selector.to_string()));
+        }
         if let Some(limit) = self.limit {
             query.push(("limit", limit.to_string()));
         }
@@ -105,13 +119,16 @@ impl ListRequest {
 impl WatchRequest {
     /// Creates a request for a watch that the server ends after `timeout`.
     pub fn new(start: WatchStart, timeout: Duration) -> Self {
-        Self { start, timeout, json_only: false }
+        Self { start, timeout, json_only: false, shard_selector: None }
     }
 
     /// Returns the query parameters in the order in which they are sent.
     pub fn query(&self) -> Vec<(&'static str, String)> {
         let mut query = vec![("watch", "1".to_owned()), ("allowWatchBookmarks", "true".to_owned())];
         query.push(("timeoutSeconds", self.timeout.as_secs().to_string()));
+        if let Some(selector) = &self.shard_selector {
+            query.push(("shardSelector", selector.to_string()));
+        }
         match &self.start {
             WatchStart::After(version) => query.push(("resourceVersion", version.to_string())),
             WatchStart::InitialEvents(consistency) => {

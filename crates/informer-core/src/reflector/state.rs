@@ -193,6 +193,9 @@ pub struct ReflectorCounters {
     pub bookmarks: u64,
     /// Objects that could not be read.
     pub unreadable: u64,
+    /// Objects that were dropped because they are in other hash ranges: the server ignores the selector, or ranges have
+    /// just moved.
+    pub foreign: u64,
     /// Objects on which the transform failed.
     pub transform_errors: u64,
     /// Responses, chunks, ends and errors of requests that were no longer open.
@@ -220,6 +223,7 @@ impl std::ops::AddAssign for ReflectorCounters {
         self.frames += other.frames;
         self.bookmarks += other.bookmarks;
         self.unreadable += other.unreadable;
+        self.foreign += other.foreign;
         self.transform_errors += other.transform_errors;
         self.stray_responses += other.stray_responses;
         self.expired += other.expired;

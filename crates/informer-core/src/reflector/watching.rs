@@ -184,20 +184,25 @@ impl Reflector {
             self.contact.record_up_to_date(now);
         }
         match frame {
+            Frame::Added(scanned) | Frame::Modified(scanned) | Frame::Deleted(scanned)
+                if !self.accepts_frame(&scanned.head) =>
+            {
+                self.advance(scanned.head.version);
+            }
             Frame::Added(scanned) => {
                 let entry = self.changed_entry(scanned);
-                self.position.advance(entry.head().version.clone());
+                self.advance(entry.head().version.clone());
                 self.push(Delta::Added(entry));
             }
             Frame::Modified(scanned) => {
                 let entry = self.changed_entry(scanned);
-                self.position.advance(entry.head().version.clone());
+                self.advance(entry.head().version.clone());
                 self.push(Delta::Updated(entry));
             }
             Frame::Deleted(scanned) => {
                 let entry = self.changed_entry(scanned);
                 let version = entry.head().version.clone();
-                self.position.advance(version.clone());
+                self.advance(version.clone());
                 let key = entry.key().clone();
                 self.push(Delta::Deleted(Deleted { key, version: Some(version), last: Some(entry) }));
             }
@@ -220,7 +225,7 @@ impl Reflector {
             self.server.record_bookmark_gap(now - previous);
         }
         if let Some(version) = version {
-            self.position.advance(version.clone());
+            self.advance(version.clone());
             self.push(Delta::Bookmark(version));
         }
     }
@@ -233,13 +238,15 @@ impl Reflector {
         if matches!(unreadable.error, ObjectError::OtherKind { .. } | ObjectError::UnknownFrame) {
             return; // the key and version of the object do not belong to this cache
         }
-        unreadable.version.iter().for_each(|version| self.position.advance(version.clone()));
+        unreadable.version.iter().for_each(|version| self.advance(version.clone()));
+        let is_selected = unreadable.key.as_ref().and_then(|key| self.config.key_decides(key));
         match (kind, unreadable.key.clone()) {
-            (FrameKind::Deleted, Some(key)) => {
+            _ if is_selected == Some(false) => {}
+            (FrameKind::Deleted, Some(key)) if is_selected == Some(true) => {
                 self.push(Delta::Deleted(Deleted { key, version: unreadable.version, last: None }));
             }
             // C2: only a full list can reveal which object was deleted.
-            (FrameKind::Deleted, None) => {
+            (FrameKind::Deleted, _) => {
                 self.record_health(now);
                 self.cancel_stream();
                 self.enter_backoff(now, RequestKind::Watch, Resume::Relist, Failure::unreadable_deletion());

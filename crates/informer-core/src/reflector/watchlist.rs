@@ -29,12 +29,20 @@ impl Reflector {
             consistency,
             entries: BTreeSet::new(),
             unreadable: BTreeMap::new(),
+            foreign: 0,
             window: None,
         });
     }
 
     pub(super) fn watch_list_frame(&mut self, now: Moment, frame: Frame) {
         let frame = match frame {
+            Frame::Added(scanned) | Frame::Modified(scanned) if !self.config.selects(&scanned.head) => {
+                self.out.counters.foreign += 1;
+                if let Phase::WatchListing(listing) = &mut self.phase {
+                    listing.foreign += 1;
+                }
+                return;
+            }
             Frame::Added(scanned) | Frame::Modified(scanned) => {
                 let entry = self.listed_entry(scanned);
                 if let Phase::WatchListing(listing) = &mut self.phase {
@@ -47,6 +55,8 @@ impl Reflector {
         };
         let Phase::WatchListing(listing) = &mut self.phase else { return };
         match frame {
+            // With ranges of uids, another incarnation of the object belongs to another range.
+            Frame::Deleted(scanned) if !self.config.selects(&scanned.head) => {}
             Frame::Deleted(scanned) => {
                 listing.entries.remove(&scanned.head.key);
                 listing.unreadable.remove(&scanned.head.key);
@@ -65,6 +75,10 @@ impl Reflector {
                 match (&kind, &unreadable.key) {
                     _ if matches!(unreadable.error, ObjectError::OtherKind { .. }) => {
                         failure = Some(Failure::malformed("the stream contains another kind"));
+                    }
+                    // Its uid decides whether it is in the ranges.
+                    (FrameKind::Deleted, Some(key)) if self.config.key_decides(key).is_none() => {
+                        failure = Some(Failure::unreadable_deletion());
                     }
                     (FrameKind::Deleted, Some(key)) => {
                         listing.entries.remove(key);
@@ -98,11 +112,13 @@ impl Reflector {
         let mut entries: Vec<_> = listing.entries.into_iter().map(|EntryByKey(entry)| entry).collect();
         let unreadable: Vec<_> = listing.unreadable.into_values().collect();
         entries.extend(self.cache.saved_entries(&unreadable));
+        self.drop_released(&mut entries);
         self.record_full_list(now, version.clone(), consistent);
         self.server.watch_list.unfinished = 0;
         let scope = self.config.scope.clone();
         self.push(Delta::Replaced(Replaced { scope, version, entries, unreadable, audit: false }));
         self.phase = Phase::Watching(Watching::from_watch_list(listing.stream, now));
+        self.renew_outdated_stream(now);
     }
 
     /// Handles a stream that ended before the end of the initial events.
@@ -121,7 +137,7 @@ impl Reflector {
     pub(super) fn check_watch_list_progress(&mut self, now: Moment) {
         let Phase::WatchListing(listing) = &mut self.phase else { return };
         if listing.made_progress() {
-            listing.window = Some((now, listing.entries.len()));
+            listing.window = Some((now, listing.received()));
             return;
         }
         let failure = Failure::timeout("the initial events did not complete");

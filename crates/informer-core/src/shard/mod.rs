@@ -7,6 +7,7 @@
 //! Clocks of different processes are never compared; the rules are those of the [`election`](crate::election).
 
 mod coordinator;
+mod filter;
 mod member;
 mod plan;
 mod protocol;
@@ -15,6 +16,7 @@ mod range_sets;
 mod record;
 
 pub use coordinator::{Coordinator, CoordinatorRequest, CoordinatorResponse};
+pub use filter::{ShardFilter, ShardProperty};
 pub use member::Member;
 pub use protocol::{MemberEvent, MemberRequest, MemberResponse, RangeLossReason, RangeToken};
 pub use range::{HashRange, HashRangeError, HashRanges, RangeCount, shard_hash};

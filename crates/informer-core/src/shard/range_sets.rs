@@ -24,7 +24,8 @@ impl HashRanges {
             // The first hash of the range that is not known to be in `other`; `None` after the last hash of all.
             let mut next = Some(range.first());
             let overlapping = other.0.partition_point(|removed| removed.last() < range.first());
-            for removed in other.0[overlapping..].iter().take_while(|removed| removed.first() <= range.last()) {
+            for removed in other.0[overlapping..].iter().take_while(|removed| removed.first() <= range.last())
+            {
                 let before = removed.first().checked_sub(1);
                 rest.extend(next.zip(before).and_then(|(first, last)| HashRange::new(first, last)));
                 next = removed.last().checked_add(1);

@@ -27,15 +27,19 @@ pub enum Change {
         /// longer contained the object, or because a list or frame contained another incarnation.
         observed: bool,
     },
+    /// An object that is no longer in the store, because the store does not contain its hash range any more. The object
+    /// exists.
+    Released(Arc<Entry>),
 }
 
 impl Change {
     /// Returns the key of the changed object.
     pub fn key(&self) -> &Key {
         match self {
-            Self::Added(entry) | Self::Updated { new: entry, .. } | Self::Deleted { last: entry, .. } => {
-                entry.key()
-            }
+            Self::Added(entry)
+            | Self::Updated { new: entry, .. }
+            | Self::Deleted { last: entry, .. }
+            | Self::Released(entry) => entry.key(),
         }
     }
 }

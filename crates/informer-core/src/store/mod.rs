@@ -11,6 +11,7 @@ mod index;
 mod objects;
 mod pages;
 mod replace;
+mod reshard;
 mod restore;
 mod rewrite;
 mod snapshot;

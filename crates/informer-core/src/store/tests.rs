@@ -82,6 +82,7 @@ fn printed_changes(result: &BatchResult) -> Vec<String> {
         Change::Updated { old, new } => format!("~ {old:?}>{}", new.head().version),
         Change::Deleted { last, observed: true } => format!("- {last:?} observed"),
         Change::Deleted { last, observed: false } => format!("- {last:?} inferred"),
+        Change::Released(entry) => format!("released {entry:?}"),
     };
     result.changes.iter().map(print).collect()
 }

@@ -42,6 +42,8 @@ pub struct StoreWriter {
     reported_panics: u64,
     /// Whether a scope without a version may contain restored entries.
     pub(super) has_restored: bool,
+    /// Whether the store may contain only some hash ranges of its scopes.
+    is_sharded: bool,
 }
 
 impl StoreWriter {
@@ -52,10 +54,24 @@ impl StoreWriter {
         let state = State { objects, indexes, versions, unreadable };
         let reader = StoreReader::new(state.clone());
         let (indexes, free, retired) = (Vec::new(), Vec::new(), Vec::new());
-        let (reported_panics, has_restored) = (0, false);
-        let writer =
-            Self { state, indexes, free, reader: reader.clone(), retired, reported_panics, has_restored };
+        let writer = Self {
+            state,
+            indexes,
+            free,
+            reader: reader.clone(),
+            retired,
+            reported_panics: 0,
+            has_restored: false,
+            is_sharded: false,
+        };
         (writer, reader)
+    }
+
+    /// Makes the store one that may contain only some hash ranges: an unreadable object that is not cached is then
+    /// ignored, because it may belong to another range.
+    #[must_use]
+    pub fn sharded(self) -> Self {
+        Self { is_sharded: true, ..self }
     }
 
     /// Saves about 67 bytes per object, and makes lookups by key slower. Call this before the first delta.
@@ -78,6 +94,8 @@ impl StoreWriter {
                 Delta::Replaced(replaced) => self.replace(replaced, &mut result),
                 Delta::Bookmark(version) => self.advance(scope, Some(version)),
                 Delta::Unreadable(unreadable) => self.apply_unreadable(scope, unreadable, &mut result),
+                Delta::Gained(list) => self.gain(list, &mut result),
+                Delta::Released(filter) => self.release_ranges(scope, &filter, &mut result),
             }
         }
         self.finish_batch(result)
@@ -198,8 +216,10 @@ impl StoreWriter {
 
     /// Records that the newest state of an object is unreadable, and marks its entry as stale.
     pub(super) fn record_unreadable(&mut self, key: &Key, unreadable: &UnreadableObject) {
-        if let Some(entry) = self.state.objects.get(key) {
-            entry.set_stale(true);
+        match self.state.objects.get(key) {
+            Some(entry) => entry.set_stale(true),
+            None if self.is_sharded => return,
+            None => {}
         }
         let mark = UnreadableMark {
             version: unreadable.version.clone(),
@@ -273,7 +293,7 @@ impl StoreWriter {
     }
 
     /// Records the version that a scope has reached; a lower version than the recorded one is ignored.
-    fn advance(&mut self, scope: &Scope, version: Option<ResourceVersion>) {
+    pub(super) fn advance(&mut self, scope: &Scope, version: Option<ResourceVersion>) {
         let Some(version) = version else { return };
         match self.state.versions.get_mut(scope) {
             Some(Some(known)) if version.is_before(known) => {}

@@ -96,6 +96,7 @@ impl Mirror {
                     assert!(!(cause.list && *observed), "a list shows no deletions");
                     self.stamps[slot_of(last.key())] = origin(server, last).stamp;
                 }
+                Change::Released(last) => panic!("{last:?} released without sharding"),
             }
         }
     }

@@ -346,6 +346,7 @@ impl Run {
             Delta::Replaced(replaced) => Some(replaced.version.clone()),
             Delta::Bookmark(version) => Some(version.clone()),
             Delta::Unreadable(unreadable) => unreadable.version.clone(),
+            Delta::Gained(_) | Delta::Released(_) => panic!("not sharded: {delta:?}"),
         };
         self.pushed_branch = self.request_branch;
         if matches!(delta, Delta::Replaced(_)) {

@@ -22,6 +22,8 @@ pub(in crate::reflector) struct WatchListing {
     pub(in crate::reflector) consistency: Consistency,
     pub(in crate::reflector) entries: BTreeSet<EntryByKey>,
     pub(in crate::reflector) unreadable: BTreeMap<Key, UnreadableObject>,
+    /// Number of objects that were dropped because they are in other hash ranges.
+    pub(in crate::reflector) foreign: usize,
     /// Start of the current progress window, and the number of keys at that moment; `None` until the headers
     /// are received.
     pub(in crate::reflector) window: Option<(Moment, usize)>,
@@ -80,6 +82,11 @@ impl WatchListing {
     ///
     /// Less growth can be caused by the live changes of a busy cluster alone.
     pub(in crate::reflector) fn made_progress(&self) -> bool {
-        self.window.is_some_and(|(_, at_start)| self.entries.len() > at_start + at_start / 100)
+        self.window.is_some_and(|(_, at_start)| self.received() > at_start + at_start / 100)
+    }
+
+    /// Returns the number of keys and of dropped objects.
+    pub(in crate::reflector) fn received(&self) -> usize {
+        self.entries.len() + self.foreign
     }
 }

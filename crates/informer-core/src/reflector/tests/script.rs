@@ -556,6 +556,7 @@ fn delta_text(delta: &Delta) -> String {
         }
         Delta::Bookmark(version) => format!("bookmark @{version}"),
         Delta::Unreadable(unreadable) => format!("unreadable {}", unreadable_text(unreadable)),
+        Delta::Gained(_) | Delta::Released(_) => panic!("not sharded: {delta:?}"),
     }
 }
 

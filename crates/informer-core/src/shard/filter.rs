@@ -1,0 +1,144 @@
+//! Which objects of a kind belong to ranges of hashes.
+//!
+//! An object has one hash, which never changes: that of its uid, of its namespace, or of the uid of its controlling
+//! owner. An object without this property belongs to no range. This file must not know who has which range.
+
+use super::range::{HashRange, HashRanges, shard_hash};
+use crate::key::Key;
+use crate::wire::Head;
+use std::fmt::Write as _;
+
+/// The property of objects by whose hash they are divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum ShardProperty {
+    /// `metadata.uid`.
+    Uid,
+    /// `metadata.namespace`. Objects of cluster-scoped kinds belong to no range.
+    Namespace,
+    /// The uid of the owner that is the managing controller. No server filters by it. Objects without such an owner
+    /// belong to no range.
+    ControllerUid,
+}
+
+/// A selection of objects: those whose hash is in one of the ranges.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShardFilter {
+    property: ShardProperty,
+    ranges: HashRanges,
+}
+
+impl ShardProperty {
+    /// Returns the hash of an object; `None` if it belongs to no range.
+    pub fn hash(self, head: &Head) -> Option<u64> {
+        let text = match self {
+            Self::Uid => Some(&*head.uid),
+            Self::Namespace => head.key.namespace(),
+            Self::ControllerUid => return Some(shard_hash(head.owners.controller()?.uid)),
+        };
+        text.filter(|text| !text.is_empty()).map(shard_hash)
+    }
+
+    /// Returns the hash of an object of which only the key is known; `None` if the key does not determine it.
+    pub fn hash_of_key(self, key: &Key) -> Option<u64> {
+        (self == Self::Namespace).then(|| key.namespace().map(shard_hash))?
+    }
+
+    /// Returns the path of the property in shard selectors; `None` if servers cannot filter by it.
+    fn path(self) -> Option<&'static str> {
+        match self {
+            Self::Uid => Some("object.metadata.uid"),
+            Self::Namespace => Some("object.metadata.namespace"),
+            Self::ControllerUid => None,
+        }
+    }
+}
+
+impl ShardFilter {
+    /// Creates the selection of the objects whose hash is in one of the ranges.
+    pub fn new(property: ShardProperty, ranges: HashRanges) -> Self {
+        Self { property, ranges }
+    }
+
+    /// Returns the property that decides.
+    pub fn property(&self) -> ShardProperty {
+        self.property
+    }
+
+    /// Returns the ranges.
+    pub fn ranges(&self) -> &HashRanges {
+        &self.ranges
+    }
+
+    /// Returns the selection of the same property with other ranges.
+    #[must_use]
+    pub fn with_ranges(&self, ranges: HashRanges) -> Self {
+        Self { property: self.property, ranges }
+    }
+
+    /// Returns whether an object is selected.
+    pub fn contains(&self, head: &Head) -> bool {
+        self.property.hash(head).is_some_and(|hash| self.ranges.contains(hash))
+    }
+
+    /// Returns whether an object of which only the key is known is selected; `None` if the key does not tell.
+    pub fn contains_key(&self, key: &Key) -> Option<bool> {
+        match self.property {
+            ShardProperty::Namespace => {
+                Some(self.property.hash_of_key(key).is_some_and(|hash| self.ranges.contains(hash)))
+            }
+            ShardProperty::Uid | ShardProperty::ControllerUid => None,
+        }
+    }
+
+    /// Returns the selection as the query parameter `shardSelector` (KEP-5866); `None` if servers cannot filter so, or
+    /// if all hashes are selected.
+    pub fn selector(&self) -> Option<String> {
+        let path = self.property.path()?;
+        if self.ranges.covers(&HashRange::ALL) {
+            return None;
+        }
+        let mut text = String::new();
+        for range in self.ranges.iter() {
+            if !text.is_empty() {
+                text.push_str(" || ");
+            }
+            let end = u128::from(range.last()) + 1;
+            // Writing to a string does not fail.
+            let _ = write!(text, "shardRange({path}, '0x{:016x}', '0x{end:016x}')", range.first());
+        }
+        Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selector_has_one_range_each_and_may_end_at_two_to_the_64th() {
+        let ranges = [HashRange::new(0, 0xff), HashRange::new(1 << 63, u64::MAX)];
+        let filter = ShardFilter::new(ShardProperty::Uid, ranges.into_iter().flatten().collect());
+        assert_eq!(
+            filter.selector().as_deref(),
+            Some(
+                "shardRange(object.metadata.uid, '0x0000000000000000', '0x0000000000000100') || \
+                 shardRange(object.metadata.uid, '0x8000000000000000', '0x10000000000000000')"
+            )
+        );
+        let all: HashRanges = [HashRange::ALL].into_iter().collect();
+        assert_eq!(filter.with_ranges(all.clone()).selector(), None, "no selector selects everything");
+        assert_eq!(ShardFilter::new(ShardProperty::ControllerUid, all).selector(), None);
+    }
+
+    #[test]
+    fn key_determines_the_hash_only_by_namespace() {
+        let (shop, node) = (Key::new("shop", "web"), Key::cluster("node-1"));
+        assert_eq!(ShardProperty::Namespace.hash_of_key(&shop), Some(shard_hash("shop")));
+        assert_eq!(ShardProperty::Namespace.hash_of_key(&node), None);
+        assert_eq!(ShardProperty::Uid.hash_of_key(&shop), None);
+        let all: HashRanges = [HashRange::ALL].into_iter().collect();
+        let filter = ShardFilter::new(ShardProperty::Namespace, all);
+        assert_eq!((filter.contains_key(&shop), filter.contains_key(&node)), (Some(true), Some(false)));
+    }
+}
