@@ -27,6 +27,8 @@ pub(crate) struct DeltaQueue {
     not_empty: Notify,
     /// Notified after a pop or the close.
     not_full: Notify,
+    /// Notified after a batch was applied to the store.
+    applied: Notify,
 }
 
 /// One FIFO per scope.
@@ -45,7 +47,7 @@ impl DeltaQueue {
     pub(crate) fn with_capacity(scopes: usize, capacity: FifoCapacity) -> Self {
         let fifos = (0..scopes).map(|_| DeltaFifo::new(capacity)).collect();
         let scopes = Mutex::new(ScopeQueues { fifos, next_scope: 0 });
-        Self { scopes, not_empty: Notify::new(), not_full: Notify::new() }
+        Self { scopes, not_empty: Notify::new(), not_full: Notify::new(), applied: Notify::new() }
     }
 
     /// Appends deltas of one scope, waiting for capacity.
@@ -129,7 +131,34 @@ impl DeltaQueue {
         if let Some(fifo) = scopes.fifos.get_mut(scope_index) {
             fifo.record_applied(end);
         }
+        self.applied.notify_waiters();
         scopes.fifos.iter().all(DeltaFifo::has_synced)
+    }
+
+    /// Returns the sequence number of the last delta that was pushed to a scope.
+    pub(crate) fn pushed(&self, scope_index: usize) -> u64 {
+        self.lock().fifos.get(scope_index).map_or(0, DeltaFifo::pushed)
+    }
+
+    /// Returns whether the store contains the deltas of a scope up to a sequence number.
+    pub(crate) fn has_applied(&self, scope_index: usize, sequence: u64) -> bool {
+        self.lock().fifos.get(scope_index).is_none_or(|fifo| fifo.has_applied(sequence))
+    }
+
+    /// Waits until the store contains the deltas of a scope up to a sequence number.
+    ///
+    /// # Cancel safety
+    ///
+    /// This function is cancel safe.
+    pub(crate) async fn wait_until_applied(&self, scope_index: usize, sequence: u64) {
+        loop {
+            let mut applied = std::pin::pin!(self.applied.notified());
+            applied.as_mut().enable();
+            if self.has_applied(scope_index, sequence) {
+                return;
+            }
+            applied.await;
+        }
     }
 
     /// Returns whether the initial list of every scope was applied.

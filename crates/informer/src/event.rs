@@ -84,8 +84,10 @@ impl<K> fmt::Debug for Event<K> {
     }
 }
 
-/// An event, or the notice that the handler lagged; received by handlers added with
-/// [`HandlerBuilder::uncoalesced`](crate::handler::HandlerBuilder::uncoalesced).
+/// An event, the notice that the handler lagged, or the release of an object.
+///
+/// Handlers lag only if they are added with
+/// [`HandlerBuilder::uncoalesced`](crate::handler::HandlerBuilder::uncoalesced); objects are released only with sharding.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Delivery<K> {
@@ -101,13 +103,31 @@ pub enum Delivery<K> {
         /// Number of events that were coalesced and are not delivered individually.
         skipped: u64,
     },
+    /// An object that this handler knew belongs to another process of the [shard group](crate::shard::ShardGroup) from
+    /// now on. The object exists, so its deletion must not be handled.
+    ///
+    /// Only informers with sharding deliver it. If the object comes back, it is delivered as added.
+    #[non_exhaustive]
+    Released {
+        /// The last state that this process has received.
+        last: Object<K>,
+    },
 }
 
 impl<K> Delivery<K> {
-    /// Returns the event; `None` for [`Delivery::Lagged`].
+    /// Returns the event; `None` for [`Delivery::Lagged`] and [`Delivery::Released`].
     pub fn into_event(self) -> Option<Event<K>> {
         match self {
             Self::Event(event) => Some(event),
+            Self::Lagged { .. } | Self::Released { .. } => None,
+        }
+    }
+
+    /// Returns the object of the event or release; `None` for [`Delivery::Lagged`].
+    pub fn object(&self) -> Option<&Object<K>> {
+        match self {
+            Self::Event(event) => Some(event.object()),
+            Self::Released { last } => Some(last),
             Self::Lagged { .. } => None,
         }
     }
@@ -145,6 +165,7 @@ impl Delivery<Untyped> {
         match self {
             Self::Event(event) => Delivery::Event(event.typed()),
             Self::Lagged { skipped } => Delivery::Lagged { skipped },
+            Self::Released { last } => Delivery::Released { last: last.into_cast() },
         }
     }
 }

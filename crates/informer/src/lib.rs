@@ -148,6 +148,9 @@ mod reflector;
 mod resource;
 mod retry;
 pub mod selector;
+#[cfg(test)]
+mod shard_tests;
+mod shard_view;
 mod shared;
 pub mod source;
 pub mod status;

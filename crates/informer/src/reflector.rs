@@ -5,29 +5,31 @@
 
 use crate::clock::{Clock, sleep_until};
 use crate::delta_queue::DeltaQueue;
+use crate::shard_view::{Participant, ShardHandle};
 use crate::source::{
     self, ByteStream, Response, ResponseFuture, Source, SourceError, Throughput, TransferSample,
 };
 use crate::status::{DiagnosticSink, StatusCell};
 use futures::{FutureExt as _, StreamExt as _};
 use informer_core::reflector::{
-    Action, Failure, Reflector, ReflectorDiagnostic, ResponseHead, SavedScope, StreamId,
+    Action, Failure, ReflectorDiagnostic, ResponseHead, SavedScope, ShardedReflector, StreamId,
 };
 use informer_core::{Moment, QueueClosed};
-use std::future::pending;
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 /// The task that drives one reflector.
 pub(crate) struct ReflectorDriver {
-    pub(crate) machine: Reflector,
+    pub(crate) machine: ShardedReflector,
     pub(crate) source: Arc<dyn Source>,
     /// The measured throughput of full lists, shared with the other informers of a factory.
     pub(crate) throughput: Throughput,
     /// The measurement of the list or watch-list being received; `None` if there is none, or if it has gzip.
-    pub(crate) sample: Option<TransferSample>,
+    pub(crate) sample: Option<(StreamId, TransferSample)>,
     pub(crate) queue: Arc<DeltaQueue>,
     pub(crate) status: Arc<StatusCell>,
     pub(crate) diagnostics: DiagnosticSink,
@@ -38,14 +40,24 @@ pub(crate) struct ReflectorDriver {
     pub(crate) stop: watch::Sender<bool>,
     /// The saved state from which the reflector starts, if one is expected.
     pub(crate) saved: Option<oneshot::Receiver<Option<SavedScope>>>,
+    /// The group that decides about the hash ranges, with sharding.
+    pub(crate) shard: Option<ShardHandle>,
 }
 
-/// The request in flight; there is at most one.
-enum InFlight {
-    Nothing,
-    Response(StreamId, ResponseFuture),
-    Body(StreamId, ByteStream),
+/// A request in flight.
+struct InFlight {
+    id: StreamId,
+    progress: Progress,
 }
+
+enum Progress {
+    Response(ResponseFuture),
+    Body(ByteStream),
+}
+
+/// The requests in flight: at most one, and with sharding one more while ranges are gained.
+#[derive(Default)]
+struct Requests(Vec<InFlight>);
 
 /// A response or body chunk of the request in flight.
 enum Incoming {
@@ -54,41 +66,77 @@ enum Incoming {
 }
 
 impl InFlight {
-    fn id(&self) -> Option<StreamId> {
-        match self {
-            Self::Nothing => None,
-            Self::Response(id, _) | Self::Body(id, _) => Some(*id),
-        }
-    }
-
     /// Sends a request by calling `request`, which calls the source. If the source panics, immediately or
     /// later, only this request fails (C9).
     fn send(id: StreamId, request: impl FnOnce() -> ResponseFuture) -> Self {
         let response =
             catch_unwind(AssertUnwindSafe(request)).unwrap_or_else(|_| Box::pin(async { Err(panicked()) }));
-        Self::Response(id, response)
+        Self { id, progress: Progress::Response(response) }
     }
 
-    async fn next(&mut self) -> Incoming {
-        match self {
-            Self::Nothing => pending().await,
-            Self::Response(id, response) => {
-                let response = AssertUnwindSafe(response).catch_unwind().await;
-                Incoming::Response(*id, response.unwrap_or_else(|_| Err(panicked())))
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Incoming> {
+        let id = self.id;
+        match &mut self.progress {
+            Progress::Response(response) => {
+                let polled = catch_unwind(AssertUnwindSafe(|| response.poll_unpin(context)));
+                polled
+                    .unwrap_or_else(|_| Poll::Ready(Err(panicked())))
+                    .map(|response| Incoming::Response(id, response))
             }
-            Self::Body(id, body) => {
-                let chunk = AssertUnwindSafe(body.next()).catch_unwind().await;
-                Incoming::Chunk(*id, chunk.unwrap_or_else(|_| Some(Err(panicked()))))
+            Progress::Body(body) => {
+                let polled = catch_unwind(AssertUnwindSafe(|| body.poll_next_unpin(context)));
+                let polled = polled.unwrap_or_else(|_| Poll::Ready(Some(Err(panicked()))));
+                polled.map(|chunk| Incoming::Chunk(id, chunk))
             }
         }
     }
+}
+
+impl Requests {
+    fn remove(&mut self, id: StreamId) {
+        self.0.retain(|request| request.id != id);
+    }
+
+    /// Waits for the next input. A request with much input does not delay another one: they take turns.
+    async fn next(&mut self) -> Incoming {
+        poll_fn(|context| {
+            let ready =
+                self.0.iter_mut().enumerate().find_map(|(index, request)| match request.poll(context) {
+                    Poll::Ready(incoming) => Some((index, incoming)),
+                    Poll::Pending => None,
+                });
+            let Some((index, incoming)) = ready else { return Poll::Pending };
+            if self.0.len() > 1 {
+                let request = self.0.remove(index);
+                self.0.push(request);
+            }
+            Poll::Ready(incoming)
+        })
+        .await
+    }
+
+    /// Receives the body of a request from now on.
+    fn begin_body(&mut self, id: StreamId, body: ByteStream) {
+        if let Some(request) = self.0.iter_mut().find(|request| request.id == id) {
+            request.progress = Progress::Body(body);
+        }
+    }
+}
+
+/// What an informer has applied of the decisions of its shard group.
+struct ShardProgress {
+    participant: Participant,
+    /// The view that was applied last, and the delta at whose application to the store it is confirmed.
+    unconfirmed: Option<(u64, u64)>,
 }
 
 impl ReflectorDriver {
     /// Runs until the informer stops or the queue is closed.
     pub(crate) async fn run(mut self) {
         let (clock, mut stop) = (self.clock, self.stop.subscribe());
-        let mut in_flight = InFlight::Nothing;
+        let mut requests = Requests::default();
+        let mut shard =
+            self.shard.as_ref().map(|group| ShardProgress { participant: group.join(), unconfirmed: None });
         if let Some(saved) = self.saved.take() {
             tokio::select! {
                 biased;
@@ -104,7 +152,12 @@ impl ReflectorDriver {
             tokio::select! {
                 biased;
                 () = stopped(&mut stop) => break,
-                executed = self.execute_actions(&mut in_flight) => if executed.is_err() { break },
+                executed = self.execute_actions(&mut requests) => if executed.is_err() { break },
+            }
+            if let Some(ShardProgress { unconfirmed: Some((_, end)), .. }) = &mut shard
+                && *end == 0
+            {
+                *end = self.queue.pushed(self.scope_index);
             }
             let deadline = self.machine.next_deadline().map(|moment| clock.instant(moment));
             let wait_started = Instant::now();
@@ -113,9 +166,12 @@ impl ReflectorDriver {
             tokio::select! {
                 biased;
                 () = stopped(&mut stop) => break,
-                incoming = in_flight.next() => {
+                () = shard_change(&mut shard, &self.queue, self.scope_index) => {
+                    self.apply_shard_change(&mut shard);
+                }
+                incoming = requests.next() => {
                     self.measure(&incoming, wait_started);
-                    self.handle(clock.now(), incoming, &mut in_flight);
+                    self.handle(clock.now(), incoming, &mut requests);
                 }
                 () = sleep_until(deadline) => self.machine.handle_timeout(clock.now()),
             }
@@ -124,15 +180,18 @@ impl ReflectorDriver {
 
     /// Pushes the deltas of the state machine to the delta queue and executes its pending actions. While this
     /// waits for capacity in the queue, nothing is read from the source.
-    async fn execute_actions(&mut self, in_flight: &mut InFlight) -> Result<(), QueueClosed> {
+    async fn execute_actions(&mut self, requests: &mut Requests) -> Result<(), QueueClosed> {
         self.publish();
         self.queue.push(self.scope_index, self.machine.deltas()).await?;
         while let Some(action) = self.machine.poll_action() {
             match action {
-                Action::List(id, request) => *in_flight = InFlight::send(id, || self.source.list(request)),
-                Action::Watch(id, request) => *in_flight = InFlight::send(id, || self.source.watch(request)),
-                Action::Cancel(id) if in_flight.id() == Some(id) => *in_flight = InFlight::Nothing,
-                Action::Cancel(_) => {}
+                Action::List(id, request) => {
+                    requests.0.push(InFlight::send(id, || self.source.list(request)));
+                }
+                Action::Watch(id, request) => {
+                    requests.0.push(InFlight::send(id, || self.source.watch(request)));
+                }
+                Action::Cancel(id) => requests.remove(id),
                 Action::Report(diagnostic) => {
                     if let ReflectorDiagnostic::RequestFailed { failure, .. } = &diagnostic {
                         self.status.record_failure(self.scope_index, failure, self.clock.now());
@@ -148,36 +207,56 @@ impl ReflectorDriver {
     /// for `incoming`.
     fn measure(&mut self, incoming: &Incoming, wait_started: Instant) {
         match (incoming, &mut self.sample) {
-            (Incoming::Chunk(_, Some(Ok(chunk))), Some(sample)) if self.machine.is_receiving_list() => {
+            (Incoming::Chunk(id, Some(Ok(chunk))), Some((measured, sample)))
+                if id == measured && self.machine.is_receiving_list(*id) =>
+            {
                 let now = Instant::now();
                 sample.note(chunk.len(), now - wait_started, now);
             }
+            // Another request shares the connection, so that the measurement would be wrong.
             _ => self.sample = None,
         }
     }
 
-    fn handle(&mut self, now: Moment, incoming: Incoming, in_flight: &mut InFlight) {
+    fn handle(&mut self, now: Moment, incoming: Incoming, requests: &mut Requests) {
         match incoming {
             Incoming::Response(id, Ok(response)) => {
                 let mut head = ResponseHead::new(response.status);
                 head.content_type = response.content_type.map(Into::into);
                 head.retry_after = response.retry_after;
                 let compressed = response.compressed;
-                *in_flight = InFlight::Body(id, response.body);
+                requests.begin_body(id, response.body);
                 self.machine.handle_response(now, id, head);
                 // The transferred size of a compressed body is not known here.
-                self.sample =
-                    (!compressed && self.machine.is_receiving_list()).then(|| self.throughput.begin());
+                self.sample = (!compressed && self.machine.is_receiving_list(id))
+                    .then(|| (id, self.throughput.begin()));
             }
             Incoming::Chunk(id, Some(Ok(chunk))) => self.machine.handle_bytes(now, id, &chunk),
             Incoming::Chunk(id, None) => {
-                *in_flight = InFlight::Nothing;
+                requests.remove(id);
                 self.machine.handle_end(now, id);
             }
             Incoming::Response(id, Err(error)) | Incoming::Chunk(id, Some(Err(error))) => {
-                *in_flight = InFlight::Nothing;
+                requests.remove(id);
                 self.machine.handle_error(now, id, failure(&error));
             }
+        }
+    }
+
+    /// Passes a new view of the group to the state machine, or confirms an earlier one whose deltas the store contains.
+    fn apply_shard_change(&mut self, shard: &mut Option<ShardProgress>) {
+        let Some(ShardProgress { participant, unconfirmed }) = shard else { return };
+        if let Some((number, end)) = *unconfirmed
+            && self.queue.has_applied(self.scope_index, end)
+        {
+            participant.confirm(number);
+            *unconfirmed = None;
+        }
+        if participant.has_changed() {
+            let view = participant.view();
+            self.machine.set_ranges(self.clock.now(), &view.held, view.is_settled);
+            // The number of its last delta is known when the deltas were pushed.
+            *unconfirmed = Some((view.number, 0));
         }
     }
 
@@ -193,6 +272,16 @@ impl Drop for ReflectorDriver {
         self.publish();
         self.queue.close();
         self.stop.send_replace(true);
+    }
+}
+
+/// Waits until [`ReflectorDriver::apply_shard_change`] has something to do; without sharding, forever.
+async fn shard_change(shard: &mut Option<ShardProgress>, queue: &DeltaQueue, scope_index: usize) {
+    let Some(ShardProgress { participant, unconfirmed }) = shard else { return std::future::pending().await };
+    tokio::select! {
+        () = participant.changed() => {}
+        () = queue.wait_until_applied(scope_index, unconfirmed.map_or(0, |(_, end)| end)),
+            if unconfirmed.is_some() => {}
     }
 }
 

@@ -37,12 +37,17 @@ pub(crate) fn deleted(name: &str, version: u64) -> Change {
     Change::Deleted { last: entry(name, version), observed: true }
 }
 
+pub(crate) fn released(name: &str, version: u64) -> Change {
+    Change::Released(entry(name, version))
+}
+
 /// Formats a delivery: `+a@1!` initial add, `+a@1` add, `~a@1>a@2` update, `=a@1` resync, `-a@1` delete,
-/// `lagged 1`.
+/// `lagged 1`, `released a@1`.
 pub(crate) fn text(delivery: &Delivery<Untyped>) -> String {
     let event = match delivery {
         Delivery::Event(event) => event,
         Delivery::Lagged { skipped } => return format!("lagged {skipped}"),
+        Delivery::Released { last } => return format!("released {last:?}"),
     };
     match event {
         Event::Added { object, initial, .. } => format!("+{object:?}{}", if *initial { "!" } else { "" }),

@@ -85,8 +85,9 @@ impl<K> Delta<K> {
         }
     }
 
-    pub(super) fn from_core(delta: core::Delta) -> Self {
-        match delta {
+    /// Converts a delta of a scope without sharding; `None` for others.
+    pub(super) fn from_core(delta: core::Delta) -> Option<Self> {
+        Some(match delta {
             core::Delta::Added(entry) => Self::Added(Object::new(entry)),
             core::Delta::Updated(entry) => Self::Updated(Object::new(entry)),
             core::Delta::Deleted(Deleted { key, version, last }) => {
@@ -98,7 +99,8 @@ impl<K> Delta<K> {
             }
             core::Delta::Bookmark(version) => Self::Bookmark(version),
             core::Delta::Unreadable(unreadable) => Self::Unreadable(unreadable),
-        }
+            core::Delta::Gained(_) | core::Delta::Released(_) => return None,
+        })
     }
 
     pub(super) fn into_core(self) -> core::Delta {

@@ -146,7 +146,7 @@ impl<K> Iterator for Deltas<K> {
     type Item = Delta<K>;
 
     fn next(&mut self) -> Option<Delta<K>> {
-        self.remaining.next().map(Delta::from_core)
+        self.remaining.by_ref().find_map(Delta::from_core)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

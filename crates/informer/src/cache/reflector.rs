@@ -12,7 +12,7 @@ use crate::resource::ResourceType;
 use crate::shared::{InformerOptions, SyncWaiter};
 use crate::source::Source;
 use crate::status::{InformerStatus, StatusCell};
-use informer_core::reflector::Reflector as Machine;
+use informer_core::reflector::ShardedReflector as Machine;
 use informer_core::{self as core, Batch, ResourceVersion, Retention};
 use kube::Resource;
 use kube::core::DynamicObject;
@@ -172,7 +172,7 @@ impl<K> Reflector<K> {
         let mut synced = false;
         while let Some((scope_index, batch)) = queue.pop(MAX_BATCH_DELTAS).await {
             let (end, version) = (batch.end(), last_version(&batch));
-            sink(batch.deltas.into_iter().map(Delta::from_core).collect()).await?;
+            sink(batch.deltas.into_iter().filter_map(Delta::from_core).collect()).await?;
             let now = self.clock.now();
             if let Some(version) = version {
                 self.status.record_version(scope_index, version, now);
@@ -205,6 +205,7 @@ impl<K> Reflector<K> {
                 diagnostics: diagnostics.clone(),
                 scope_index,
                 saved: None,
+                shard: None,
                 clock: self.clock,
                 stop: stop.clone(),
             })
@@ -253,6 +254,8 @@ fn last_version(batch: &Batch) -> Option<ResourceVersion> {
         core::Delta::Replaced(replaced) => Some(replaced.version.clone()),
         core::Delta::Bookmark(version) => Some(version.clone()),
         core::Delta::Unreadable(unreadable) => unreadable.version.clone(),
+        // Only with sharding.
+        core::Delta::Gained(_) | core::Delta::Released(_) => None,
     })
 }
 

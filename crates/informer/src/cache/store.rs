@@ -204,14 +204,18 @@ fn prepare<K>(projections: &Projections, objects: impl IntoIterator<Item = Objec
 
 /// Returns the changes of a batch as events.
 fn events<K>(result: BatchResult, initial: bool) -> Vec<Event<K>> {
-    let event = |change| match change {
-        Change::Added(entry) => Event::Added { object: Object::new(entry), initial, previous: None },
-        Change::Updated { old, new } => {
-            Event::Updated { old: Object::new(old), new: Object::new(new), cause: UpdateCause::Change }
-        }
-        Change::Deleted { last, observed } => Event::Deleted { last: Object::new(last), observed },
+    let event = |change| {
+        Some(match change {
+            Change::Added(entry) => Event::Added { object: Object::new(entry), initial, previous: None },
+            Change::Updated { old, new } => {
+                Event::Updated { old: Object::new(old), new: Object::new(new), cause: UpdateCause::Change }
+            }
+            Change::Deleted { last, observed } => Event::Deleted { last: Object::new(last), observed },
+            // Only with sharding.
+            Change::Released(_) => return None,
+        })
     };
-    result.changes.into_iter().map(event).collect()
+    result.changes.into_iter().filter_map(event).collect()
 }
 
 impl<K> Default for Store<K> {

@@ -143,6 +143,8 @@ impl<L: 'static> TypedSource<L> {
                         queued.unwrap_or_else(|panic| resume_unwind(panic));
                     }
                     Delivery::Lagged { .. } => sink.enqueue_all(&own_engine.reader),
+                    // Another process reconciles the object.
+                    Delivery::Released { .. } => {}
                 };
                 // Predicates and mappers must see every state on which a reconcile may have acted, without
                 // coalescing: the cache is ahead of the handler, and an event of another source may already

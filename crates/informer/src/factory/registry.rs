@@ -135,8 +135,11 @@ impl Registry {
     ) -> Arc<Engine> {
         let options = view.resolve(resource, || adapt_to_scope(view.defaults(resource), cluster_scoped));
         // An earlier dynamic call may have resolved the kind without knowing that it is cluster-scoped.
-        let options =
-            if cluster_scoped { view.override_resolved(resource, options.all_namespaces()) } else { options };
+        let options = if cluster_scoped {
+            view.override_resolved(resource, adapt_to_scope(options, cluster_scoped))
+        } else {
+            options
+        };
         let identity = (resource.clone(), options.selection_key());
         let (engine, run_state) =
             self.find_or_register(&identity, options.clone()).unwrap_or_else(|options| {
@@ -261,9 +264,9 @@ impl Informer {
     }
 }
 
-/// Removes the namespaces from the options if the kind is cluster-scoped.
+/// Removes the namespaces from the options if the kind is cluster-scoped, whose shards are always decided by uid.
 fn adapt_to_scope(options: InformerOptions, cluster_scoped: bool) -> InformerOptions {
-    if cluster_scoped { options.all_namespaces() } else { options }
+    if cluster_scoped { options.all_namespaces().sharded_by_uid() } else { options }
 }
 
 impl DetachTarget for Registry {

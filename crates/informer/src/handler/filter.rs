@@ -71,6 +71,12 @@ where
         self.apply(Event::Deleted { last, observed });
     }
 
+    fn on_release(&mut self, last: Object<K>) {
+        if self.filter.release(last.key()) {
+            self.handler.on_release(last);
+        }
+    }
+
     fn on_lagged(&mut self, skipped: u64) {
         self.handler.on_lagged(skipped);
     }
@@ -128,14 +134,19 @@ impl<F> Filter<F> {
                 }
             }
             Event::Deleted { last, observed } => {
-                let delivered = self.delivered_keys.remove(last.key());
-                if self.delivered_keys.is_empty() {
-                    // Frees the memory after many matching objects were deleted.
-                    self.delivered_keys.shrink_to(64);
-                }
-                delivered.then_some(Event::Deleted { last, observed })
+                self.release(last.key()).then_some(Event::Deleted { last, observed })
             }
         }
+    }
+
+    /// Forgets an object; returns whether it was delivered.
+    pub(super) fn release(&mut self, key: &Key) -> bool {
+        let delivered = self.delivered_keys.remove(key);
+        if self.delivered_keys.is_empty() {
+            // Frees the memory after many matching objects were deleted.
+            self.delivered_keys.shrink_to(64);
+        }
+        delivered
     }
 }
 
@@ -152,6 +163,9 @@ impl<K> OptionalFilter<K> {
     pub(super) fn apply(&mut self, delivery: Delivery<Untyped>) -> Option<Delivery<K>> {
         match (&mut self.0, delivery.typed()) {
             (Some(filter), Delivery::Event(event)) => filter.apply(event).map(Delivery::Event),
+            (Some(filter), Delivery::Released { last }) => {
+                filter.release(last.key()).then_some(Delivery::Released { last })
+            }
             (_, delivery) => Some(delivery),
         }
     }

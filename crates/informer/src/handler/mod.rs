@@ -69,6 +69,14 @@ pub trait Handler<K>: Send + 'static {
         let _ = (last, observed);
     }
 
+    /// Called for an object that this handler knows and that belongs to another process of the
+    /// [shard group](crate::shard::ShardGroup) from now on. The object exists.
+    ///
+    /// Only handlers of informers with sharding receive this call.
+    fn on_release(&mut self, last: Object<K>) {
+        let _ = last;
+    }
+
     /// Called when the handler exceeded its capacity and `skipped` events were coalesced into later ones.
     ///
     /// Only handlers added with [`HandlerBuilder::uncoalesced`] receive this call.
@@ -84,5 +92,6 @@ pub(crate) fn dispatch<K>(handler: &mut impl Handler<K>, delivery: Delivery<K>) 
         Delivery::Event(Event::Updated { old, new, cause }) => handler.on_update(old, new, cause),
         Delivery::Event(Event::Deleted { last, observed }) => handler.on_delete(last, observed),
         Delivery::Lagged { skipped } => handler.on_lagged(skipped),
+        Delivery::Released { last } => handler.on_release(last),
     }
 }

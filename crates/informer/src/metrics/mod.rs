@@ -43,6 +43,8 @@ pub struct InformerMetrics {
     pub updated: u64,
     /// Number of objects deleted from the cache.
     pub deleted: u64,
+    /// Number of objects that left the cache because they belong to other processes of a shard group.
+    pub released: u64,
     /// Counters of the reflector: lists, watches, relists by cause, rewinds, unreadable objects, failures.
     pub reflector: ReflectorCounters,
     /// Number of changes by which audits corrected the cache.
@@ -144,6 +146,7 @@ impl InformerMetrics {
             added: status.cache.added,
             updated: status.cache.updated,
             deleted: status.cache.deleted,
+            released: status.cache.released,
             reflector: status.reflector,
             drift: status.cache.drift,
             decode_errors,
@@ -181,7 +184,13 @@ impl Collect for InformerMetrics {
         }
         let state = with("state", state_name(&self.state));
         encoder.gauge("informer_state", "The state of the informer: 1 for the current one.", &state, 1.0);
-        for (kind, count) in [("added", self.added), ("updated", self.updated), ("deleted", self.deleted)] {
+        let changes = [
+            ("added", self.added),
+            ("updated", self.updated),
+            ("deleted", self.deleted),
+            ("released", self.released),
+        ];
+        for (kind, count) in changes {
             let help = "Changes of the cache, by kind.";
             encoder.counter("informer_events_total", help, &with("kind", kind), count);
         }

@@ -46,7 +46,7 @@ impl CacheCompression {
     pub(super) fn observe_batch(&self, changes: &[Change], snapshot: &StoreSnapshot) {
         let is_outdated = |change: &Change| match change {
             Change::Added(entry) | Change::Updated { new: entry, .. } => !self.compressor.is_current(entry),
-            Change::Deleted { .. } => false,
+            Change::Deleted { .. } | Change::Released(_) => false,
         };
         if self.compressor.needs_training(snapshot) || changes.iter().any(is_outdated) {
             self.wake.notify_one();

@@ -8,7 +8,7 @@ use crate::reflector::ReflectorDriver;
 use crate::resource::ResourceType;
 use crate::source::QueryParameters;
 use informer_core::Scope;
-use informer_core::reflector::{Config, Reflector};
+use informer_core::reflector::{Config, ShardedReflector};
 use std::sync::Arc;
 
 /// Creates the driver of each scope's reflector; none without a client and without a source.
@@ -30,7 +30,7 @@ pub(super) fn drivers(
         // The seed is only for jitter, which spreads the requests of a server's clients over time.
         let seed = options.seed_of(&parts.diagnostics.resource, scope_index);
         Some(ReflectorDriver {
-            machine: Reflector::new(config, seed, Some(parts.reader.clone())),
+            machine: ShardedReflector::new(config, seed, Some(parts.reader.clone())),
             source,
             throughput: throughput.clone(),
             sample: None,
@@ -41,6 +41,7 @@ pub(super) fn drivers(
             clock: parts.clock,
             stop: parts.stop.clone(),
             saved,
+            shard: options.shard().map(|shard| shard.group.clone()),
         })
     };
     options.scopes().into_iter().enumerate().filter_map(&mut driver).collect()

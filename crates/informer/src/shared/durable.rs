@@ -68,7 +68,8 @@ impl Cut {
             let state = match change {
                 Change::Added(state)
                 | Change::Updated { new: state, .. }
-                | Change::Deleted { last: state, .. } => state,
+                | Change::Deleted { last: state, .. }
+                | Change::Released(state) => state,
             };
             let difference = Arc::make_mut(differences.entry(state.key().clone()).or_default());
             match self.snapshot.get(state.key()) {

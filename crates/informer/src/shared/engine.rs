@@ -104,7 +104,7 @@ impl Engine {
         let (commands, receiver) = mpsc::unbounded_channel();
         let (clock, stop) = (Clock::new(), watch::Sender::new(false));
         let compression = CacheCompression::from_options(resource, options);
-        let (writer, reader) = new_store(&scopes, compression.is_some());
+        let (writer, reader) = new_store(&scopes, compression.is_some(), options.shard().is_some());
         let decoded = DecodedObjects::new(options.retention_or_default());
         let projections = CacheProjections::new(diagnostics.clone());
         let parts = EngineParts {
@@ -409,8 +409,9 @@ fn configure(
 }
 
 /// Creates an empty store; a compressed one saves memory at the cost of lookups by key.
-fn new_store(scopes: &[Scope], is_compressed: bool) -> (StoreWriter, StoreReader) {
+fn new_store(scopes: &[Scope], is_compressed: bool, is_sharded: bool) -> (StoreWriter, StoreReader) {
     let (writer, reader) = StoreWriter::new(scopes.iter().cloned());
+    let writer = if is_sharded { writer.sharded() } else { writer };
     (if is_compressed { writer.without_key_copies() } else { writer }, reader)
 }
 

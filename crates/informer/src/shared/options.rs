@@ -12,6 +12,7 @@ mod selection;
 
 pub(crate) use apply::SelectionKey;
 pub use selection::Selection;
+pub(crate) use selection::Shard;
 
 use crate::error::ConfigError;
 use crate::resource::ResourceType;

@@ -12,7 +12,7 @@ pub use informer_core::wire::{ObjectError, UnreadableObject};
 pub use informer_core::{Moment, Scope};
 pub use persistence::{ColdStartReason, PersistenceStatus, StartKind};
 
-use informer_core::reflector::Reflector;
+use informer_core::reflector::ShardedReflector;
 use informer_core::{BatchResult, Change, Key, ResourceVersion, StoreSnapshot};
 use std::sync::Arc;
 use std::time::Duration;
@@ -164,6 +164,8 @@ pub struct CacheCounters {
     pub updated: u64,
     /// Objects deleted.
     pub deleted: u64,
+    /// Objects that belong to other processes of a shard group since.
+    pub released: u64,
     /// Deltas dropped because they were older than the cached state (C1).
     pub stale_deltas: u64,
     /// Deletions of objects that were not cached. They are not delivered.
@@ -216,11 +218,11 @@ impl StatusCell {
     ///
     /// Of these values, only a new state wakes subscribers. Counters and times change with every chunk;
     /// [`StatusCell::get`] aggregates them.
-    pub(crate) fn record_reflector(&self, scope_index: usize, reflector: &Reflector, now: Moment) {
+    pub(crate) fn record_reflector(&self, scope_index: usize, reflector: &ShardedReflector, now: Moment) {
         let state = reflector.state();
         self.0.send_if_modified(|status| {
             let Some(scope) = status.scopes.get_mut(scope_index) else { return false };
-            scope.reflector = *reflector.counters();
+            scope.reflector = reflector.counters();
             (scope.last_contact, scope.last_up_to_date) =
                 (reflector.last_contact(), reflector.last_up_to_date());
             let changed = scope.state != state;
@@ -318,6 +320,7 @@ impl StatusCell {
                     Change::Added(_) => counters.added += 1,
                     Change::Updated { .. } => counters.updated += 1,
                     Change::Deleted { .. } => counters.deleted += 1,
+                    Change::Released(_) => counters.released += 1,
                 }
             }
             counters.stale_deltas += batch.stale_deltas;

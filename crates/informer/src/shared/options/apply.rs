@@ -1,10 +1,11 @@
 //! Uses of the options: merging and comparing them, and deriving the configuration of an informer's parts.
 
-use super::{FieldFilterMode, InformerOptions};
+use super::{FieldFilterMode, InformerOptions, Shard};
 use crate::resource::ResourceType;
 use crate::source::{KubeSource, QueryParameters, Source, Throughput};
 use crate::status::DiagnosticSink;
 use informer_core::reflector::{Config, WatchListPolicy};
+use informer_core::shard::{HashRanges, ShardFilter, ShardProperty};
 use informer_core::wire::{Limits, message_of};
 use informer_core::{FieldFilter, Retention, Scope, Transform, TransformFallback};
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, RandomState};
@@ -28,6 +29,8 @@ pub(crate) struct SelectionKey {
     pub(crate) namespaces: Vec<String>,
     pub(super) labels: String,
     pub(super) fields: String,
+    /// The address of the shard group, and the property that it uses for this kind.
+    shard: Option<(usize, ShardProperty)>,
 }
 
 impl InformerOptions {
@@ -134,7 +137,7 @@ impl InformerOptions {
 
     /// Describes the selection for messages: `in all namespaces`, `in namespaces a, b with app=web`.
     pub(crate) fn describe_selection(&self) -> String {
-        let SelectionKey { namespaces, labels, fields } = self.selection_key();
+        let SelectionKey { namespaces, labels, fields, .. } = self.selection_key();
         let mut text = match &*namespaces {
             [] => "in all namespaces".to_owned(),
             [one] => format!("in namespace {one}"),
@@ -147,7 +150,21 @@ impl InformerOptions {
             text.push_str(if text.contains(" with ") { " and " } else { " with " });
             text.push_str(selector);
         }
+        if let Some(shard) = self.shard() {
+            text.push_str(", shard of ");
+            text.push_str(shard.group.name());
+        }
         text
+    }
+
+    /// Divides the objects by uid, for kinds without namespaces.
+    pub(crate) fn sharded_by_uid(mut self) -> Self {
+        if let Some(shard) = &mut self.selection.shard
+            && shard.property == ShardProperty::Namespace
+        {
+            shard.property = ShardProperty::Uid;
+        }
+        self
     }
 
     /// Returns whether objects come from a source of the application, and not from an API server.
@@ -157,7 +174,7 @@ impl InformerOptions {
 
     /// Returns the labels of an informer's metrics (see `InformerMetrics::labels`).
     pub(crate) fn metric_labels(&self, resource: &ResourceType) -> Arc<[(&'static str, Box<str>)]> {
-        let SelectionKey { namespaces, labels, fields } = self.selection_key();
+        let SelectionKey { namespaces, labels, fields, .. } = self.selection_key();
         let mut names = namespaces;
         if names.len() > MAX_NAMES {
             let more = format!("+{}", names.len() - MAX_NAMES);
@@ -175,6 +192,7 @@ impl InformerOptions {
             ("label_selector", labels.into()),
             ("field_selector", fields.into()),
             ("representation", representation.into()),
+            ("shard_group", self.shard().map_or("", |shard| shard.group.name()).into()),
         ];
         metric_labels.extend(optional.into_iter().filter(|(_, value): &(_, Box<str>)| !value.is_empty()));
         metric_labels.into()
@@ -185,7 +203,13 @@ impl InformerOptions {
             namespaces: self.selection.namespaces.clone().unwrap_or_default(),
             labels: self.selection.label_selector.clone().unwrap_or_default().to_string(),
             fields: self.selection.field_selector.clone().unwrap_or_default().to_string(),
+            shard: self.shard().map(|shard| (shard.group.id(), shard.property)),
         }
+    }
+
+    /// Returns the shard group that decides which objects are selected, if there is one.
+    pub(crate) fn shard(&self) -> Option<&Shard> {
+        self.selection.shard.as_ref()
     }
 
     /// Returns the resync period of handlers that do not set their own.
@@ -278,6 +302,7 @@ impl InformerOptions {
 
     pub(crate) fn config(&self, resource: &ResourceType, scope: Scope) -> Config {
         let mut config = Config::new(resource.types(), scope);
+        config.shard = self.shard().map(|shard| ShardFilter::new(shard.property, HashRanges::default()));
         config.retention = self.retention_or_default();
         let has_watch_lists = self.source.as_ref().is_none_or(|source| source.supports_watch_lists());
         let default_policy = if has_watch_lists { WatchListPolicy::Auto } else { WatchListPolicy::Never };

@@ -1,6 +1,8 @@
 //! Which objects of a kind an informer caches: namespaces and selectors.
 
 use super::InformerOptions;
+use crate::shard_view::ShardHandle;
+use informer_core::shard::ShardProperty;
 use informer_core::{FieldSelector, LabelSelector};
 
 /// Namespaces and selectors of an informer. A part that is not set is taken from the factory.
@@ -18,6 +20,15 @@ pub struct Selection {
     pub(super) namespaces: Option<Vec<String>>,
     pub(super) label_selector: Option<LabelSelector>,
     pub(super) field_selector: Option<FieldSelector>,
+    pub(super) shard: Option<Shard>,
+}
+
+/// The hash ranges of a shard group that this process holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Shard {
+    pub(crate) group: ShardHandle,
+    /// The property by whose hash the objects of this kind are divided.
+    pub(crate) property: ShardProperty,
 }
 
 impl Selection {
@@ -60,12 +71,19 @@ impl Selection {
         self
     }
 
+    /// Selects the objects of the hash ranges that this process holds.
+    pub(crate) fn shard(mut self, group: ShardHandle, property: ShardProperty) -> Self {
+        self.shard = Some(Shard { group, property });
+        self
+    }
+
     /// Takes the parts that are not set from `defaults`.
     pub(super) fn or(self, defaults: Self) -> Self {
         Self {
             namespaces: self.namespaces.or(defaults.namespaces),
             label_selector: self.label_selector.or(defaults.label_selector),
             field_selector: self.field_selector.or(defaults.field_selector),
+            shard: self.shard.or(defaults.shard),
         }
     }
 }

@@ -9,7 +9,7 @@
 //! Events are numbered in the order in which they are delivered (sequence number). Each key with pending
 //! events has a slot: an index into the vector of pending keys.
 
-use crate::event::{Event, Untyped, UpdateCause};
+use crate::event::{Delivery, Event, Untyped, UpdateCause};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use informer_core::{Change, Entry, Key, Moment, Object};
 use std::collections::VecDeque;
@@ -63,17 +63,27 @@ struct Pending {
 /// The pending events of one key, in the order of delivery.
 #[derive(Debug, Default)]
 struct PendingKey {
-    /// The deletion of the object that the handler saw last, or of one whose addition was coalesced away.
-    delete: Option<PendingDelete>,
+    /// The deletion or release of the object that the handler saw last, or of one whose addition was coalesced away.
+    removal: Option<PendingRemoval>,
     /// The addition or update of the object that exists now.
     upsert: Option<PendingUpsert>,
 }
 
 #[derive(Debug)]
-struct PendingDelete {
+struct PendingRemoval {
     sequence: u64,
     last: Arc<Entry>,
-    observed: bool,
+    kind: Removal,
+}
+
+/// The way in which an object left the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Removal {
+    Deleted {
+        observed: bool,
+    },
+    /// It exists, in hash ranges of another process.
+    Released,
 }
 
 #[derive(Debug)]
@@ -108,7 +118,10 @@ impl CoalescingOutbox {
                 let initial = false;
                 self.add_upsert(Some(old), new, initial, UpdateCause::Change, now);
             }
-            Change::Deleted { last, observed } => self.add_delete(last, *observed, now),
+            Change::Deleted { last, observed } => {
+                self.add_removal(last, Removal::Deleted { observed: *observed }, now);
+            }
+            Change::Released(last) => self.add_removal(last, Removal::Released, now),
         }
     }
 
@@ -143,9 +156,9 @@ impl CoalescingOutbox {
         }
         for pending in &self.pending.keys {
             if let Some(key) = pending.key() {
-                let deleted = pending.delete.as_ref().map(|delete| &delete.last);
+                let removed = pending.removal.as_ref().map(|removal| &removal.last);
                 let before = || pending.upsert.as_ref().and_then(|upsert| upsert.before.as_ref());
-                visit(key, deleted.or_else(before));
+                visit(key, removed.or_else(before));
             }
         }
     }
@@ -165,18 +178,18 @@ impl CoalescingOutbox {
     }
 
     /// Removes and returns the oldest pending event.
-    pub(super) fn pop(&mut self) -> Option<Event<Untyped>> {
+    pub(super) fn pop(&mut self) -> Option<Delivery<Untyped>> {
         if let Some((last, _)) = self.earlier_deletions.pop_front() {
-            return Some(Event::Deleted { last: Object::new(last), observed: false });
+            return Some(Event::Deleted { last: Object::new(last), observed: false }.into());
         }
         loop {
             let Some(QueuePosition { sequence, slot, .. }) = self.order.pop_front() else {
                 self.release_memory();
                 return None;
             };
-            if let Some(event) = self.pending.take(slot, sequence) {
+            if let Some(delivery) = self.pending.take(slot, sequence) {
                 self.events -= 1;
-                return Some(event);
+                return Some(delivery);
             }
         }
     }
@@ -240,29 +253,34 @@ impl CoalescingOutbox {
         self.push_position(sequence, slot, now);
     }
 
-    fn add_delete(&mut self, last: &Arc<Entry>, observed: bool, now: Moment) {
+    fn add_removal(&mut self, last: &Arc<Entry>, kind: Removal, now: Moment) {
         let slot = self.pending.slot_for(last.key());
         let key = &mut self.pending.keys[slot as usize];
         match key.upsert.take() {
-            // The handler never saw this incarnation, so its addition and deletion cancel out, unless
+            // The handler never saw this incarnation, so its addition and removal cancel out, unless
             // transient deletes are requested. A pending delete of the previous incarnation stays and
             // suffices.
             Some(PendingUpsert { before: None, is_known: false, .. })
-                if !self.deliver_transient_deletes || key.delete.is_some() =>
+                if !self.deliver_transient_deletes || key.removal.is_some() || kind == Removal::Released =>
             {
                 self.events -= 1;
-                if key.delete.is_none() {
-                    self.pending.remove(slot, last.key());
+                match &mut key.removal {
+                    None => self.pending.remove(slot, last.key()),
+                    // The object was released, came back and was deleted: the handler must learn of the deletion.
+                    Some(removal) if removal.kind == Removal::Released => {
+                        (removal.last, removal.kind) = (Arc::clone(last), kind);
+                    }
+                    Some(_) => {}
                 }
             }
-            // The delete takes the queue position of the upsert.
+            // The removal takes the queue position of the upsert.
             Some(PendingUpsert { sequence, .. }) => {
-                key.delete = Some(PendingDelete { sequence, last: Arc::clone(last), observed });
+                key.removal = Some(PendingRemoval { sequence, last: Arc::clone(last), kind });
             }
             None => {
                 self.last_sequence += 1;
                 let sequence = self.last_sequence;
-                key.delete = Some(PendingDelete { sequence, last: Arc::clone(last), observed });
+                key.removal = Some(PendingRemoval { sequence, last: Arc::clone(last), kind });
                 self.events += 1;
                 self.push_position(sequence, slot, now);
             }
@@ -287,8 +305,8 @@ impl CoalescingOutbox {
             assert_eq!(self.pending.find(key), Some(*slot), "{key} is found in its slot");
         }
         let sequences = keys.iter().flat_map(|key| {
-            let delete = key.delete.as_ref().map(|delete| delete.sequence);
-            delete.into_iter().chain(key.upsert.as_ref().map(|upsert| upsert.sequence))
+            let removal = key.removal.as_ref().map(|removal| removal.sequence);
+            removal.into_iter().chain(key.upsert.as_ref().map(|upsert| upsert.sequence))
         });
         let mut sequences: Vec<u64> = sequences.collect();
         sequences.sort_unstable();
@@ -364,21 +382,23 @@ impl Pending {
     }
 
     /// Takes the event with this sequence number, if it is still pending.
-    fn take(&mut self, slot: u32, sequence: u64) -> Option<Event<Untyped>> {
+    fn take(&mut self, slot: u32, sequence: u64) -> Option<Delivery<Untyped>> {
         let key = self.keys.get_mut(slot as usize)?;
-        let event = key.take(sequence)?;
-        if key.key().is_none() {
-            self.remove(slot, event.object().key());
+        let delivery = key.take(sequence)?;
+        if key.key().is_none()
+            && let Some(object) = delivery.object()
+        {
+            self.remove(slot, object.key());
         }
-        Some(event)
+        Some(delivery)
     }
 
     /// Returns whether the event at this position is still pending.
     fn contains(&self, position: &QueuePosition) -> bool {
         self.keys.get(position.slot as usize).is_some_and(|key| {
-            let delete = key.delete.as_ref().map(|delete| delete.sequence);
+            let removal = key.removal.as_ref().map(|removal| removal.sequence);
             let upsert = key.upsert.as_ref().map(|upsert| upsert.sequence);
-            delete == Some(position.sequence) || upsert == Some(position.sequence)
+            removal == Some(position.sequence) || upsert == Some(position.sequence)
         })
     }
 
@@ -403,23 +423,27 @@ impl PendingKey {
     /// Returns the key of the events; `None` if there are no events.
     fn key(&self) -> Option<&Key> {
         let upsert = self.upsert.as_ref().map(|upsert| upsert.after.key());
-        upsert.or_else(|| self.delete.as_ref().map(|delete| delete.last.key()))
+        upsert.or_else(|| self.removal.as_ref().map(|removal| removal.last.key()))
     }
 
     /// Takes the event with this sequence number, if it is still pending.
-    fn take(&mut self, sequence: u64) -> Option<Event<Untyped>> {
-        let delete = self.delete.take_if(|delete| delete.sequence == sequence);
-        if let Some(PendingDelete { last, observed, .. }) = delete {
-            return Some(Event::Deleted { last: Object::new(last), observed });
+    fn take(&mut self, sequence: u64) -> Option<Delivery<Untyped>> {
+        let removal = self.removal.take_if(|removal| removal.sequence == sequence);
+        if let Some(PendingRemoval { last, kind, .. }) = removal {
+            let last = Object::new(last);
+            return Some(match kind {
+                Removal::Deleted { observed } => Event::Deleted { last, observed }.into(),
+                Removal::Released => Delivery::Released { last },
+            });
         }
         let PendingUpsert { before, after, initial, cause, .. } =
             self.upsert.take_if(|upsert| upsert.sequence == sequence)?;
         let after = Object::new(after);
         let before = before.map(Object::new);
-        Some(match before {
+        Some(Delivery::Event(match before {
             Some(old) if !initial => Event::Updated { old, new: after, cause },
             previous => Event::Added { object: after, initial, previous },
-        })
+        }))
     }
 }
 

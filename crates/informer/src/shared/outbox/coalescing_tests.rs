@@ -1,7 +1,7 @@
 //! Tests of the coalescing outbox: the events that a handler receives, however late it takes them.
 
 use super::*;
-use crate::test_support::{added, deleted, entry, text, updated};
+use crate::test_support::{added, deleted, entry, released, text, updated};
 use informer_core::random::Random;
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ const INITIAL: bool = true;
 const NOT_INITIAL: bool = false;
 
 fn drain(outbox: &mut CoalescingOutbox) -> String {
-    std::iter::from_fn(|| outbox.pop()).map(|event| text(&event.into())).collect::<Vec<_>>().join(" ")
+    std::iter::from_fn(|| outbox.pop()).map(|event| text(&event)).collect::<Vec<_>>().join(" ")
 }
 
 /// Checks the events that are delivered if all changes are added before the first one is taken.
@@ -33,6 +33,16 @@ fn c8_late_handler_receives_coalesced_events() {
     check(&[deleted("a", 2), added("a", 3), updated("a", 3, 4)], "-a@2 +a@4");
     check(&[deleted("a", 2), added("a", 3), deleted("a", 4)], "-a@2");
     check(&[deleted("a", 2), added("a", 3), deleted("a", 4), added("a", 5)], "-a@2 +a@5");
+}
+
+#[test]
+fn released_object_that_came_back_and_was_deleted_is_delivered_as_deleted() {
+    check(&[released("a", 1)], "released a@1");
+    check(&[added("a", 1), released("a", 1)], "");
+    check(&[released("a", 1), added("a", 2)], "released a@1 +a@2");
+    check(&[released("a", 1), added("a", 2), released("a", 2)], "released a@2");
+    check(&[released("a", 1), added("a", 2), deleted("a", 3)], "-a@3");
+    check(&[deleted("a", 1), added("a", 2), released("a", 2)], "-a@1");
 }
 
 #[test]
@@ -120,13 +130,17 @@ fn bursts_of_many_keys_fold_to_the_current_state() {
         let (mut current, mut folded) = (BTreeMap::new(), BTreeMap::new());
         for version in 1..3000_u64 {
             let name = format!("pod-{}", random.below(300));
-            match (current.get(&name).copied(), random.below(4)) {
+            match (current.get(&name).copied(), random.below(5)) {
                 (None, _) => {
                     outbox.add(&added(&name, version), NOT_INITIAL, Moment::default());
                     current.insert(name, version);
                 }
                 (Some(old), 0) => {
                     outbox.add(&deleted(&name, old), NOT_INITIAL, Moment::default());
+                    current.remove(&name);
+                }
+                (Some(old), 2) => {
+                    outbox.add(&released(&name, old), NOT_INITIAL, Moment::default());
                     current.remove(&name);
                 }
                 (Some(old), 1) => outbox.add_resync(&entry(&name, old), Moment::default()),
@@ -156,9 +170,17 @@ fn bursts_of_many_keys_fold_to_the_current_state() {
 }
 
 /// Applies an event to the states that the handler knows.
-fn fold(event: &Event<Untyped>, folded: &mut BTreeMap<String, u64>, transient_deletes: bool) {
+fn fold(delivery: &Delivery<Untyped>, folded: &mut BTreeMap<String, u64>, transient_deletes: bool) {
     let parts = |object: &Object<Untyped>| {
         (object.name().to_owned(), object.resource_version().as_str().parse::<u64>().unwrap())
+    };
+    let event = match delivery {
+        Delivery::Event(event) => event,
+        Delivery::Released { last } => {
+            assert!(folded.remove(last.name()).is_some(), "released an object that was not known");
+            return;
+        }
+        Delivery::Lagged { .. } => panic!("a coalescing outbox has no capacity"),
     };
     match event {
         Event::Added { object, .. } => {

@@ -126,7 +126,7 @@ impl Outbox {
     /// Removes and returns the next delivery.
     pub(super) fn pop(&mut self) -> Option<Delivery<Untyped>> {
         match self {
-            Self::Coalescing(outbox) => outbox.pop().map(Delivery::Event),
+            Self::Coalescing(outbox) => outbox.pop(),
             Self::Uncoalesced(outbox) => outbox.pop(),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::event::Event;
-use crate::test_support::{added, deleted, updated};
+use crate::test_support::{added, deleted, released, updated};
 use informer_core::Object;
 use informer_core::random::Random;
 use std::collections::BTreeMap;
@@ -20,13 +20,14 @@ fn randomly_timed_events_fold_to_the_current_state() {
         let mut accounted = 0;
         for version in 1..100 {
             let name = ["a", "b", "c"][usize::try_from(random.below(3)).unwrap()];
-            let change = match (current.get(name).copied(), random.below(3)) {
+            let change = match (current.get(name).copied(), random.below(4)) {
                 (None, _) => added(name, version),
                 (Some(old), 0 | 1) => updated(name, old, version),
-                (Some(_), _) => deleted(name, version),
+                (Some(_), 2) => deleted(name, version),
+                (Some(old), _) => released(name, old),
             };
             match &change {
-                Change::Deleted { .. } => drop(current.remove(name)),
+                Change::Deleted { .. } | Change::Released(_) => drop(current.remove(name)),
                 _ => drop(current.insert(name, version)),
             }
             let initial = false;
@@ -55,6 +56,11 @@ fn apply(delivery: &Delivery<Untyped>, folded: &mut BTreeMap<String, String>, se
     let event = match delivery {
         Delivery::Event(event) => event,
         Delivery::Lagged { skipped } => return *skipped,
+        Delivery::Released { last } => {
+            let known = folded.remove(last.name());
+            assert!(known.is_some(), "seed {seed}: released an object that was not known");
+            return 1;
+        }
     };
     match event {
         Event::Added { object, .. } => {

@@ -38,7 +38,7 @@ struct QueuedEvent {
     sequence: u64,
     added_at: Moment,
     counted: bool,
-    event: Event<Untyped>,
+    delivery: Delivery<Untyped>,
 }
 
 impl UncoalescedOutbox {
@@ -63,16 +63,19 @@ impl UncoalescedOutbox {
 
     pub(super) fn add(&mut self, change: &Change, initial: bool, now: Moment) {
         let object = |entry: &Arc<Entry>| Object::new(Arc::clone(entry));
-        let event = match change {
-            Change::Added(entry) => Event::Added { object: object(entry), initial, previous: None },
+        let delivery = match change {
+            Change::Added(entry) => Event::Added { object: object(entry), initial, previous: None }.into(),
             Change::Updated { old, new } => {
-                Event::Updated { old: object(old), new: object(new), cause: UpdateCause::Change }
+                Event::Updated { old: object(old), new: object(new), cause: UpdateCause::Change }.into()
             }
-            Change::Deleted { last, observed } => Event::Deleted { last: object(last), observed: *observed },
+            Change::Deleted { last, observed } => {
+                Event::Deleted { last: object(last), observed: *observed }.into()
+            }
+            Change::Released(last) => Delivery::Released { last: object(last) },
         };
         if self.has_capacity() || (initial && self.overflow.is_empty()) {
             let counted = !initial;
-            return self.push(event, counted, now);
+            return self.push(delivery, counted, now);
         }
         self.overflowed += 1;
         self.overflow.add(change, initial, now);
@@ -82,7 +85,7 @@ impl UncoalescedOutbox {
     #[cfg(feature = "persistence")]
     pub(super) fn add_earlier_deletion(&mut self, last: &Arc<Entry>, now: Moment) {
         let (last, counted) = (Object::new(Arc::clone(last)), false);
-        self.push(Event::Deleted { last, observed: false }, counted, now);
+        self.push(Event::Deleted { last, observed: false }.into(), counted, now);
     }
 
     /// Adds an object; see `Outbox::add_initial`.
@@ -91,7 +94,7 @@ impl UncoalescedOutbox {
         let object = |entry: &Arc<Entry>| Object::new(Arc::clone(entry));
         let event = Event::Added { object: object(entry), initial: true, previous: previous.map(object) };
         let counted = false;
-        self.push(event, counted, now);
+        self.push(event.into(), counted, now);
     }
 
     /// Records changes that were not added.
@@ -103,12 +106,16 @@ impl UncoalescedOutbox {
     /// Calls `visit` for each pending event; see `Outbox::for_each_pending`.
     #[cfg(feature = "persistence")]
     pub(super) fn for_each_pending(&self, mut visit: impl FnMut(&Key, Option<&Arc<Entry>>)) {
-        for QueuedEvent { event, .. } in &self.queue {
-            let before = match event {
-                Event::Added { previous, .. } => previous.as_ref(),
-                Event::Updated { old: before, .. } | Event::Deleted { last: before, .. } => Some(before),
+        for QueuedEvent { delivery, .. } in &self.queue {
+            let before = match delivery {
+                Delivery::Event(Event::Added { previous, .. }) => previous.as_ref(),
+                Delivery::Event(Event::Updated { old: before, .. } | Event::Deleted { last: before, .. })
+                | Delivery::Released { last: before } => Some(before),
+                Delivery::Lagged { .. } => None,
             };
-            visit(event.object().key(), before.map(Object::entry));
+            if let Some(object) = delivery.object() {
+                visit(object.key(), before.map(Object::entry));
+            }
         }
         self.overflow.for_each_pending(visit);
     }
@@ -118,7 +125,7 @@ impl UncoalescedOutbox {
         if self.has_capacity() {
             let (old, new) = (Object::new(Arc::clone(entry)), Object::new(Arc::clone(entry)));
             let counted = true;
-            self.push(Event::Updated { old, new, cause: UpdateCause::Resync }, counted, now);
+            self.push(Event::Updated { old, new, cause: UpdateCause::Resync }.into(), counted, now);
         }
     }
 
@@ -135,7 +142,7 @@ impl UncoalescedOutbox {
                 // pump.
                 self.queue.shrink_to(256);
             }
-            return Some(Delivery::Event(queued.event));
+            return Some(queued.delivery);
         }
         // Skipped changes are reported before the events into which they were coalesced.
         let skipped = self.unreported_skips();
@@ -143,9 +150,9 @@ impl UncoalescedOutbox {
             self.skipped += skipped;
             return Some(Delivery::Lagged { skipped });
         }
-        let event = self.overflow.pop()?;
+        let delivery = self.overflow.pop()?;
         self.overflow_delivered += 1;
-        Some(Delivery::Event(event))
+        Some(delivery)
     }
 
     pub(super) fn initial_list_delivered(&mut self) -> bool {
@@ -177,10 +184,10 @@ impl UncoalescedOutbox {
         self.overflow.is_empty() && self.counted < self.capacity
     }
 
-    fn push(&mut self, event: Event<Untyped>, counted: bool, now: Moment) {
+    fn push(&mut self, delivery: Delivery<Untyped>, counted: bool, now: Moment) {
         self.last_sequence += 1;
         self.counted += usize::from(counted);
-        self.queue.push_back(QueuedEvent { sequence: self.last_sequence, added_at: now, counted, event });
+        self.queue.push_back(QueuedEvent { sequence: self.last_sequence, added_at: now, counted, delivery });
     }
 }
 

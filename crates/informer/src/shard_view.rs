@@ -1,0 +1,242 @@
+//! What this process may do as a member of a shard group, as its informers and controllers see it.
+//!
+//! The group publishes a [`ShardView`]; informers and controllers are its [`Participant`]s and confirm that they have
+//! applied it. A range is released only when every participant has stopped its work for it. This file must not know how
+//! the group decides, nor what the work is.
+
+use crate::clock::Clock;
+use informer_core::Moment;
+use informer_core::shard::{HashRanges, ShardProperty};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use tokio::sync::watch;
+
+/// What this process may do at this moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct ShardView {
+    /// Increases with each change.
+    pub(crate) number: u64,
+    /// The ranges for which the process acts and may begin work.
+    pub(crate) held: Arc<HashRanges>,
+    /// The ranges that are being released: running work may end in order, and none begins. Work for all other ranges
+    /// must be dropped immediately.
+    pub(crate) releasing: Arc<HashRanges>,
+    /// Whether the group has considered this process, and every range that is assigned to it is held.
+    pub(crate) is_settled: bool,
+}
+
+/// A handle of a shard group for informers and controllers; clones are equal.
+#[derive(Clone)]
+pub(crate) struct ShardHandle(Arc<Shared>);
+
+struct Shared {
+    /// Namespace and name of the group.
+    name: Box<str>,
+    property: ShardProperty,
+    clock: Clock,
+    view: watch::Sender<ShardView>,
+    /// When the process stops acting if the group renews nothing, in milliseconds of the clock; 0 if it does not act.
+    acts_until: AtomicU64,
+    /// The numbers that the participants have confirmed.
+    participants: Mutex<Vec<Weak<AtomicU64>>>,
+    /// Changed whenever a participant confirms a view, or ends.
+    confirmations: watch::Sender<()>,
+}
+
+/// One informer or controller that acts for the ranges of a group.
+pub(crate) struct Participant {
+    handle: ShardHandle,
+    view: watch::Receiver<ShardView>,
+    confirmed: Option<Arc<AtomicU64>>,
+}
+
+impl ShardHandle {
+    pub(crate) fn new(name: &str, property: ShardProperty) -> Self {
+        Self(Arc::new(Shared {
+            name: name.into(),
+            property,
+            clock: Clock::new(),
+            view: watch::Sender::default(),
+            acts_until: AtomicU64::new(0),
+            participants: Mutex::default(),
+            confirmations: watch::Sender::default(),
+        }))
+    }
+
+    /// Returns a number that differs from those of all other groups that exist.
+    pub(crate) fn id(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
+    /// Returns namespace and name of the group.
+    pub(crate) fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Returns the property by whose hash the group divides objects.
+    pub(crate) fn property(&self) -> ShardProperty {
+        self.0.property
+    }
+
+    /// Returns the clock of [`set_acts_until`](Self::set_acts_until).
+    pub(crate) fn clock(&self) -> Clock {
+        self.0.clock
+    }
+
+    /// Returns the newest view.
+    pub(crate) fn view(&self) -> ShardView {
+        self.0.view.borrow().clone()
+    }
+
+    /// Changes the view; returns its number.
+    pub(crate) fn publish(&self, change: impl FnOnce(&mut ShardView)) -> u64 {
+        self.0.view.send_if_modified(|view| {
+            let before = view.clone();
+            change(view);
+            view.number = before.number;
+            let is_changed = *view != before;
+            view.number += u64::from(is_changed);
+            is_changed
+        });
+        self.0.view.borrow().number
+    }
+
+    /// Sets the moment at which the process stops acting, by the clock of this handle.
+    pub(crate) fn set_acts_until(&self, until: Option<Moment>) {
+        let millis = until.map_or(0, |until| until.since_origin().as_millis());
+        self.0.acts_until.store(u64::try_from(millis).unwrap_or(u64::MAX), Ordering::Release);
+    }
+
+    /// Returns the moment at which the process stops acting if nothing is renewed; `None` if it does not act.
+    pub(crate) fn acts_until(&self) -> Option<Moment> {
+        let millis = self.0.acts_until.load(Ordering::Acquire);
+        (millis > 0).then(|| Moment::at(std::time::Duration::from_millis(millis)))
+    }
+
+    /// Returns whether the process may begin work for a hash at this moment. Exact also if the process was paused.
+    pub(crate) fn owns_hash(&self, hash: u64) -> bool {
+        let acts = self.acts_until().is_some_and(|until| self.0.clock.now() < until);
+        acts && self.0.view.borrow().held.contains(hash)
+    }
+
+    /// Adds a participant, which must confirm every view from now on.
+    pub(crate) fn join(&self) -> Participant {
+        let mut view = self.0.view.subscribe();
+        view.mark_changed();
+        let confirmed = Arc::new(AtomicU64::new(0));
+        let mut participants = self.participants();
+        participants.retain(|known| known.strong_count() > 0);
+        participants.push(Arc::downgrade(&confirmed));
+        drop(participants);
+        Participant { handle: self.clone(), view, confirmed: Some(confirmed) }
+    }
+
+    /// Returns the highest number that every participant has confirmed; the newest one if there are no participants.
+    pub(crate) fn confirmed(&self) -> u64 {
+        let numbers = self.participants();
+        let numbers = numbers.iter().filter_map(Weak::upgrade).map(|number| number.load(Ordering::Acquire));
+        numbers.min().unwrap_or_else(|| self.0.view.borrow().number)
+    }
+
+    /// Returns a channel that changes when [`confirmed`](Self::confirmed) may have.
+    pub(crate) fn subscribe_confirmations(&self) -> watch::Receiver<()> {
+        self.0.confirmations.subscribe()
+    }
+
+    fn participants(&self) -> MutexGuard<'_, Vec<Weak<AtomicU64>>> {
+        self.0.participants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Participant {
+    /// Returns the newest view, and marks it as seen.
+    pub(crate) fn view(&mut self) -> ShardView {
+        self.view.borrow_and_update().clone()
+    }
+
+    /// Returns whether there is a view that was not seen.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.view.has_changed().unwrap_or(false)
+    }
+
+    /// Waits until there is a view that was not seen, without marking it as seen.
+    ///
+    /// # Cancel safety
+    ///
+    /// This function is cancel safe.
+    pub(crate) async fn changed(&mut self) {
+        // The handle owns the sender, so the channel cannot close.
+        if !self.has_changed() {
+            let _closed = self.view.changed().await.is_err();
+            self.view.mark_changed();
+        }
+    }
+
+    /// Confirms that all views up to `number` are applied: no work for other ranges than the held ones is running.
+    pub(crate) fn confirm(&self, number: u64) {
+        if let Some(confirmed) = &self.confirmed
+            && confirmed.fetch_max(number, Ordering::AcqRel) < number
+        {
+            self.handle.0.confirmations.send_replace(());
+        }
+    }
+}
+
+/// A participant that has ended has no work.
+impl Drop for Participant {
+    fn drop(&mut self) {
+        self.confirmed = None;
+        self.handle.0.confirmations.send_replace(());
+    }
+}
+
+impl PartialEq for ShardHandle {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for ShardHandle {}
+
+impl fmt::Debug for ShardHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "shard group {}", self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use informer_core::shard::HashRange;
+
+    #[tokio::test(start_paused = true)]
+    async fn release_waits_for_every_participant() {
+        let handle = ShardHandle::new("shop/web", ShardProperty::Namespace);
+        let number = handle.publish(|view| view.held = Arc::new(HashRanges::all()));
+        assert_eq!(handle.confirmed(), number, "without participants there is no work");
+        let (mut first, second) = (handle.join(), handle.join());
+        first.changed().await;
+        assert_eq!(first.view().number, number);
+        let number = handle.publish(|view| view.held = Arc::default());
+        first.confirm(number);
+        assert!(handle.confirmed() < number);
+        let mut confirmations = handle.subscribe_confirmations();
+        drop(second);
+        assert!(confirmations.has_changed().unwrap());
+        confirmations.mark_unchanged();
+        assert_eq!(handle.confirmed(), number);
+    }
+
+    /// A process that was paused longer than its Lease must not begin work, although it has received no new view.
+    #[tokio::test(start_paused = true)]
+    async fn hash_is_not_owned_after_the_deadline() {
+        let handle = ShardHandle::new("shop/web", ShardProperty::Uid);
+        handle.publish(|view| view.held = HashRange::new(0, 9).into_iter().collect::<HashRanges>().into());
+        assert!(!handle.owns_hash(5), "nothing was renewed");
+        handle.set_acts_until(Some(handle.clock().now() + std::time::Duration::from_secs(10)));
+        assert!(handle.owns_hash(5) && !handle.owns_hash(10));
+        tokio::time::advance(std::time::Duration::from_secs(10)).await;
+        assert!(!handle.owns_hash(5));
+    }
+}
