@@ -3,9 +3,11 @@
 //!
 //! The driver makes no decisions; the state machine in `informer-core` makes all of them.
 
+mod shard;
+
 use crate::clock::{Clock, sleep_until};
 use crate::delta_queue::DeltaQueue;
-use crate::shard_view::{Participant, ShardHandle};
+use crate::shard_view::ShardHandle;
 use crate::source::{
     self, ByteStream, Response, ResponseFuture, Source, SourceError, Throughput, TransferSample,
 };
@@ -15,6 +17,7 @@ use informer_core::reflector::{
     Action, Failure, ReflectorDiagnostic, ResponseHead, SavedScope, ShardedReflector, StreamId,
 };
 use informer_core::{Moment, QueueClosed};
+use shard::{ShardProgress, shard_change};
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -123,20 +126,12 @@ impl Requests {
     }
 }
 
-/// What an informer has applied of the decisions of its shard group.
-struct ShardProgress {
-    participant: Participant,
-    /// The view that was applied last, and the delta at whose application to the store it is confirmed.
-    unconfirmed: Option<(u64, u64)>,
-}
-
 impl ReflectorDriver {
     /// Runs until the informer stops or the queue is closed.
     pub(crate) async fn run(mut self) {
         let (clock, mut stop) = (self.clock, self.stop.subscribe());
         let mut requests = Requests::default();
-        let mut shard =
-            self.shard.as_ref().map(|group| ShardProgress { participant: group.join(), unconfirmed: None });
+        let mut shard = self.shard.as_ref().map(|group| ShardProgress::new(group.join()));
         if let Some(saved) = self.saved.take() {
             tokio::select! {
                 biased;
@@ -154,10 +149,8 @@ impl ReflectorDriver {
                 () = stopped(&mut stop) => break,
                 executed = self.execute_actions(&mut requests) => if executed.is_err() { break },
             }
-            if let Some(ShardProgress { unconfirmed: Some((_, end)), .. }) = &mut shard
-                && *end == 0
-            {
-                *end = self.queue.pushed(self.scope_index);
+            if let Some(shard) = &mut shard {
+                shard.record_pushed(self.machine.complete_ranges(), self.queue.pushed(self.scope_index));
             }
             let deadline = self.machine.next_deadline().map(|moment| clock.instant(moment));
             let wait_started = Instant::now();
@@ -166,8 +159,8 @@ impl ReflectorDriver {
             tokio::select! {
                 biased;
                 () = stopped(&mut stop) => break,
-                () = shard_change(&mut shard, &self.queue, self.scope_index) => {
-                    self.apply_shard_change(&mut shard);
+                () = shard_change(shard.as_mut(), &self.queue, self.scope_index) => {
+                    self.apply_shard_change(shard.as_mut());
                 }
                 incoming = requests.next() => {
                     self.measure(&incoming, wait_started);
@@ -243,20 +236,17 @@ impl ReflectorDriver {
         }
     }
 
-    /// Passes a new view of the group to the state machine, or confirms an earlier one whose deltas the store contains.
-    fn apply_shard_change(&mut self, shard: &mut Option<ShardProgress>) {
-        let Some(ShardProgress { participant, unconfirmed }) = shard else { return };
-        if let Some((number, end)) = *unconfirmed
-            && self.queue.has_applied(self.scope_index, end)
-        {
-            participant.confirm(number);
-            *unconfirmed = None;
+    /// Publishes what the store contains, and passes a new view of the group to the state machine.
+    fn apply_shard_change(&mut self, shard: Option<&mut ShardProgress>) {
+        let Some(shard) = shard else { return };
+        let (now, scope_index) = (self.clock.now(), self.scope_index);
+        if let Some(complete) = shard.take_applied(|end| self.queue.has_applied(scope_index, end)) {
+            self.status.record_ranges(scope_index, complete, now);
         }
-        if participant.has_changed() {
-            let view = participant.view();
-            self.machine.set_ranges(self.clock.now(), &view.held, view.is_settled);
-            // The number of its last delta is known when the deltas were pushed.
-            *unconfirmed = Some((view.number, 0));
+        if let Some(view) = shard.new_view() {
+            self.machine.set_ranges(now, &view.held, view.is_settled);
+            let remaining = self.machine.complete_ranges().unwrap_or_default();
+            self.status.record_ranges(scope_index, shard.begin_view(view.number, &remaining), now);
         }
     }
 
@@ -272,16 +262,6 @@ impl Drop for ReflectorDriver {
         self.publish();
         self.queue.close();
         self.stop.send_replace(true);
-    }
-}
-
-/// Waits until [`ReflectorDriver::apply_shard_change`] has something to do; without sharding, forever.
-async fn shard_change(shard: &mut Option<ShardProgress>, queue: &DeltaQueue, scope_index: usize) {
-    let Some(ShardProgress { participant, unconfirmed }) = shard else { return std::future::pending().await };
-    tokio::select! {
-        () = participant.changed() => {}
-        () = queue.wait_until_applied(scope_index, unconfirmed.map_or(0, |(_, end)| end)),
-            if unconfirmed.is_some() => {}
     }
 }
 

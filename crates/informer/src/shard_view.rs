@@ -24,6 +24,28 @@ pub(crate) struct ShardView {
     pub(crate) releasing: Arc<HashRanges>,
     /// Whether the group has considered this process, and every range that is assigned to it is held.
     pub(crate) is_settled: bool,
+    /// The held ranges by the number of the view since which they are held.
+    held_since: Vec<(u64, HashRanges)>,
+}
+
+impl ShardView {
+    /// Returns the number of the view since which a hash is held; `None` if it is not.
+    pub(crate) fn held_since(&self, hash: u64) -> Option<u64> {
+        self.held_since.iter().find(|(_, ranges)| ranges.contains(hash)).map(|(number, _)| *number)
+    }
+
+    /// Completes a changed view.
+    fn finish(&mut self, before: &Self) {
+        self.number = before.number + 1;
+        for (_, ranges) in &mut self.held_since {
+            *ranges = ranges.intersection(&self.held);
+        }
+        self.held_since.retain(|(_, ranges)| !ranges.is_empty());
+        let gained = self.held.difference(&before.held);
+        if !gained.is_empty() {
+            self.held_since.push((self.number, gained));
+        }
+    }
 }
 
 /// A handle of a shard group for informers and controllers; clones are equal.
@@ -89,14 +111,20 @@ impl ShardHandle {
         self.0.view.borrow().clone()
     }
 
+    /// Returns a channel with the newest view.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<ShardView> {
+        self.0.view.subscribe()
+    }
+
     /// Changes the view; returns its number.
     pub(crate) fn publish(&self, change: impl FnOnce(&mut ShardView)) -> u64 {
         self.0.view.send_if_modified(|view| {
             let before = view.clone();
             change(view);
-            view.number = before.number;
             let is_changed = *view != before;
-            view.number += u64::from(is_changed);
+            if is_changed {
+                view.finish(&before);
+            }
             is_changed
         });
         self.0.view.borrow().number
@@ -114,10 +142,14 @@ impl ShardHandle {
         (millis > 0).then(|| Moment::at(std::time::Duration::from_millis(millis)))
     }
 
-    /// Returns whether the process may begin work for a hash at this moment. Exact also if the process was paused.
+    /// Returns whether the process acts at this moment. Exact also if the process was paused.
+    pub(crate) fn acts(&self) -> bool {
+        self.acts_until().is_some_and(|until| self.0.clock.now() < until)
+    }
+
+    /// Returns whether the process may begin work for a hash at this moment.
     pub(crate) fn owns_hash(&self, hash: u64) -> bool {
-        let acts = self.acts_until().is_some_and(|until| self.0.clock.now() < until);
-        acts && self.0.view.borrow().held.contains(hash)
+        self.acts() && self.0.view.borrow().held.contains(hash)
     }
 
     /// Adds a participant, which must confirm every view from now on.

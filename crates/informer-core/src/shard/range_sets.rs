@@ -35,6 +35,12 @@ impl HashRanges {
         Self(rest)
     }
 
+    /// Returns the hashes that are in both sets.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        self.difference(&self.difference(other))
+    }
+
     /// Returns whether all hashes of this set are in `other`.
     pub fn is_subset(&self, other: &Self) -> bool {
         self.0.iter().all(|range| other.covers(range))

@@ -1,10 +1,12 @@
 //! [`Context`], the second argument of a reconcile function.
 
 use super::pending_writes::Write;
+use super::shard_gate::Withdrawal;
 use super::shared::ReconcileRequest;
 use crate::discovery::DynamicResource;
 use crate::lister::Lister;
 use crate::reference::{ObjectReference, ToObjectReference, group};
+use crate::resource::ResourceType;
 use crate::shared::Engine;
 use informer_core::election::FencingToken;
 use informer_core::{Key, ResourceVersion};
@@ -43,13 +45,20 @@ impl<S> Context<S> {
     /// For any other kind the first call starts an informer and logs a warning. Until that informer has
     /// synced, existing objects are missing from the lister.
     pub fn lister<K: Resource<DynamicType = ()> + 'static>(&self) -> Lister<K> {
-        self.lister_of(self.request.shared.factory.engine_of::<K>())
+        let shared = &self.request.shared;
+        let sharded = shared.sharded_engine(&ResourceType::of::<K>(&()));
+        self.lister_of(sharded.unwrap_or_else(|| shared.factory.engine_of::<K>()))
     }
 
     /// Returns a lister for a kind that is known only at run time. Like for [`lister`](Self::lister), the
     /// kind must be one of the controller's sources.
     pub fn dynamic_lister(&self, resource: &impl DynamicResource) -> Lister<DynamicObject> {
-        self.lister_of(Arc::clone(self.request.shared.factory.dynamic_informer(resource).engine()))
+        let shared = &self.request.shared;
+        let kind = ResourceType::of::<DynamicObject>(&resource.to_api_resource());
+        let engine = shared.sharded_engine(&kind);
+        self.lister_of(
+            engine.unwrap_or_else(|| Arc::clone(shared.factory.dynamic_informer(resource).engine())),
+        )
     }
 
     fn lister_of<K>(&self, engine: Arc<Engine>) -> Lister<K> {
@@ -124,18 +133,32 @@ impl<S> Context<S> {
         }
     }
 
-    /// Returns whether the controller is stopping.
+    /// Returns whether the controller is stopping, or the hash range of the key moves to another process.
     ///
     /// Reconciles that are still running after
     /// [`Controller::shutdown_timeout`](super::Controller::shutdown_timeout) are aborted.
     pub fn is_stop_requested(&self) -> bool {
+        let withdrawal = self.request.withdrawal.as_ref();
         *self.request.stop_requested.borrow()
+            || withdrawal.is_some_and(|withdrawal| *withdrawal.borrow() != Withdrawal::None)
     }
 
-    /// Waits until the controller is stopping.
+    /// Waits until the controller is stopping, or the hash range of the key moves to another process.
     pub async fn stop_requested(&self) {
+        let mut stop_requested = self.request.stop_requested.clone();
+        let withdrawn = async {
+            match self.request.withdrawal.clone() {
+                Some(mut withdrawal) => {
+                    let _ended = withdrawal.wait_for(|one| *one != Withdrawal::None).await.is_err();
+                }
+                None => std::future::pending().await,
+            }
+        };
         // An error means that the run has ended, which only a context kept beyond its reconcile can observe.
-        let _run_ended = self.request.stop_requested.clone().wait_for(|requested| *requested).await.is_err();
+        tokio::select! {
+            _ = stop_requested.wait_for(|requested| *requested) => {}
+            () = withdrawn => {}
+        }
     }
 }
 

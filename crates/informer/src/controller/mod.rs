@@ -18,6 +18,8 @@ mod reconcile;
 #[cfg_attr(not(feature = "persistence"), path = "resume_disabled.rs")]
 mod resume;
 mod runnable;
+mod shard_gate;
+mod sharding;
 mod shared;
 mod source;
 mod spec;
@@ -34,7 +36,8 @@ use crate::error::ControllerError;
 use crate::event::Event;
 use crate::factory::SharedInformerFactory;
 use crate::informer::SharedInformer;
-use crate::resource::is_cluster_scoped;
+use crate::resource::{ResourceType, is_cluster_scoped};
+use crate::shard_view::ShardHandle;
 use crate::workqueue::WorkQueue;
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{Stream, StreamExt as _};
@@ -43,8 +46,9 @@ use informer_core::{Key, Object};
 use kube::Resource;
 use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
+use sharding::SourceRole;
 use shared::ReconcileRequest;
-use source::{KeyMapper, OwnerKind, TypedSource};
+use source::{KeyMapper, OwnerKind, SourceInformer, TypedSource};
 use spec::{BoxError, ControllerSpec, Settings};
 use std::fmt;
 use std::future::Future;
@@ -110,7 +114,8 @@ impl Controller {
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
     {
-        Controller::from_informer(factory, factory.informer::<K>(), is_cluster_scoped::<K>())
+        let resource = ResourceType::of::<K>(&());
+        Controller::from_kind(factory, &resource, is_cluster_scoped::<K>(), SourceInformer::of_kind())
     }
 
     /// Creates a controller for a kind that is known only at run time, as in
@@ -122,18 +127,23 @@ impl Controller {
         scope: &kube::discovery::Scope,
     ) -> Controller<DynamicObject> {
         let cluster_scoped = matches!(scope, kube::discovery::Scope::Cluster);
-        let informer = factory.dynamic_informer_in_scope(resource, cluster_scoped);
-        Controller::from_informer(factory, informer, cluster_scoped)
+        let resource = ResourceType::of::<DynamicObject>(&resource.to_api_resource());
+        let kind = resource.clone();
+        let create = Box::new(move |factory: &SharedInformerFactory| {
+            SharedInformer::from_engine(factory.engine(&resource, cluster_scoped))
+        });
+        let informer = SourceInformer::OfKind { cluster_scoped, create };
+        Controller::from_kind(factory, &kind, cluster_scoped, informer)
     }
 }
 
 impl<K: 'static> Controller<K> {
-    fn from_informer(
+    fn from_kind(
         factory: &SharedInformerFactory,
-        informer: SharedInformer<K>,
+        kind: &ResourceType,
         cluster_scoped: bool,
+        informer: SourceInformer<K>,
     ) -> Self {
-        let kind = &informer.engine().kind;
         let spec = ControllerSpec {
             factory: factory.clone(),
             name: kind.name().into(),
@@ -141,8 +151,10 @@ impl<K: 'static> Controller<K> {
             sources: Vec::new(),
             streams: Vec::new(),
             settings: Settings::default(),
+            sharding: None,
+            deleted_keys: Arc::default(),
         };
-        let last = TypedSource::new(informer, KeyMapper::own_key());
+        let last = TypedSource::new(informer, SourceRole::Own, KeyMapper::own_key());
         Self { spec, state: (), last }
     }
 }
@@ -165,15 +177,24 @@ impl<L: 'static, S> Controller<L, S> {
     where
         O: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
     {
-        let informer = self.spec.factory.informer::<O>();
-        self.owns_informer(informer)
+        self.add_owned(SourceInformer::of_kind())
     }
 
     /// Adds an informer as a source like [`owns`](Self::owns), for example one of a dynamic kind or of
     /// selected objects.
     pub fn owns_informer<O: 'static>(self, informer: SharedInformer<O>) -> Controller<O, S> {
-        let owner_kind = self.spec.owner_kind.clone();
-        self.add_source(informer, KeyMapper::new(move |object: &Object<O>| owner_kind.owner_key(object)))
+        self.add_owned(SourceInformer::Given(informer))
+    }
+
+    fn add_owned<O: 'static>(self, informer: SourceInformer<O>) -> Controller<O, S> {
+        let (owner_kind, deleted) = (self.spec.owner_kind.clone(), Arc::clone(&self.spec.deleted_keys));
+        let map = move |object: &Object<O>| {
+            let (key, uid) = owner_kind.owner(object)?;
+            // The owner may not exist any more.
+            deleted.record(&key, uid);
+            Some(key)
+        };
+        self.add_source(informer, SourceRole::Owned, KeyMapper::new(map))
     }
 
     /// Adds a source whose events queue the keys returned by `map`.
@@ -247,8 +268,7 @@ impl<L: 'static, S> Controller<L, S> {
     where
         W: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
     {
-        let informer = self.spec.factory.informer::<W>();
-        self.watches_informer(informer, map)
+        self.add_source(SourceInformer::of_kind(), SourceRole::Watched, KeyMapper::new(map))
     }
 
     /// Adds an informer as a source like [`watches`](Self::watches), for example one of a dynamic kind.
@@ -257,7 +277,7 @@ impl<L: 'static, S> Controller<L, S> {
         informer: SharedInformer<W>,
         map: impl Fn(&Object<W>) -> Vec<Key> + Send + Sync + 'static,
     ) -> Controller<W, S> {
-        self.add_source(informer, KeyMapper::new(map))
+        self.add_source(SourceInformer::Given(informer), SourceRole::Watched, KeyMapper::new(map))
     }
 
     /// Adds a kind that reconciles only read: it must be synced before the first reconcile, but its events
@@ -269,8 +289,7 @@ impl<L: 'static, S> Controller<L, S> {
     where
         R: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
     {
-        let informer = self.spec.factory.informer::<R>();
-        self.add_source(informer, KeyMapper::never())
+        self.add_source(SourceInformer::of_kind(), SourceRole::Read, KeyMapper::never())
     }
 
     /// Adds a stream of keys from outside the cluster's events: a timer, a webhook, another system.
@@ -400,6 +419,12 @@ impl<L: 'static, S> Controller<L, S> {
         self
     }
 
+    /// Divides the keys among the processes of a shard group.
+    pub(crate) fn with_shard_handle(mut self, group: ShardHandle) -> Self {
+        self.spec.sharding = Some(group);
+        self
+    }
+
     /// Sets the value that every reconcile can read with [`Context::state`].
     pub fn state<T: Send + Sync + 'static>(self, state: T) -> Controller<L, T> {
         Controller { spec: self.spec, state, last: self.last }
@@ -447,7 +472,7 @@ impl<L: 'static, S> Controller<L, S> {
         E: Into<BoxError> + 'static,
     {
         let Self { mut spec, state, last } = self;
-        spec.sources.push(last.erase());
+        spec.sources.push(last.pending());
         let state = Arc::new(state);
         let call = move |request: ReconcileRequest| -> BoxFuture<'static, Result<Outcome, BoxError>> {
             let key = request.key.clone();
@@ -477,10 +502,15 @@ impl<L: 'static, S> Controller<L, S> {
     }
 
     /// Completes the source added last and adds another one.
-    fn add_source<N: 'static>(self, informer: SharedInformer<N>, mapper: KeyMapper<N>) -> Controller<N, S> {
+    fn add_source<N: 'static>(
+        self,
+        informer: SourceInformer<N>,
+        role: SourceRole,
+        mapper: KeyMapper<N>,
+    ) -> Controller<N, S> {
         let Self { mut spec, state, last } = self;
-        spec.sources.push(last.erase());
-        Controller { spec, state, last: TypedSource::new(informer, mapper) }
+        spec.sources.push(last.pending());
+        Controller { spec, state, last: TypedSource::new(informer, role, mapper) }
     }
 }
 

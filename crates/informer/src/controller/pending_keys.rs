@@ -29,6 +29,11 @@ impl PendingKeys {
         }
     }
 
+    /// Removes a key for which another process acts.
+    pub(super) fn remove(&self, key: &Key) {
+        self.lock().remove(key);
+    }
+
     pub(super) fn keys(&self) -> Vec<Key> {
         self.lock().keys().cloned().collect()
     }

@@ -17,6 +17,9 @@ const COUNTERS: &[Counter] = &[
     ),
     ("controller_runtime_reconcile_panics_total", "Reconciles that panicked.", |m| m.panicked),
     ("controller_runtime_reconcile_timeouts_total", "Reconciles that timed out.", |m| m.timed_out),
+    ("informer_controller_withdrawn_total", "Reconciles dropped because their hash range was lost.", |m| {
+        m.withdrawn
+    }),
     (
         "informer_controller_invisible_writes_total",
         "Reconciles that started before the cache showed an earlier write.",

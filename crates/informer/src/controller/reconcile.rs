@@ -3,6 +3,7 @@
 
 use super::outcome::Outcome;
 use super::pending_writes::Write;
+use super::shard_gate::{Admission, Permit, ShardGate, dropped};
 use super::shared::{ReconcileRequest, Shared};
 use super::spec::BoxError;
 use crate::election::Term;
@@ -25,6 +26,8 @@ pub(super) struct ReconcileRunner {
     /// The leadership term of the run, with leader election.
     pub(super) term: Option<Arc<Term>>,
     pub(super) stop_requested: watch::Receiver<bool>,
+    /// Decides which keys this process reconciles, with sharding.
+    pub(super) gate: Option<Arc<ShardGate>>,
 }
 
 /// The result of calling the reconcile function.
@@ -33,6 +36,8 @@ enum ReconcileEnd {
     Failed(BoxError),
     Panicked(Box<dyn Any + Send>),
     TimedOut,
+    /// The hash range of the key was lost.
+    Withdrawn,
 }
 
 impl ReconcileRunner {
@@ -64,15 +69,22 @@ impl ReconcileRunner {
         if self.term.as_ref().is_some_and(|term| !term.is_current()) {
             std::future::pending::<()>().await;
         }
+        let permit = match self.gate.as_ref().map(|gate| gate.admit(item.key(), item.priority())) {
+            None => None,
+            Some(Admission::Admitted(permit)) => Some(permit),
+            Some(Admission::Deferred) => return item.done(),
+            Some(Admission::Foreign) => return self.forget(item),
+        };
         let span = tracing::info_span!("reconcile", controller = %self.shared.name, key = %*item);
         let work = async {
             let started = Instant::now();
             let (external, unfinished) = (&self.shared.external_keys, &self.shared.unfinished_keys);
             let external_times = external.times_received(item.key());
             let unfinished_times = unfinished.as_ref().and_then(|keys| keys.times_received(item.key()));
-            let end = self.call(&item).await;
+            let end = self.call(&item, permit.as_ref()).await;
             if let ReconcileEnd::Outcome(_) = end {
                 external.complete(item.key(), external_times);
+                permit.iter().for_each(Permit::forget_deleted);
             }
             if let (ReconcileEnd::Outcome(Outcome::Done), Some(unfinished)) = (&end, unfinished) {
                 unfinished.complete(item.key(), unfinished_times);
@@ -80,23 +92,46 @@ impl ReconcileRunner {
             self.complete(item, end, started);
         };
         work.instrument(span).await;
+        // Until here, the range of the key is not released.
+        drop(permit);
+    }
+
+    /// Completes a work item for which another process acts.
+    fn forget(&self, item: WorkItem<Key>) {
+        self.shared.external_keys.remove(item.key());
+        if let Some(unfinished) = &self.shared.unfinished_keys {
+            unfinished.complete(item.key(), unfinished.times_received(item.key()));
+        }
+        self.queue.cancel(item.key());
+        item.give_up();
     }
 
     /// Calls the reconcile function; also returns if the function panics or exceeds the reconcile timeout.
-    async fn call(&self, item: &WorkItem<Key>) -> ReconcileEnd {
+    async fn call(&self, item: &WorkItem<Key>, permit: Option<&Permit>) -> ReconcileEnd {
         let request = ReconcileRequest {
             shared: Arc::clone(&self.shared),
             key: item.key().clone(),
             retries: item.retries(),
             term: self.term.clone(),
             stop_requested: self.stop_requested.clone(),
+            withdrawal: permit.map(Permit::withdrawal),
         };
+        let withdrawn = request.withdrawal.clone();
         // This reconcile replaces a delayed reconcile of the same key. The outcome of this reconcile decides
         // when the next one runs.
         self.queue.cancel(item.key());
         let _active = self.shared.metrics.count_active();
         let call = AssertUnwindSafe(async { (self.shared.call)(request).await }).catch_unwind();
-        match tokio::time::timeout(self.shared.settings.reconcile_timeout, call).await {
+        let call = tokio::time::timeout(self.shared.settings.reconcile_timeout, call);
+        let ended = match withdrawn {
+            None => call.await,
+            Some(withdrawn) => tokio::select! {
+                biased;
+                () = dropped(withdrawn) => return ReconcileEnd::Withdrawn,
+                ended = call => ended,
+            },
+        };
+        match ended {
             Ok(Ok(Ok(outcome))) => ReconcileEnd::Outcome(outcome),
             Ok(Ok(Err(error))) => ReconcileEnd::Failed(error),
             Ok(Err(panic)) => ReconcileEnd::Panicked(panic),
@@ -116,6 +151,7 @@ impl ReconcileRunner {
                 ReconcileEnd::Failed(_) => metrics.failed += 1,
                 ReconcileEnd::Panicked(_) => metrics.panicked += 1,
                 ReconcileEnd::TimedOut => metrics.timed_out += 1,
+                ReconcileEnd::Withdrawn => metrics.withdrawn += 1,
             }
         });
         let retry = |item: WorkItem<Key>, error: &dyn fmt::Display| {
@@ -135,6 +171,10 @@ impl ReconcileRunner {
                 item.give_up();
             }
             ReconcileEnd::Failed(error) => retry(item, &error_chain(&*error)),
+            ReconcileEnd::Withdrawn => {
+                tracing::info!("reconcile dropped, because another process acts for its hash range");
+                item.give_up();
+            }
             ReconcileEnd::Panicked(panic) => {
                 retry(item, &format_args!("panicked: {}", panic_message(&*panic)));
             }
@@ -176,7 +216,13 @@ mod tests {
         let (stop, stop_requested) = watch::channel(false);
         let queue = WorkQueue::new();
         let shared = Arc::clone(controller.shared());
-        let runner = Arc::new(ReconcileRunner { shared, queue: queue.clone(), term: None, stop_requested });
+        let runner = Arc::new(ReconcileRunner {
+            shared,
+            queue: queue.clone(),
+            term: None,
+            stop_requested,
+            gate: None,
+        });
         for (stopped, expected_calls) in [(false, 1), (true, 1)] {
             stop.send_replace(stopped);
             queue.add(Key::new("default", "a"));
@@ -217,6 +263,7 @@ mod tests {
             queue: queue.clone(),
             term: Some(Arc::new(term)),
             stop_requested,
+            gate: None,
         });
         for (elapsed, expected_calls) in [(Duration::ZERO, 1), (Duration::from_secs(16), 1)] {
             tokio::time::advance(elapsed).await;

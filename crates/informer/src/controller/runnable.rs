@@ -4,6 +4,8 @@ use super::metrics::MetricsRecorder;
 use super::pending_writes::PendingWrites;
 use super::reconcile::ReconcileRunner;
 use super::resume::{durable_name, unfinished_keys};
+use super::shard_gate::ShardGate;
+use super::sharding::{ControllerShard, SourceFactory};
 use super::shared::{Call, Phase, Shared};
 use super::source::{ErasedSource, forward_keys};
 use super::spec::ControllerSpec;
@@ -58,7 +60,12 @@ pub enum ControllerState {
 
 impl RunnableController {
     pub(super) fn new(spec: ControllerSpec, call: Call) -> Self {
-        let ControllerSpec { factory, name, sources, streams, settings, .. } = spec;
+        let ControllerSpec { factory, name, owner_kind, sources, streams, settings, sharding, deleted_keys } =
+            spec;
+        let shard = sharding.map(|group| ControllerShard::new(group, owner_kind.cluster_scoped));
+        let source_factory = SourceFactory::new(&factory, shard.as_ref(), &deleted_keys);
+        let sources = sources.into_iter().map(|source| source(&source_factory)).collect();
+        let rejection = source_factory.rejection();
         let metrics = MetricsRecorder::new(settings.concurrency);
         let phase = watch::Sender::new(Phase::Idle);
         let unfinished_keys = unfinished_keys(&settings);
@@ -66,6 +73,9 @@ impl RunnableController {
             factory,
             name,
             sources,
+            shard,
+            deleted_keys,
+            rejection,
             streams,
             settings,
             call,
@@ -254,11 +264,17 @@ struct Run<'a> {
     ready: VecDeque<WorkItem<Key>>,
     /// Tasks that forward keys from external streams.
     key_streams: JoinSet<()>,
+    /// The task that applies the decisions of the shard group; it ends with the run.
+    _gate_task: JoinSet<()>,
     _guard: RunGuard<'a>,
 }
 
 impl<'a> Run<'a> {
     fn start(shared: &'a Arc<Shared>, term: Option<Term>) -> Result<Self, ControllerError> {
+        if let Some(reason) = shared.rejection {
+            let controller = Arc::clone(&shared.name);
+            return Err(ControllerError::NotSharded { controller, reason });
+        }
         let guard = RunGuard::take(shared)?;
         shared.factory.start();
         for source in &shared.sources {
@@ -277,14 +293,25 @@ impl<'a> Run<'a> {
             source.listen(&shared.name, &sink, own_engine, durable)
         };
         let registrations = shared.sources.iter().enumerate().map(listen).collect();
+        let gate = shared.shard.as_ref().zip(own_engine).map(|(shard, own_kind)| {
+            let sources = shared.sources.iter().map(|source| Arc::clone(&source.engine));
+            let timeout = shared.settings.shutdown_timeout;
+            ShardGate::new(shard, own_kind, sources, &shared.deleted_keys, &queue, timeout)
+        });
+        let mut gate_task = JoinSet::new();
+        if let Some(gate) = &gate {
+            gate_task.spawn(Arc::clone(gate).run());
+        }
         let (stop_requested, receiver) = watch::channel(false);
         let runner = Arc::new(ReconcileRunner {
             shared: Arc::clone(shared),
             queue,
             term: term.map(Arc::new),
             stop_requested: receiver,
+            gate,
         });
         Ok(Self {
+            _gate_task: gate_task,
             shared,
             runner,
             stop_requested,

@@ -8,11 +8,14 @@ use super::outcome::Outcome;
 use super::pending_keys::PendingKeys;
 use super::pending_writes::PendingWrites;
 use super::resume::UnfinishedKeys;
+use super::shard_gate::Withdrawal;
+use super::sharding::{ControllerShard, DeletedKeys};
 use super::source::{ErasedSource, KeySink, KeyStream};
 use super::spec::{BoxError, Settings, UndeclaredReads};
 use crate::election::Term;
 use crate::error::ControllerError;
 use crate::factory::SharedInformerFactory;
+use crate::resource::ResourceType;
 use crate::shared::Engine;
 use crate::workqueue::WorkQueue;
 use futures::future::BoxFuture;
@@ -30,6 +33,11 @@ pub(super) struct Shared {
     pub(super) factory: SharedInformerFactory,
     pub(super) name: Arc<str>,
     pub(super) sources: Vec<ErasedSource>,
+    /// The shard group, if only some keys are reconciled.
+    pub(super) shard: Option<ControllerShard>,
+    pub(super) deleted_keys: Arc<DeletedKeys>,
+    /// Why the controller cannot run, if so.
+    pub(super) rejection: Option<&'static str>,
     pub(super) streams: Vec<KeyStream>,
     pub(super) settings: Settings,
     pub(super) call: Call,
@@ -68,11 +76,20 @@ pub(super) struct ReconcileRequest {
     pub(super) retries: u32,
     pub(super) term: Option<Arc<Term>>,
     pub(super) stop_requested: watch::Receiver<bool>,
+    /// Whether the reconcile may go on, with sharding.
+    pub(super) withdrawal: Option<watch::Receiver<Withdrawal>>,
 }
 
 impl Shared {
     pub(super) fn sources_of(&self, engine: &Arc<Engine>) -> impl Iterator<Item = &ErasedSource> {
         self.sources.iter().filter(move |source| Arc::ptr_eq(&source.engine, engine))
+    }
+
+    /// Returns the informer of a kind that is a source, with sharding. Without it, the factory knows.
+    pub(super) fn sharded_engine(&self, resource: &ResourceType) -> Option<Arc<Engine>> {
+        self.shard.as_ref()?;
+        let mut sources = self.sources.iter().filter(|source| source.engine.kind == *resource);
+        sources.next().map(|source| Arc::clone(&source.engine))
     }
 
     /// Returns the destination of keys that are to be reconciled.

@@ -5,10 +5,13 @@
 
 use super::pending_keys::PendingKeys;
 use super::resume::UnfinishedKeys;
+use super::sharding::{SourceFactory, SourceRole};
 use crate::coop::YieldBudget;
 use crate::event::{Delivery, Event, Untyped, UpdateCause};
+use crate::factory::SharedInformerFactory;
 use crate::informer::SharedInformer;
 use crate::reference::group;
+use crate::resource::is_cluster_scoped;
 use crate::shared::{DurableName, Engine, ListenerOptions, Registration, is_synced, is_unavailable};
 use crate::status::InformerStatus;
 use crate::workqueue::WorkQueue;
@@ -17,6 +20,8 @@ use futures::stream::{BoxStream, StreamExt as _};
 use informer_core::reflector::InformerState;
 use informer_core::workqueue::Priority;
 use informer_core::{DecodeAhead, Entry, Key, Object, StoreReader};
+use kube::Resource;
+use serde::de::DeserializeOwned;
 use std::any::Any;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -68,16 +73,16 @@ pub(super) struct OwnerKind {
 }
 
 impl OwnerKind {
-    /// Returns the key of the object of this kind that controls `object`, if there is one.
-    pub(super) fn owner_key<O>(&self, object: &Object<O>) -> Option<Key> {
+    /// Returns the key and the uid of the object of this kind that controls `object`, if there is one.
+    pub(super) fn owner<'a, O>(&self, object: &'a Object<O>) -> Option<(Key, &'a str)> {
         let owner = object.owners().iter().find(|owner| {
             owner.controller && *owner.kind == *self.kind && group(owner.api_version) == &*self.group
         })?;
         if self.cluster_scoped {
-            return Some(Key::cluster(owner.name));
+            return Some((Key::cluster(owner.name), owner.uid));
         }
         // A namespaced object cannot own a cluster-scoped one.
-        object.namespace().map(|namespace| Key::new(namespace, owner.name))
+        object.namespace().map(|namespace| (Key::new(namespace, owner.name), owner.uid))
     }
 }
 
@@ -107,23 +112,61 @@ impl<W> KeyMapper<W> {
 
 /// A source under configuration, with the type of its objects.
 pub(super) struct TypedSource<L> {
-    informer: SharedInformer<L>,
+    informer: SourceInformer<L>,
+    role: SourceRole,
     mapper: KeyMapper<L>,
     predicates: Vec<Predicate<L>>,
     pub(super) optional: bool,
 }
 
+/// A source whose informer is created when the controller is complete.
+pub(super) type PendingSource = Box<dyn FnOnce(&SourceFactory<'_>) -> ErasedSource + Send + Sync>;
+
+/// The informer of a source.
+pub(super) enum SourceInformer<L> {
+    Given(SharedInformer<L>),
+    /// One of the controller's factory, or of its view for the shard group.
+    OfKind {
+        cluster_scoped: bool,
+        create: CreateInformer<L>,
+    },
+}
+
+type CreateInformer<L> = Box<dyn FnOnce(&SharedInformerFactory) -> SharedInformer<L> + Send + Sync>;
+
+impl<L: 'static> SourceInformer<L> {
+    /// Returns the informer of a kind that is known at compile time.
+    pub(super) fn of_kind() -> Self
+    where
+        L: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync,
+    {
+        let create = Box::new(SharedInformerFactory::informer::<L>);
+        Self::OfKind { cluster_scoped: is_cluster_scoped::<L>(), create }
+    }
+}
+
 impl<L: 'static> TypedSource<L> {
-    pub(super) fn new(informer: SharedInformer<L>, mapper: KeyMapper<L>) -> Self {
-        Self { informer, mapper, predicates: Vec::new(), optional: false }
+    pub(super) fn new(informer: SourceInformer<L>, role: SourceRole, mapper: KeyMapper<L>) -> Self {
+        Self { informer, role, mapper, predicates: Vec::new(), optional: false }
     }
 
     pub(super) fn with_predicate(&mut self, predicate: impl Fn(&Event<L>) -> bool + Send + Sync + 'static) {
         self.predicates.push(Arc::new(predicate));
     }
 
-    pub(super) fn erase(self) -> ErasedSource {
-        let Self { informer, mapper, predicates, optional } = self;
+    /// Returns a function that completes the source when the settings of the controller are known.
+    pub(super) fn pending(self) -> PendingSource {
+        Box::new(|factory| self.erase(factory))
+    }
+
+    fn erase(self, factory: &SourceFactory<'_>) -> ErasedSource {
+        let Self { informer, role, mapper, predicates, optional } = self;
+        factory.record_role(role);
+        let informer = match informer {
+            SourceInformer::Given(informer) => informer,
+            SourceInformer::OfKind { cluster_scoped, create } => create(&factory.view(role, cluster_scoped)),
+        };
+        let deleted_keys = factory.deleted_keys(role);
         let (engine, decode_ahead) = (Arc::clone(informer.engine()), informer.decode_ahead());
         let mapping = mapper.0.map(|map| Arc::new(EventMapping { map, predicates }));
         let queue_initial = mapping.clone().map(|mapping| -> QueueInitial {
@@ -131,10 +174,13 @@ impl<L: 'static> TypedSource<L> {
         });
         let listen = mapping.map(|mapping| -> Listen {
             Box::new(move |name, sink, own_engine, durable| {
-                let mapping = Arc::clone(&mapping);
+                let (mapping, deleted_keys) = (Arc::clone(&mapping), deleted_keys.clone());
                 let handler = move |delivery: Delivery<Untyped>| match delivery.typed() {
                     Delivery::Event(event) => {
                         let Some(event) = since_last_process(event) else { return };
+                        if let (Some(deleted), Event::Deleted { last, .. }) = (&deleted_keys, &event) {
+                            deleted.record(last.key(), last.uid());
+                        }
                         let queued = mapping.queue(&sink, &event);
                         if queued.is_err() && sink.unfinished.is_some() {
                             // A restart does not queue the keys of this event either.

@@ -2,8 +2,10 @@
 //!
 //! This module knows neither the types of objects nor how a controller runs.
 
-use super::source::{ErasedSource, KeyStream, OwnerKind};
+use super::sharding::DeletedKeys;
+use super::source::{KeyStream, OwnerKind, PendingSource};
 use crate::factory::SharedInformerFactory;
+use crate::shard_view::ShardHandle;
 use crate::workqueue::{WorkQueue, seed};
 use informer_core::Key;
 use informer_core::workqueue::{ExponentialBackoff, RetryLimit};
@@ -18,9 +20,13 @@ pub(super) struct ControllerSpec {
     pub(super) factory: SharedInformerFactory,
     pub(super) name: Arc<str>,
     pub(super) owner_kind: OwnerKind,
-    pub(super) sources: Vec<ErasedSource>,
+    pub(super) sources: Vec<PendingSource>,
     pub(super) streams: Vec<KeyStream>,
     pub(super) settings: Settings,
+    /// The shard group that divides the keys among processes.
+    pub(super) sharding: Option<ShardHandle>,
+    /// The uids of deleted objects of the controller's kind, with sharding.
+    pub(super) deleted_keys: Arc<DeletedKeys>,
 }
 
 /// The settings of a controller.

@@ -4,7 +4,7 @@ use super::context::Context;
 use super::outcome::Outcome;
 use super::runnable::RunnableController;
 use super::shared::ReconcileRequest;
-use super::source::{ErasedSource, OwnerKind};
+use super::source::{ErasedSource, OwnerKind, PendingSource};
 use super::spec::{ControllerSpec, Settings, UndeclaredReads};
 use crate::factory::SharedInformerFactory;
 use crate::shared::Engine;
@@ -32,13 +32,20 @@ impl<S> Context<S> {
             factory,
             name: "test".into(),
             owner_kind: OwnerKind { group: "".into(), kind: "".into(), cluster_scoped: false },
-            sources: sources.into_iter().map(ErasedSource::only_read).collect(),
+            sources: sources.into_iter().map(only_read).collect(),
             streams: Vec::new(),
             settings: Settings { undeclared_reads: UndeclaredReads::Panic, ..Settings::default() },
+            sharding: None,
+            deleted_keys: Arc::default(),
         };
         let controller = RunnableController::new(spec, Box::new(|_| async { Ok(Outcome::Done) }.boxed()));
         let shared = Arc::clone(controller.shared());
         let stop_requested = STOP_REQUESTED.subscribe();
-        Self::new(ReconcileRequest { shared, key, retries, term: None, stop_requested }, Arc::new(state))
+        let request = ReconcileRequest { shared, key, retries, term: None, stop_requested, withdrawal: None };
+        Self::new(request, Arc::new(state))
     }
+}
+
+fn only_read(engine: Arc<Engine>) -> PendingSource {
+    Box::new(|_| ErasedSource::only_read(engine))
 }

@@ -37,6 +37,15 @@ pub enum ControllerError {
         /// Whether some of the aborted reconciles still run. A reconcile ends only at its next await point.
         blocked: bool,
     },
+    /// The sources of the controller cannot be divided by its shard group.
+    #[error("controller {controller}: {reason}")]
+    #[non_exhaustive]
+    NotSharded {
+        /// The name of the controller.
+        controller: Arc<str>,
+        /// The reason, and what to do.
+        reason: &'static str,
+    },
     /// The controller is running already.
     #[error("controller {controller}: already running")]
     #[non_exhaustive]
@@ -53,6 +62,7 @@ impl ControllerError {
             Self::InformerStopped { .. } => ErrorKind::Stopped,
             Self::ReconcilesAborted { .. } => ErrorKind::Timeout,
             Self::AlreadyRunning { .. } => ErrorKind::Conflict,
+            Self::NotSharded { .. } => ErrorKind::Config,
         }
     }
 

@@ -247,7 +247,7 @@ impl SharedInformerFactory {
         self.registry.engines().into_iter().filter_map(describe).collect()
     }
 
-    fn engine(&self, resource: &ResourceType, cluster_scoped: bool) -> Arc<Engine> {
+    pub(crate) fn engine(&self, resource: &ResourceType, cluster_scoped: bool) -> Arc<Engine> {
         self.registry.engine(&self.view, resource, cluster_scoped)
     }
 }

@@ -109,6 +109,8 @@ pub struct ControllerMetrics {
     pub panicked: u64,
     /// Number of reconciles that timed out.
     pub timed_out: u64,
+    /// Number of reconciles that were dropped because another process acts for their hash range.
+    pub withdrawn: u64,
     /// Number of reconciles that started before the cache showed an earlier write.
     pub invisible_writes: u64,
     /// Number of reconciles that are running.
@@ -248,6 +250,9 @@ const COUNTERS: &[Counter<InformerMetrics>] = &[
     ("informer_watch_lists_total", "Watch-lists opened.", |m| m.reflector.watch_lists),
     ("informer_lists_total", "Lists and pages requested.", |m| m.reflector.lists),
     ("informer_failures_total", "Requests that failed and streams that broke.", |m| m.reflector.failures),
+    ("informer_foreign_objects_total", "Objects dropped because they are in other hash ranges.", |m| {
+        m.reflector.foreign
+    }),
     ("informer_unreadable_objects_total", "Objects that could not be read.", |m| m.reflector.unreadable),
     ("informer_decode_errors_total", "Objects that failed to decode on access.", |m| m.decode_errors),
     ("informer_decoded_evictions_total", "Decoded objects dropped because of the limit.", |m| {

@@ -20,7 +20,7 @@ use crate::error::{ShutdownError, Unfinished};
 use crate::metrics::{HandlerMetrics, InformerMetrics};
 use crate::reflector::ReflectorDriver;
 use crate::resource::ResourceType;
-use crate::status::{Diagnostic, DiagnosticSink, InformerStatus, StatusCell};
+use crate::status::{CompleteRanges, Diagnostic, DiagnosticSink, InformerStatus, StatusCell};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use informer_core::reflector::Config;
@@ -51,6 +51,8 @@ pub(crate) struct Engine {
     /// The labels of its metrics.
     metric_labels: Arc<[(&'static str, Box<str>)]>,
     pub(crate) kind: ResourceType,
+    /// Whether the cache contains only the hash ranges that this process holds.
+    pub(crate) is_sharded: bool,
     /// Whether the objects come from an API server, and not from a source of the application.
     is_served: bool,
     pub(crate) reader: StoreReader,
@@ -149,6 +151,7 @@ impl Engine {
             description,
             metric_labels: options.metric_labels(resource),
             kind: resource.clone(),
+            is_sharded: options.shard().is_some(),
             is_served: !options.has_source(),
             reader,
             status,
@@ -307,6 +310,11 @@ impl Engine {
         let mut status = self.status.get(self.clock.now());
         status.blocked_handlers = handler_names(&self.live_listeners(), Listener::is_blocked);
         status
+    }
+
+    /// Returns what the cache contains of each scope; empty without sharding.
+    pub(crate) fn complete_ranges(&self) -> Vec<CompleteRanges> {
+        if self.is_sharded { self.status.complete_ranges() } else { Vec::new() }
     }
 
     pub(crate) fn metrics(&self) -> InformerMetrics {

@@ -13,6 +13,7 @@ pub use informer_core::{Moment, Scope};
 pub use persistence::{ColdStartReason, PersistenceStatus, StartKind};
 
 use informer_core::reflector::ShardedReflector;
+use informer_core::shard::HashRanges;
 use informer_core::{BatchResult, Change, Key, ResourceVersion, StoreSnapshot};
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,6 +59,14 @@ pub struct InformerStatus {
     pub scopes: Vec<ScopeStatus>,
 }
 
+/// The hash ranges that the cache of one scope contains.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct CompleteRanges {
+    /// The number of the newest view of the shard group that was applied.
+    pub(crate) view: u64,
+    pub(crate) ranges: HashRanges,
+}
+
 impl InformerStatus {
     /// Returns the status before the start.
     fn new(scopes: &[Scope]) -> Self {
@@ -69,6 +78,7 @@ impl InformerStatus {
             last_failure: None,
             reflector: ReflectorCounters::default(),
             resource_version: None,
+            complete: None,
         };
         Self {
             state: InformerState::NotStarted,
@@ -109,6 +119,14 @@ impl InformerStatus {
             InformerState::Live => Some(Duration::ZERO),
             _ => self.last_up_to_date.filter(|_| self.synced).map(|up_to_date| self.now - up_to_date),
         }
+    }
+
+    /// Returns the hash ranges whose objects are in the cache; `None` without sharding.
+    ///
+    /// Ranges that are being gained are missing, although the cache stays [synced](Self::synced).
+    pub fn complete_ranges(&self) -> Option<HashRanges> {
+        let ranges = self.scopes.iter().map(|scope| scope.complete.as_ref().map(|complete| &complete.ranges));
+        ranges.fold(Some(HashRanges::all()), |all, ranges| Some(all?.intersection(ranges?)))
     }
 
     /// Recomputes the fields that are derived from the scopes.
@@ -152,6 +170,8 @@ pub struct ScopeStatus {
     pub reflector: ReflectorCounters,
     /// The version that the cache represents.
     pub resource_version: Option<ResourceVersion>,
+    /// The hash ranges that the cache contains, with sharding.
+    pub(crate) complete: Option<CompleteRanges>,
 }
 
 /// Counters of a cache. They only increase.
@@ -206,6 +226,11 @@ impl StatusCell {
         status
     }
 
+    /// Returns the hash ranges that the cache contains of each scope.
+    pub(crate) fn complete_ranges(&self) -> Vec<CompleteRanges> {
+        self.0.borrow().scopes.iter().map(|scope| scope.complete.clone().unwrap_or_default()).collect()
+    }
+
     pub(crate) fn is_stopped(&self) -> bool {
         self.0.borrow().state == InformerState::Stopped
     }
@@ -234,6 +259,17 @@ impl StatusCell {
                 status.aggregate(now);
             }
             changed
+        });
+    }
+
+    /// Records the hash ranges that the store contains for one scope; a difference wakes subscribers.
+    pub(crate) fn record_ranges(&self, scope_index: usize, complete: CompleteRanges, now: Moment) {
+        self.0.send_if_modified(|status| {
+            let Some(scope) = status.scopes.get_mut(scope_index) else { return false };
+            let is_changed = scope.complete.as_ref() != Some(&complete);
+            scope.complete = Some(complete);
+            status.now = now;
+            is_changed
         });
     }
 

@@ -1,5 +1,4 @@
-//! Informers of hash ranges that change at run time, against the embedded server. The tests publish the views that a
-//! shard group would publish.
+//! Informers of hash ranges that change at run time.
 
 use crate::handler::Delivery;
 use crate::shard_view::ShardHandle;

@@ -1,0 +1,269 @@
+//! The gate of a sharded controller: which keys are reconciled by this process, and when a range may be released.
+//!
+//! A reconcile starts only if the process holds the range of its key, and if the caches of all sources contain that
+//! range: otherwise it would act on objects that appear to be missing. Before a range is released, its reconciles end in
+//! order; if the range is lost, they are dropped at once.
+//!
+//! Invariant: a view is confirmed only while no reconcile of another range than the held ones runs. The check and the
+//! start of a reconcile happen under one lock.
+
+use super::sharding::{ControllerShard, DeletedKeys};
+use crate::clock::sleep_until;
+use crate::shard_view::{Participant, ShardView};
+use crate::shared::Engine;
+use crate::status::CompleteRanges;
+use crate::workqueue::WorkQueue;
+use futures::future::select_all;
+use informer_core::workqueue::Priority;
+use informer_core::{Key, StoreReader};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// Delay after which deferred keys are checked again, if nothing else has changed.
+const DEFERRED_RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// The gate of one run of a sharded controller.
+pub(super) struct ShardGate {
+    shard: ControllerShard,
+    participant: Participant,
+    /// The cache of the controller's own kind.
+    own_kind: StoreReader,
+    /// The informers of the sources that are divided.
+    sources: Vec<Arc<Engine>>,
+    deleted_keys: Arc<DeletedKeys>,
+    queue: WorkQueue<Key>,
+    /// How long reconciles may continue while their range is released.
+    release_timeout: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    running: HashMap<Key, Running>,
+    /// Keys whose range is held, but not complete in all caches, or whose group was not renewed in time.
+    deferred: HashMap<Key, Priority>,
+    /// What the caches of the sources contain, by scope.
+    complete: Vec<CompleteRanges>,
+}
+
+struct Running {
+    hash: u64,
+    withdrawal: watch::Sender<Withdrawal>,
+    /// When the reconcile is dropped, while its range is released.
+    deadline: Option<Instant>,
+}
+
+/// Whether a reconcile may go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Withdrawal {
+    None,
+    /// It should end soon.
+    Requested,
+    /// It must be dropped.
+    Immediate,
+}
+
+/// The decision about a key.
+pub(super) enum Admission {
+    Admitted(Permit),
+    /// It is queued again later.
+    Deferred,
+    /// Another process acts for it.
+    Foreign,
+}
+
+/// The permission to reconcile one key. While it exists, the range of the key is not released.
+pub(super) struct Permit {
+    gate: Arc<ShardGate>,
+    key: Key,
+    withdrawal: watch::Receiver<Withdrawal>,
+}
+
+impl ShardGate {
+    pub(super) fn new(
+        shard: &ControllerShard,
+        own_kind: &Arc<Engine>,
+        sources: impl Iterator<Item = Arc<Engine>>,
+        deleted_keys: &Arc<DeletedKeys>,
+        queue: &WorkQueue<Key>,
+        release_timeout: Duration,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            participant: shard.group.join(),
+            shard: shard.clone(),
+            own_kind: own_kind.reader.clone(),
+            sources: sources.filter(|engine| engine.is_sharded).collect(),
+            deleted_keys: Arc::clone(deleted_keys),
+            queue: queue.clone(),
+            release_timeout,
+            state: Mutex::default(),
+        })
+    }
+
+    /// Decides about a key that is to be reconciled.
+    pub(super) fn admit(self: &Arc<Self>, key: &Key, priority: Priority) -> Admission {
+        let Some(hash) = self.hash_of(key) else { return Admission::Foreign };
+        let mut state = self.lock();
+        let view = self.shard.group.view();
+        let Some(since) = view.held_since(hash) else { return Admission::Foreign };
+        // A group that was not renewed in time may still be renewed before it loses the range.
+        if !self.shard.group.acts() || !state.is_complete(hash, since) {
+            state.deferred.insert(key.clone(), priority);
+            return Admission::Deferred;
+        }
+        let (sender, withdrawal) = watch::channel(Withdrawal::None);
+        state.running.insert(key.clone(), Running { hash, withdrawal: sender, deadline: None });
+        Admission::Admitted(Permit { gate: Arc::clone(self), key: key.clone(), withdrawal })
+    }
+
+    /// Applies views of the group and states of the caches, until the future is dropped.
+    pub(super) async fn run(self: Arc<Self>) {
+        let mut view = self.shard.group.subscribe();
+        let mut statuses: Vec<_> = self.sources.iter().map(|engine| engine.subscribe_status()).collect();
+        loop {
+            view.mark_unchanged();
+            statuses.iter_mut().for_each(watch::Receiver::mark_unchanged);
+            let deadline = self.apply();
+            let caches = async {
+                if statuses.is_empty() {
+                    return std::future::pending().await;
+                }
+                let changes = statuses.iter_mut().map(|status| Box::pin(status.changed()));
+                if select_all(changes).await.0.is_err() {
+                    // The informer has stopped, which ends the run.
+                    std::future::pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                changed = view.changed() => if changed.is_err() { return },
+                () = caches => {}
+                () = sleep_until(deadline) => {}
+            }
+        }
+    }
+
+    /// Applies the newest view and the states of the caches; returns when it must be called again at the latest.
+    fn apply(&self) -> Option<Instant> {
+        let complete: Vec<CompleteRanges> =
+            self.sources.iter().flat_map(|engine| engine.complete_ranges()).collect();
+        let mut state = self.lock();
+        let view = self.shard.group.view();
+        let now = Instant::now();
+        state.complete = complete;
+        for running in state.running.values_mut() {
+            running.withdraw(&view, now, self.release_timeout);
+        }
+        if self.shard.group.acts() {
+            let hash_of = |key: &Key| self.hash_of(key);
+            for (key, priority) in state.take_decided(&view, hash_of) {
+                self.queue.add_with_priority(key, priority);
+            }
+        }
+        self.confirm(&state, &view);
+        let retry = (!state.deferred.is_empty()).then(|| now + DEFERRED_RETRY_DELAY);
+        state.running.values().filter_map(|running| running.deadline).chain(retry).min()
+    }
+
+    /// Confirms a view if no reconcile of another range runs.
+    fn confirm(&self, state: &State, view: &ShardView) {
+        if state.running.values().all(|running| view.held.contains(running.hash)) {
+            self.participant.confirm(view.number);
+        }
+    }
+
+    /// Returns the hash that decides which process acts for a key; `None` if it is unknown here.
+    fn hash_of(&self, key: &Key) -> Option<u64> {
+        if let Some(hash) = self.shard.property.hash_of_key(key) {
+            return Some(hash);
+        }
+        match self.own_kind.get(key) {
+            Some(entry) => {
+                self.deleted_keys.remove(key);
+                self.shard.property.hash(entry.head())
+            }
+            None => self.deleted_keys.get(key),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Returns whether the caches of all sources contain the range of a hash that is held since a view.
+    fn is_complete(&self, hash: u64, since: u64) -> bool {
+        self.complete.iter().all(|complete| complete.view >= since && complete.ranges.contains(hash))
+    }
+
+    /// Removes and returns the deferred keys that need not be deferred any more.
+    fn take_decided(
+        &mut self,
+        view: &ShardView,
+        hash_of: impl Fn(&Key) -> Option<u64>,
+    ) -> Vec<(Key, Priority)> {
+        let is_deferred = |key: &Key| {
+            let since = hash_of(key).and_then(|hash| Some((hash, view.held_since(hash)?)));
+            since.is_some_and(|(hash, since)| !self.is_complete(hash, since))
+        };
+        let decided: Vec<Key> = self.deferred.keys().filter(|key| !is_deferred(key)).cloned().collect();
+        decided.iter().filter_map(|key| self.deferred.remove_entry(key)).collect()
+    }
+}
+
+impl Running {
+    /// Withdraws the permission if the range is not held any more.
+    fn withdraw(&mut self, view: &ShardView, now: Instant, timeout: Duration) {
+        let withdrawal = if view.held.contains(self.hash) {
+            self.deadline = None;
+            Withdrawal::None
+        } else if view.releasing.contains(self.hash) && self.deadline.is_none_or(|deadline| now < deadline) {
+            self.deadline.get_or_insert(now + timeout);
+            Withdrawal::Requested
+        } else {
+            self.deadline = None;
+            Withdrawal::Immediate
+        };
+        self.withdrawal.send_if_modified(|current| {
+            let is_later = withdrawal != *current && *current != Withdrawal::Immediate;
+            if is_later {
+                *current = withdrawal;
+            }
+            is_later
+        });
+    }
+}
+
+impl Permit {
+    /// Returns a channel that tells whether the reconcile may go on.
+    pub(super) fn withdrawal(&self) -> watch::Receiver<Withdrawal> {
+        self.withdrawal.clone()
+    }
+
+    /// Records that a reconcile of a deleted object has succeeded.
+    pub(super) fn forget_deleted(&self) {
+        if self.gate.own_kind.get(&self.key).is_none() {
+            self.gate.deleted_keys.remove(&self.key);
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut state = self.gate.lock();
+        state.running.remove(&self.key);
+        let view = self.gate.shard.group.view();
+        self.gate.confirm(&state, &view);
+    }
+}
+
+/// Waits until a reconcile must be dropped.
+pub(super) async fn dropped(mut withdrawal: watch::Receiver<Withdrawal>) {
+    if withdrawal.wait_for(|withdrawal| *withdrawal == Withdrawal::Immediate).await.is_err() {
+        // The permit exists as long as the reconcile.
+        std::future::pending::<()>().await;
+    }
+}

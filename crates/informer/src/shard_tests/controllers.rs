@@ -1,0 +1,257 @@
+//! Controllers of hash ranges: which keys they reconcile, and what they confirm.
+
+use crate::SharedInformerFactory;
+use crate::controller::{Context, Controller, Outcome, RunnableController};
+use crate::error::ControllerError;
+use crate::shard_view::ShardHandle;
+use informer_apiserver::{ApiServer, faults};
+use informer_core::shard::{HashRange, HashRanges, ShardProperty, shard_hash};
+use informer_core::{Key, Object};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{Semaphore, watch};
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What the reconciles of a controller did.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<BTreeMap<String, Entry>>>);
+
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+struct Entry {
+    started: u32,
+    ended: u32,
+    /// The number of owned objects that the last reconcile has seen.
+    children: usize,
+    /// Whether the last reconcile was asked to stop.
+    was_stopped: bool,
+}
+
+impl Log {
+    fn update(&self, key: &Key, update: impl FnOnce(&mut Entry)) {
+        update(self.0.lock().unwrap().entry(key.to_string()).or_default());
+    }
+
+    fn get(&self, key: &str) -> Entry {
+        self.0.lock().unwrap().get(key).copied().unwrap_or_default()
+    }
+
+    fn keys(&self) -> Vec<String> {
+        self.0.lock().unwrap().keys().cloned().collect()
+    }
+}
+
+fn group(property: ShardProperty) -> ShardHandle {
+    let group = ShardHandle::new("default/test", property);
+    group.set_acts_until(Some(group.clock().now() + Duration::from_secs(1_000_000)));
+    group
+}
+
+fn hold(group: &ShardHandle, held: HashRanges) -> u64 {
+    group.publish(|view| (view.held, view.is_settled) = (Arc::new(held), true))
+}
+
+fn only(hash: u64) -> HashRanges {
+    HashRange::new(hash, hash).into_iter().collect()
+}
+
+fn namespace(server: &ApiServer, name: &str) {
+    server.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).unwrap();
+}
+
+fn create(server: &ApiServer, kind: &str, namespace: &str, name: &str, owner: Option<&Value>) -> Value {
+    let mut metadata = json!({"name": name, "namespace": namespace});
+    if let Some(owner) = owner {
+        metadata["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "ConfigMap", "controller": true,
+            "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}]);
+    }
+    server.create(&json!({"apiVersion": "v1", "kind": kind, "metadata": metadata})).unwrap()
+}
+
+fn uid_hash(object: &Value) -> u64 {
+    shard_hash(object["metadata"]["uid"].as_str().unwrap())
+}
+
+async fn eventually(condition: impl Fn() -> bool) {
+    let reached = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, reached).await.expect("the condition holds in time");
+}
+
+/// Creates a controller of config maps that own secrets. Each reconcile of an object named `slow` takes a permit.
+fn controller(
+    server: &ApiServer,
+    group: &ShardHandle,
+    log: &Log,
+    slow: &Arc<Semaphore>,
+) -> RunnableController {
+    let factory = SharedInformerFactory::new(server.client());
+    let (log, slow) = (log.clone(), Arc::clone(slow));
+    let reconcile = move |key: Key, ctx: Context| {
+        let (log, slow) = (log.clone(), Arc::clone(&slow));
+        async move {
+            let secrets = ctx.lister::<Secret>();
+            let is_child = |secret: &Object<Secret>| {
+                secret.namespace() == key.namespace() && secret.name().starts_with(key.name())
+            };
+            let children = secrets.list().into_iter().filter(is_child).count();
+            log.update(&key, |entry| (entry.started, entry.children) = (entry.started + 1, children));
+            if key.name() == "slow" {
+                slow.acquire().await.unwrap().forget();
+            }
+            let was_stopped = ctx.is_stop_requested();
+            log.update(&key, |entry| (entry.ended, entry.was_stopped) = (entry.ended + 1, was_stopped));
+            Ok::<_, Infallible>(Outcome::Done)
+        }
+    };
+    let controller = Controller::new::<ConfigMap>(&factory).owns::<Secret>().concurrency(4);
+    controller.with_shard_handle(group.clone()).reconcile(reconcile)
+}
+
+fn spawn(controller: &RunnableController) -> watch::Sender<bool> {
+    let (stop, mut stopped) = watch::channel(false);
+    let controller = controller.clone();
+    tokio::spawn(async move {
+        let stopped = async { drop(stopped.wait_for(|stop| *stop).await) };
+        controller.run_until(stopped).await
+    });
+    stop
+}
+
+/// No reconcile starts before the caches of all sources contain its range: the owned objects would appear missing.
+#[tokio::test(start_paused = true)]
+async fn gained_range_is_reconciled_when_all_sources_contain_it() {
+    let server = ApiServer::new();
+    for name in ["a", "b"] {
+        namespace(&server, name);
+        let owner = create(&server, "ConfigMap", name, "web", None);
+        create(&server, "Secret", name, "web-1", Some(&owner));
+        create(&server, "Secret", name, "web-2", Some(&owner));
+    }
+    let (group, log, slow) = (group(ShardProperty::Namespace), Log::default(), Arc::new(Semaphore::new(0)));
+    hold(&group, only(shard_hash("a")));
+    let _stop = spawn(&controller(&server, &group, &log, &slow));
+    eventually(|| log.get("a/web").ended > 0).await;
+    assert_eq!((log.get("a/web").children, log.keys()), (2, vec!["a/web".to_owned()]));
+    // The secrets of the next range arrive much later than its config maps.
+    let stalled = server.inject(faults::stall_request().for_resource("secrets"));
+    hold(&group, HashRanges::all());
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(log.get("b/web").started, 0, "its secrets are unknown");
+    drop(stalled);
+    eventually(|| log.get("b/web").ended > 0).await;
+    assert_eq!(log.get("b/web").children, 2);
+}
+
+/// Handover without overlap: the range is confirmed as released only when its reconciles have ended.
+#[tokio::test(start_paused = true)]
+async fn release_waits_for_running_reconciles() {
+    let server = ApiServer::new();
+    for name in ["a", "b"] {
+        namespace(&server, name);
+        create(&server, "ConfigMap", name, "slow", None);
+    }
+    let (group, log, slow) = (group(ShardProperty::Namespace), Log::default(), Arc::new(Semaphore::new(0)));
+    hold(&group, HashRanges::all());
+    let _stop = spawn(&controller(&server, &group, &log, &slow));
+    eventually(|| log.get("a/slow").started + log.get("b/slow").started == 2).await;
+    let b = only(shard_hash("b"));
+    let number = group.publish(|view| {
+        (view.held, view.releasing) = (Arc::new(HashRanges::all().difference(&b)), Arc::new(b.clone()));
+    });
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(group.confirmed() < number, "a reconcile of the range runs");
+    // Its key is not taken again, also if the object changes.
+    server
+        .update(&json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"},
+        "metadata": {"name": "slow", "namespace": "b"}}))
+        .unwrap();
+    slow.add_permits(2);
+    eventually(|| group.confirmed() >= number).await;
+    let expected = Entry { started: 1, ended: 1, children: 0, was_stopped: true };
+    assert_eq!(log.get("b/slow"), expected);
+    assert!(!log.get("a/slow").was_stopped);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(log.get("b/slow"), expected);
+}
+
+/// A range that was lost, and not released, may have another owner already.
+#[tokio::test(start_paused = true)]
+async fn lost_range_drops_running_reconciles() {
+    let server = ApiServer::new();
+    namespace(&server, "a");
+    create(&server, "ConfigMap", "a", "slow", None);
+    let (group, log, slow) = (group(ShardProperty::Namespace), Log::default(), Arc::new(Semaphore::new(0)));
+    hold(&group, HashRanges::all());
+    let controller = controller(&server, &group, &log, &slow);
+    let _stop = spawn(&controller);
+    eventually(|| log.get("a/slow").started == 1).await;
+    let number = hold(&group, HashRanges::default());
+    eventually(|| group.confirmed() >= number).await;
+    assert_eq!(controller.metrics().withdrawn, 1);
+    slow.add_permits(1);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(log.get("a/slow").ended, 0);
+    hold(&group, HashRanges::all());
+    eventually(|| log.get("a/slow").ended == 1).await;
+}
+
+/// A reconcile that does not end while its range is released is dropped after the shutdown timeout.
+#[tokio::test(start_paused = true)]
+async fn slow_reconcile_of_a_released_range_is_dropped_after_the_timeout() {
+    let server = ApiServer::new();
+    namespace(&server, "a");
+    create(&server, "ConfigMap", "a", "slow", None);
+    let (group, log, slow) = (group(ShardProperty::Namespace), Log::default(), Arc::new(Semaphore::new(0)));
+    hold(&group, HashRanges::all());
+    let _stop = spawn(&controller(&server, &group, &log, &slow));
+    eventually(|| log.get("a/slow").started == 1).await;
+    let number = group.publish(|view| {
+        (view.held, view.releasing) = (Arc::default(), Arc::new(HashRanges::all()));
+    });
+    eventually(|| group.confirmed() >= number).await;
+    assert_eq!(log.get("a/slow").ended, 0);
+}
+
+/// With uid sharding, the key of a deleted object does not tell which process acts; its last uid does.
+#[tokio::test(start_paused = true)]
+async fn c2_deletion_is_reconciled_by_the_process_that_held_the_uid() {
+    let server = ApiServer::new();
+    namespace(&server, "a");
+    let mine = create(&server, "ConfigMap", "a", "mine", None);
+    create(&server, "Secret", "a", "mine-1", Some(&mine));
+    let other = create(&server, "ConfigMap", "a", "other", None);
+    create(&server, "Secret", "a", "other-1", Some(&other));
+    let (group, log, slow) = (group(ShardProperty::Uid), Log::default(), Arc::new(Semaphore::new(0)));
+    hold(&group, only(uid_hash(&mine)));
+    let _stop = spawn(&controller(&server, &group, &log, &slow));
+    eventually(|| log.get("a/mine").ended > 0).await;
+    assert_eq!(log.get("a/mine").children, 1, "the owned object is divided by the uid of its owner");
+    let before = log.get("a/mine").ended;
+    for name in ["mine", "other"] {
+        server.delete("v1", "configmaps", Some("a"), name).unwrap();
+    }
+    eventually(|| log.get("a/mine").ended > before).await;
+    assert_eq!(log.keys(), ["a/mine"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn kinds_that_are_only_watched_cannot_be_divided_by_uid() {
+    let server = ApiServer::new();
+    for (property, is_rejected) in [(ShardProperty::Uid, true), (ShardProperty::Namespace, false)] {
+        let factory = SharedInformerFactory::new(server.client());
+        let controller = Controller::new::<ConfigMap>(&factory)
+            .watches::<Secret>(|_| Vec::new())
+            .with_shard_handle(group(property))
+            .reconcile(|_, _| async { Ok::<_, Infallible>(Outcome::Done) });
+        let ended = controller.run_until(std::future::ready(())).await;
+        assert_eq!(matches!(ended, Err(ControllerError::NotSharded { .. })), is_rejected, "{ended:?}");
+    }
+}
