@@ -70,6 +70,15 @@ impl<K> HandlerBuilder<K> {
         let options = ListenerOptions { uncoalesced_capacity: Some(capacity), ..options };
         HandlerBuilder { engine, name, options, filter, item: PhantomData }
     }
+
+    /// Delivers also the [release](Delivery::Released) of objects that belong to another process of a
+    /// [shard group](crate::shard::ShardGroup) from now on.
+    ///
+    /// Closures and event streams receive only events otherwise. A [`Handler`] receives releases in any case.
+    pub fn with_releases(self) -> HandlerBuilder<K, Delivery<K>> {
+        let Self { engine, name, options, filter, .. } = self;
+        HandlerBuilder { engine, name, options, filter, item: PhantomData }
+    }
 }
 
 impl<K: 'static, E: Deliverable<K>> HandlerBuilder<K, E> {

@@ -71,7 +71,7 @@ impl Setup {
         let group = ShardHandle::new("default/test", ShardProperty::Uid);
         let selection = Selection::default().namespace("default").shard(group.clone(), group.property());
         let informer = SharedInformer::with_options(server.client(), InformerOptions::from(selection));
-        let stream = informer.handler().uncoalesced().event_stream();
+        let stream = informer.handler().with_releases().event_stream();
         informer.start();
         Self { server, group, informer, stream, received: Received::default() }
     }

@@ -44,6 +44,8 @@ pub enum ColdStartReason {
     Secrets,
     /// The options contain a transform, and no name for its version. Nothing is saved.
     UnnamedTransform,
+    /// The informer belongs to a shard group, whose ranges move when a process ends. Nothing is saved.
+    Sharded,
     /// Another process has opened the file. The informer saves its cache when the file is released.
     InUse,
     /// The cache was saved with other options. It was set aside.
@@ -95,6 +97,7 @@ impl fmt::Display for ColdStartReason {
             Self::UnnamedTransform => {
                 f.write_str("the transform has no version (see Persistence::transform_version)")
             }
+            Self::Sharded => f.write_str("the informer belongs to a shard group"),
             Self::InUse => f.write_str("another process has opened the file"),
             Self::OtherOptions { setting } => write!(f, "saved with another {setting}"),
             Self::OtherFormat { found } => write!(f, "saved in format {found:?}"),

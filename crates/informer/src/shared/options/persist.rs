@@ -31,6 +31,9 @@ impl InformerOptions {
         if resource.is_secret() && !resource.metadata_only && !persistence.includes_secrets {
             return Err(ColdStartReason::Secrets);
         }
+        if self.shard().is_some() {
+            return Err(ColdStartReason::Sharded);
+        }
         let transform = match (self.transform_of(resource), &persistence.transform_version) {
             (None, _) => String::new(),
             (Some(_), Some(version)) => format!("{version} {:?}", self.transform_fallback),
