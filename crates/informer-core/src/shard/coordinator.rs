@@ -2,11 +2,13 @@
 //!
 //! The assignment is not what keeps two members from acting for one range; their claims are. So two coordinators, or
 //! one that has been paused, can at worst move ranges needlessly. A Lease is deleted only in the version that has not
-//! changed for its duration.
+//! changed for its duration. This file does not know why members leave, nor how requests are sent.
 
+use super::member::request_timeout;
 use super::plan::plan;
 use super::range::{HashRange, RangeCount};
 use super::record::{Assignment, MemberRecord, RangeAssignment, StoredAssignment};
+use crate::election::ElectionConfig;
 use crate::time::Moment;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -44,11 +46,15 @@ pub enum CoordinatorResponse {
 pub struct Coordinator {
     /// For a new assignment.
     count: RangeCount,
-    retry_period: Duration,
+    config: ElectionConfig,
     leases: BTreeMap<String, ObservedLease>,
     assignment: KnownAssignment,
-    is_in_flight: bool,
+    /// When the request in flight was sent.
+    sent_at: Option<Moment>,
+    /// The next request for the assignment.
     next_attempt: Moment,
+    /// Whether the last request deleted a Lease: then the assignment is next.
+    is_assignment_next: bool,
 }
 
 #[derive(Debug)]
@@ -59,11 +65,28 @@ struct ObservedLease {
     since: Moment,
     /// Whether a request to delete this version was rejected, or succeeded.
     is_outdated: bool,
+    failed_deletions: u32,
+    /// The next attempt to delete it, after a failed one.
+    next_deletion: Moment,
 }
 
 impl ObservedLease {
-    fn expires_at(&self) -> Option<Moment> {
-        (!self.is_outdated).then(|| self.since + self.record.valid_for())
+    fn new(now: Moment, record: MemberRecord, version: String) -> Self {
+        let next_deletion = Moment::default();
+        Self { record, version, since: now, is_outdated: false, failed_deletions: 0, next_deletion }
+    }
+
+    /// Returns the moment at which the Lease is to be deleted.
+    fn deleted_at(&self) -> Option<Moment> {
+        let expires_at = self.since + self.record.valid_for();
+        (!self.is_outdated).then(|| expires_at.max(self.next_deletion))
+    }
+
+    /// Records that it could not be deleted. The delays of further attempts double up to the duration of the Lease.
+    fn record_failed_deletion(&mut self, now: Moment, retry_period: Duration) {
+        let delay = retry_period.saturating_mul(1 << self.failed_deletions.min(8));
+        self.failed_deletions += 1;
+        self.next_deletion = now + delay.min(self.record.valid_for()).max(retry_period);
     }
 }
 
@@ -77,14 +100,15 @@ enum KnownAssignment {
 impl Coordinator {
     /// Creates a coordinator. `count` is used only if there is no assignment yet: members with other settings do not
     /// change it.
-    pub fn new(count: RangeCount, retry_period: Duration) -> Self {
+    pub fn new(count: RangeCount, config: ElectionConfig) -> Self {
         Self {
             count,
-            retry_period,
+            config,
             leases: BTreeMap::new(),
             assignment: KnownAssignment::Unknown,
-            is_in_flight: false,
+            sent_at: None,
             next_attempt: Moment::default(),
+            is_assignment_next: false,
         }
     }
 
@@ -93,9 +117,8 @@ impl Coordinator {
         let mut previous = std::mem::take(&mut self.leases);
         for (record, version) in leases {
             let known = previous.remove(&record.identity).filter(|known| known.version == version);
-            let new = |record, version| ObservedLease { record, version, since: now, is_outdated: false };
             let name = record.identity.clone();
-            self.leases.insert(name, known.unwrap_or_else(|| new(record, version)));
+            self.leases.insert(name, known.unwrap_or_else(|| ObservedLease::new(now, record, version)));
         }
     }
 
@@ -106,12 +129,22 @@ impl Coordinator {
 
     /// Returns the next request if one is due.
     pub fn poll_request(&mut self, now: Moment) -> Option<CoordinatorRequest> {
-        if self.is_in_flight || now < self.next_attempt {
+        if self.sent_at.is_some() {
             return None;
         }
-        let request = self.next_request(now)?;
-        self.is_in_flight = true;
+        let deletion = self.next_deletion().filter(|(at, _)| now >= *at).map(|(_, request)| request);
+        let assignment = || (now >= self.next_attempt).then(|| self.assignment_request()).flatten();
+        // They alternate if both are due, so that neither prevents the other.
+        let request =
+            if self.is_assignment_next { assignment().or(deletion) } else { deletion.or_else(assignment) }?;
+        self.is_assignment_next = matches!(request, CoordinatorRequest::DeleteLease(..));
+        self.sent_at = Some(now);
         Some(request)
+    }
+
+    /// Returns the moment until which a response to the request in flight is useful. Then it has failed.
+    pub fn request_deadline(&self) -> Option<Moment> {
+        Some(self.sent_at? + request_timeout(&self.config))
     }
 
     /// Handles the response to `request`.
@@ -121,14 +154,15 @@ impl Coordinator {
         request: &CoordinatorRequest,
         response: CoordinatorResponse,
     ) {
-        self.is_in_flight = false;
+        self.sent_at = None;
         if let CoordinatorRequest::DeleteLease(identity, version) = request {
-            if response == CoordinatorResponse::Failed {
-                self.next_attempt = now + self.retry_period;
-            } else if let Some(lease) = self.leases.get_mut(identity)
-                && lease.version == *version
-            {
-                lease.is_outdated = true;
+            let lease = self.leases.get_mut(identity).filter(|lease| lease.version == *version);
+            match (lease, response) {
+                (Some(lease), CoordinatorResponse::Failed) => {
+                    lease.record_failed_deletion(now, self.config.retry_period);
+                }
+                (Some(lease), _) => lease.is_outdated = true,
+                (None, _) => {}
             }
             return;
         }
@@ -139,29 +173,31 @@ impl Coordinator {
             }
             CoordinatorResponse::Failed => {
                 self.assignment = KnownAssignment::Unknown;
-                self.next_attempt = now + self.retry_period;
+                self.next_attempt = now + self.config.retry_period;
             }
         }
     }
 
     /// Returns the next moment at which [`poll_request`](Self::poll_request) must be called, unless something is
     /// observed before.
-    pub fn next_deadline(&self, now: Moment) -> Option<Moment> {
-        if self.is_in_flight {
+    pub fn next_deadline(&self) -> Option<Moment> {
+        if self.sent_at.is_some() {
             return None;
         }
-        if self.next_request(now).is_some() {
-            return Some(self.next_attempt);
-        }
-        self.leases.values().filter_map(ObservedLease::expires_at).min()
+        let assignment = self.assignment_request().map(|_| self.next_attempt);
+        assignment.into_iter().chain(self.next_deletion().map(|(at, _)| at)).min()
     }
 
-    fn next_request(&self, now: Moment) -> Option<CoordinatorRequest> {
-        let is_expired = |lease: &&ObservedLease| lease.expires_at().is_some_and(|at| now >= at);
-        if let Some(lease) = self.leases.values().find(is_expired) {
-            let (identity, version) = (lease.record.identity.clone(), lease.version.clone());
-            return Some(CoordinatorRequest::DeleteLease(identity, version));
-        }
+    /// Returns the request that deletes the next Lease that expires, and when it is due.
+    fn next_deletion(&self) -> Option<(Moment, CoordinatorRequest)> {
+        let due = self.leases.values().filter_map(|lease| Some((lease.deleted_at()?, lease)));
+        let (at, lease) = due.min_by_key(|(at, _)| *at)?;
+        let (identity, version) = (lease.record.identity.clone(), lease.version.clone());
+        Some((at, CoordinatorRequest::DeleteLease(identity, version)))
+    }
+
+    /// Returns the request that reads or writes the assignment; `None` if nothing changes.
+    fn assignment_request(&self) -> Option<CoordinatorRequest> {
         match &self.assignment {
             KnownAssignment::Unknown => Some(CoordinatorRequest::ReadAssignment),
             KnownAssignment::Missing => self.next_assignment(None).map(CoordinatorRequest::CreateAssignment),
@@ -179,8 +215,10 @@ impl Coordinator {
         }
         let known = current.cloned().unwrap_or_else(|| self.claimed_assignment());
         let mut next = known.clone();
-        next.revisions = self.revisions(known.revisions());
-        let members: BTreeSet<&str> = self.leases.keys().map(String::as_str).collect();
+        next.revisions = self.revisions(&known);
+        // The ranges of members that leave are divided among the others.
+        let members = self.members();
+        next.members = members.iter().map(|name| (*name).to_owned()).collect();
         let newest = next.revisions.last();
         let is_newest = |name: &&str| Some(&self.leases[*name].record.revision) == newest;
         let receivers: BTreeSet<&str> = members.iter().copied().filter(is_newest).collect();
@@ -217,10 +255,28 @@ impl Coordinator {
         assignment
     }
 
-    /// Returns the revisions of the members, in the order in which they appeared.
-    fn revisions(&self, known: &[String]) -> Vec<String> {
-        let present: BTreeSet<&String> = self.leases.values().map(|lease| &lease.record.revision).collect();
-        let new = present.iter().copied().filter(|revision| !known.contains(revision));
-        known.iter().filter(|revision| present.contains(revision)).chain(new).cloned().collect()
+    /// Returns the identities of the members among which the ranges are divided.
+    fn members(&self) -> BTreeSet<&str> {
+        let members = self.leases.iter().filter(|(_, lease)| !lease.record.is_leaving);
+        members.map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// Returns the revisions of the members, the newest one last.
+    ///
+    /// A revision becomes the newest when a member joins with it, so that an update that is rolled back ends with the
+    /// earlier revision. Known revisions with which members joined at the same time keep their order, and new ones
+    /// follow.
+    fn revisions(&self, known: &Assignment) -> Vec<String> {
+        let mut present: BTreeMap<&String, bool> = BTreeMap::new();
+        for name in self.members() {
+            let has_joined = known.members.binary_search_by(|member| member.as_str().cmp(name)).is_err();
+            *present.entry(&self.leases[name].record.revision).or_default() |= has_joined;
+        }
+        let mut revisions: Vec<(&String, bool)> = present.into_iter().collect();
+        let position = |revision: &String| {
+            known.revisions.iter().position(|other| other == revision).unwrap_or(usize::MAX)
+        };
+        revisions.sort_by_key(|(revision, has_joined)| (*has_joined, position(revision)));
+        revisions.into_iter().map(|(revision, _)| revision.clone()).collect()
     }
 }

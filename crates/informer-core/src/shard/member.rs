@@ -7,19 +7,24 @@
 //!
 //! Invariants: at most one request is in flight. Each record contains all claims. A member acts only within
 //! `renew_deadline` after it sent the last successful renewal of its Lease and the last successful read of the
-//! assignment; its Lease is not deleted before `lease_duration` after the renewal.
+//! assignment; its Lease is not deleted before `lease_duration` after the renewal. A member that has left has no
+//! claims.
 
-use super::protocol::{MemberEvent, MemberRequest, MemberResponse, RangeLossReason, RangeToken};
-use super::range::{HashRange, HashRanges};
-use super::record::{Assignment, MemberRecord, StoredAssignment};
+use super::claims::Claims;
+use super::protocol::{ClaimState, MemberEvent, MemberRequest, MemberResponse, RangeLossReason};
+use super::range::HashRange;
+use super::record::{MemberRecord, StoredAssignment};
 use crate::election::ElectionConfig;
 use crate::error::ConfigError;
 use crate::random::Random;
 use crate::time::Moment;
 use jiff::Timestamp;
-use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 /// The state machine of one member of a group.
+///
+/// While nothing changes, it renews its Lease and reads the assignment every `renew_deadline / 2`. Failed requests are
+/// repeated one to two `retry_period`s after they were sent.
 #[derive(Debug)]
 pub struct Member {
     config: ElectionConfig,
@@ -27,19 +32,26 @@ pub struct Member {
     /// The record that was written last.
     record: MemberRecord,
     lease: LeaseState,
-    claims: BTreeMap<HashRange, Claim>,
+    claims: Claims,
     /// The last assignment that was read, and when the request was sent.
     assignment: Option<StoredAssignment>,
     assignment_read_at: Option<Moment>,
     /// When the last successful renewal was sent.
     renewed_at: Option<Moment>,
+    /// When the first request was sent.
+    started_at: Option<Moment>,
+    /// Since when the Lease contains claims that are not confirmed, or when the last successful list since then was
+    /// sent.
+    unlisted_since: Option<Moment>,
+    /// Whether the member cannot act because its reads fail. Then it does not renew its Lease, so that its ranges are
+    /// assigned to others.
+    is_cut_off: bool,
     next_renewal: Moment,
     next_read: Moment,
     next_list: Moment,
     in_flight: Option<InFlight>,
     last_error: String,
     stopping: Stopping,
-    events: VecDeque<MemberEvent>,
 }
 
 /// What is known of the Lease of this member.
@@ -53,25 +65,6 @@ enum LeaseState {
         version: String,
         number: u64,
     },
-}
-
-/// A claim of this member.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Claim {
-    epoch: u64,
-    /// The number of the first record that contains the claim; `None` if none was written yet.
-    first_record: Option<u64>,
-    phase: Phase,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// Not confirmed yet.
-    Claimed,
-    /// The member acts.
-    Held,
-    /// The member acts until its work has ended.
-    Releasing,
 }
 
 #[derive(Debug)]
@@ -94,8 +87,8 @@ enum RequestKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stopping {
     No,
-    /// The work ends, and then the Lease is deleted.
-    Requested,
+    /// Since this moment, the work ends; then the Lease is deleted.
+    Requested(Moment),
     Finished,
 }
 
@@ -124,25 +117,26 @@ impl Member {
             random,
             record,
             lease: LeaseState::Missing,
-            claims: BTreeMap::new(),
+            claims: Claims::default(),
             assignment: None,
             assignment_read_at: None,
             renewed_at: None,
+            started_at: None,
+            unlisted_since: None,
+            is_cut_off: false,
             next_renewal: Moment::default(),
             next_read: Moment::default(),
             next_list: Moment::default(),
             in_flight: None,
             last_error: "no response".to_owned(),
             stopping: Stopping::No,
-            events: VecDeque::new(),
         })
     }
 
     /// Returns the ranges for which the member may act at this moment.
     pub fn acting(&self, now: Moment) -> impl Iterator<Item = HashRange> {
-        let acts = self.acts_until().is_some_and(|until| now < until);
-        let is_acting = move |claim: &Claim| acts && claim.phase != Phase::Claimed;
-        self.claims.iter().filter(move |(_, claim)| is_acting(claim)).map(|(range, _)| *range)
+        let is_acting = self.acts_until().is_some_and(|until| now < until);
+        self.claims.acting().filter(move |_| is_acting)
     }
 
     /// Returns the moment until which the member may act if it receives no further response.
@@ -150,9 +144,30 @@ impl Member {
         Some(self.renewed_at?.min(self.assignment_read_at?) + self.config.renew_deadline)
     }
 
+    /// Returns the ranges that the member claims, each with its epoch and the state of the claim.
+    pub fn claims(&self) -> impl Iterator<Item = (HashRange, u64, ClaimState)> {
+        self.claims.iter()
+    }
+
+    /// Returns the record that was written last. The server may not have stored it.
+    pub fn record(&self) -> &MemberRecord {
+        &self.record
+    }
+
     /// Returns the assignment that was read last.
     pub fn assignment(&self) -> Option<&StoredAssignment> {
         self.assignment.as_ref()
+    }
+
+    /// Returns whether the ranges are divided among members of which this is one: its Lease is stored, and the
+    /// assignment that was read last contains its identity.
+    ///
+    /// The assignment may contain it because of an earlier process with the same name.
+    pub fn is_considered(&self) -> bool {
+        let assignment = self.assignment.as_ref().and_then(|stored| stored.assignment.as_ref());
+        let is_member =
+            assignment.is_some_and(|assignment| assignment.members().contains(&self.record.identity));
+        is_member && matches!(self.lease, LeaseState::Stored { .. })
     }
 
     /// Returns the identity of the member.
@@ -171,30 +186,30 @@ impl Member {
     }
 
     /// Leaves the group: all ranges are released, and then the Lease is deleted.
-    pub fn stop(&mut self) {
+    ///
+    /// The member has left when the Lease is deleted, or when it could neither be deleted nor renewed for
+    /// `lease_duration`.
+    pub fn stop(&mut self, now: Moment) {
         if self.stopping == Stopping::No {
-            self.stopping = Stopping::Requested;
-            self.release(|_| true);
-            if self.lease == LeaseState::Missing && self.in_flight.is_none() {
-                self.stopping = Stopping::Finished;
-            }
+            self.stopping = Stopping::Requested(now);
+            self.claims.release(|_| true);
+            self.finish_without_lease();
         }
     }
 
     /// Records that the work for a range has ended after [`MemberEvent::ReleaseRequested`].
     pub fn record_released(&mut self, range: HashRange) {
-        if self.claims.get(&range).is_some_and(|claim| claim.phase == Phase::Releasing) {
-            self.claims.remove(&range);
-        }
+        self.claims.record_released(&range);
     }
 
     /// Returns the next event, in order of occurrence.
     pub fn poll_event(&mut self) -> Option<MemberEvent> {
-        self.events.pop_front()
+        self.claims.poll_event()
     }
 
     /// Returns the next request if one is due. `wall` is written into the Lease and never compared.
     pub fn poll_request(&mut self, now: Moment, wall: Timestamp) -> Option<MemberRequest> {
+        self.started_at.get_or_insert(now);
         self.handle_timeout(now);
         if self.in_flight.is_some() {
             return None;
@@ -214,54 +229,68 @@ impl Member {
     /// Returns the next moment at which [`poll_request`](Self::poll_request) or
     /// [`handle_timeout`](Self::handle_timeout) must be called.
     pub fn next_deadline(&self) -> Option<Moment> {
-        let until =
-            self.acts_until().filter(|_| self.claims.values().any(|claim| claim.phase != Phase::Claimed));
+        let until = self.acts_until().filter(|_| self.claims.acting().next().is_some());
         let request = self.next_request().filter(|_| self.in_flight.is_none());
-        until.into_iter().chain(request.map(|(at, _)| at)).min()
+        until.into_iter().chain(self.stops_at()).chain(request.map(|(at, _)| at)).min()
     }
 
     /// Returns the moment until which a response to the request in flight is useful.
     pub fn request_deadline(&self) -> Option<Moment> {
-        // Early enough for another attempt.
-        Some(self.in_flight.as_ref()?.sent_at + self.config.renew_deadline / 2)
+        Some(self.in_flight.as_ref()?.sent_at + request_timeout(&self.config))
     }
 
-    /// Ends the work for all ranges if the Lease was not renewed, or the assignment not read in time.
+    /// Handles that time has passed.
+    ///
+    /// Ends the work for all ranges if the Lease was not renewed, or the assignment not read in time. Ends a stop that
+    /// has taken too long.
     pub fn handle_timeout(&mut self, now: Moment) {
         if self.acts_until().is_none_or(|until| now >= until) {
-            let reason = RangeLossReason::NotRenewed(self.last_error.clone());
-            self.lose(|claim| claim.phase != Phase::Claimed, &reason);
+            self.claims.lose_acting(&RangeLossReason::NotRenewed(self.last_error.clone()));
+        }
+        if self.stops_at().is_some_and(|at| now >= at) {
+            self.finish();
+        }
+        let is_over = |since: Moment| now >= since + self.config.lease_duration;
+        let read_at = self.assignment_read_at.or(self.started_at);
+        self.is_cut_off = read_at.is_some_and(is_over) || self.unlisted_since.is_some_and(is_over);
+        if !self.is_cut_off && !self.claims.has_unconfirmed(self.record.number) {
+            self.unlisted_since = None;
         }
     }
 
     /// Handles the response to the request in flight.
     pub fn handle_response(&mut self, now: Moment, response: MemberResponse) {
         let Some(in_flight) = self.in_flight.take() else { return };
+        let sent_at = in_flight.sent_at;
         if let MemberResponse::Failed(error) = &response {
             self.last_error.clone_from(error);
         }
         match (in_flight.request, response) {
             (RequestKind::ReadAssignment, MemberResponse::Assignment(assignment)) => {
-                self.assignment_read_at = Some(in_flight.sent_at);
-                self.next_read = now + self.config.retry_period;
+                self.assignment_read_at = Some(sent_at);
+                self.next_read = sent_at + self.config.renew_deadline / 2;
                 self.apply_assignment(assignment);
             }
-            (RequestKind::ReadAssignment, _) => self.next_read = self.retry_at(now),
+            (RequestKind::ReadAssignment, _) => self.next_read = self.retry_at(sent_at),
             (RequestKind::List, MemberResponse::Leases(leases)) => {
+                self.next_list = self.retry_at(sent_at);
                 self.confirm_claims(now, &in_flight.lease, &leases);
+                self.unlisted_since = self.has_unconfirmed_claims().then_some(sent_at);
             }
-            (RequestKind::List, _) => self.next_list = self.retry_at(now),
+            (RequestKind::List, _) => self.next_list = self.retry_at(sent_at),
             (RequestKind::ReadLease, MemberResponse::Lease(record, version)) => {
-                self.handle_read(now, &record, version);
+                self.handle_read(now, sent_at, &record, version);
             }
             (RequestKind::Write, MemberResponse::Lease(record, version)) => {
                 self.lease = LeaseState::Stored { version, number: record.number };
-                self.renewed_at = Some(in_flight.sent_at);
-                self.next_renewal = now + self.config.retry_period;
-                // A claim can be confirmed immediately.
-                self.next_list = now;
+                self.renewed_at = Some(sent_at);
+                self.next_renewal = sent_at + self.config.renew_deadline / 2;
+                if self.has_unconfirmed_claims() {
+                    // They can be confirmed immediately.
+                    self.next_list = now;
+                    self.unlisted_since.get_or_insert(sent_at);
+                }
             }
-            (RequestKind::Delete, MemberResponse::Missing) => self.stopping = Stopping::Finished,
             (_, MemberResponse::Missing) => self.handle_missing(now),
             (_, MemberResponse::Conflict) => {
                 self.lease = LeaseState::Unknown;
@@ -270,52 +299,52 @@ impl Member {
             // The request may have taken effect, so the Lease is read first.
             (_, _) => {
                 self.lease = LeaseState::Unknown;
-                self.next_renewal = self.retry_at(now);
-                // The Lease expires if it cannot be deleted.
-                if in_flight.request == RequestKind::Delete {
-                    self.stopping = Stopping::Finished;
-                }
+                self.next_renewal = self.retry_at(sent_at);
             }
         }
+        self.finish_without_lease();
         self.handle_timeout(now);
     }
 
     /// Returns the next request and when it is due.
     fn next_request(&self) -> Option<(Moment, RequestKind)> {
-        let is_stopping = match self.stopping {
+        let is_leaving = match self.stopping {
             Stopping::No => false,
-            Stopping::Requested => true,
+            Stopping::Requested(_) => true,
             Stopping::Finished => return None,
         };
-        let LeaseState::Stored { number, .. } = &self.lease else {
-            let kind =
-                if self.lease == LeaseState::Unknown { RequestKind::ReadLease } else { RequestKind::Write };
-            return Some((self.next_renewal, kind));
-        };
-        if is_stopping && self.claims.is_empty() {
+        let is_stored = matches!(self.lease, LeaseState::Stored { .. });
+        if is_stored && is_leaving && self.claims.is_empty() {
             return Some((Moment::default(), RequestKind::Delete));
         }
         // Claims are added and removed as soon as possible.
-        let claims: HashRanges = self.claims.keys().copied().collect();
-        let is_changed = claims != self.record.claims;
-        let write = (if is_changed { Moment::default() } else { self.next_renewal }, RequestKind::Write);
-        let is_stored = |claim: &Claim| claim.first_record.is_some_and(|first| first <= *number);
-        let unconfirmed = |claim: &Claim| claim.phase == Phase::Claimed && is_stored(claim);
-        let list = self.claims.values().any(unconfirmed).then_some((self.next_list, RequestKind::List));
+        let is_changed = self.claims.ranges() != self.record.claims || is_leaving && !self.record.is_leaving;
+        let lease = match self.lease {
+            LeaseState::Unknown => (self.next_renewal, RequestKind::ReadLease),
+            LeaseState::Stored { .. } if is_changed => (Moment::default(), RequestKind::Write),
+            LeaseState::Stored { .. } | LeaseState::Missing => (self.next_renewal, RequestKind::Write),
+        };
+        let is_list_needed =
+            self.has_unconfirmed_claims() || self.is_cut_off && self.unlisted_since.is_some();
+        let list = is_list_needed.then_some((self.next_list, RequestKind::List));
         let read = Some((self.next_read, RequestKind::ReadAssignment));
+        // Without a Lease, the member cannot act, and needs nothing else.
+        let (lease, reads) = match (self.is_cut_off && !is_leaving, is_stored) {
+            (true, _) => (None, [list, read]),
+            (false, true) => (Some(lease), [list, read]),
+            (false, false) => (Some(lease), [None, None]),
+        };
         // The first of those that are due at the same moment.
-        [Some(write), list, read].into_iter().flatten().min_by_key(|(at, _)| *at)
+        lease.into_iter().chain(reads.into_iter().flatten()).min_by_key(|(at, _)| *at)
     }
 
     /// Returns the request that creates or renews the Lease.
     fn write(&mut self, wall: Timestamp) -> MemberRequest {
         self.record.number += 1;
         self.record.renewed = Some(wall);
-        self.record.claims = self.claims.keys().copied().collect();
-        let number = self.record.number;
-        for claim in self.claims.values_mut() {
-            claim.first_record.get_or_insert(number);
-        }
+        self.record.claims = self.claims.ranges();
+        self.record.is_leaving = self.stopping != Stopping::No;
+        self.claims.record_write(self.record.number);
         match &self.lease {
             LeaseState::Stored { version, .. } => {
                 MemberRequest::UpdateLease(self.record.clone(), version.clone())
@@ -331,41 +360,25 @@ impl Member {
         }
     }
 
-    fn handle_read(&mut self, now: Moment, record: &MemberRecord, version: String) {
-        self.next_renewal = now;
-        let stored = LeaseState::Stored { version, number: record.number };
+    fn handle_read(&mut self, now: Moment, sent_at: Moment, record: &MemberRecord, version: String) {
         if record.instance != self.record.instance {
             // The Lease of another process with the same name. If it has ended, the coordinator deletes its Lease.
-            self.lose(|_| true, &RangeLossReason::LeaseChanged);
-            self.next_renewal = self.retry_at(now);
-            if self.stopping == Stopping::Requested {
-                self.stopping = Stopping::Finished;
+            self.claims.lose_all(&RangeLossReason::LeaseChanged);
+            self.next_renewal = self.retry_at(sent_at);
+            if self.stopping != Stopping::No {
+                self.finish();
             }
             return;
         }
-        // Claims that the stored record should contain and does not contain are lost: another process has edited it,
-        // or deleted it before a late request created it again.
-        let is_later = |claim: &Claim| claim.first_record.is_none_or(|first| first > record.number);
-        let is_kept = |range: &HashRange, claim: &Claim| {
-            record.claims.covers(range) || (claim.phase == Phase::Claimed && is_later(claim))
-        };
-        let lost: Vec<HashRange> = self
-            .claims
-            .iter()
-            .filter(|(range, claim)| !is_kept(range, claim))
-            .map(|(range, _)| *range)
-            .collect();
-        self.lose_ranges(&lost, &RangeLossReason::LeaseChanged);
-        self.lease = stored;
+        self.claims.lose_missing(record);
+        self.lease = LeaseState::Stored { version, number: record.number };
+        self.next_renewal = now;
     }
 
     /// Handles that the Lease was deleted. The next one starts without claims: others may have claimed them since.
     fn handle_missing(&mut self, now: Moment) {
-        self.lose(|_| true, &RangeLossReason::LeaseChanged);
+        self.claims.lose_all(&RangeLossReason::LeaseChanged);
         (self.lease, self.renewed_at, self.next_renewal) = (LeaseState::Missing, None, now);
-        if self.stopping == Stopping::Requested {
-            self.stopping = Stopping::Finished;
-        }
     }
 
     /// Compares the claims with the assignment.
@@ -376,39 +389,13 @@ impl Member {
             return;
         };
         self.record.assignment_version.clone_from(version);
-        if self.stopping != Stopping::No {
-            return;
+        if self.stopping == Stopping::No {
+            self.claims.apply(assignment, &self.record.identity);
         }
-        let wanted = wanted(assignment, &self.record.identity);
-        self.release(|range| !wanted.contains_key(range));
-        let present: HashRanges = self.claims.keys().copied().collect();
-        for (range, epoch) in wanted {
-            // A range of another size is claimed when the overlapping ones are released.
-            if !present.overlaps(&range) {
-                let claim = Claim { epoch, first_record: None, phase: Phase::Claimed };
-                self.claims.insert(range, claim);
-            }
-        }
-    }
-
-    /// Begins to release ranges.
-    fn release(&mut self, is_released: impl Fn(&HashRange) -> bool) {
-        let Self { claims, events, .. } = self;
-        claims.retain(|range, claim| {
-            if !is_released(range) {
-                return true;
-            }
-            if claim.phase == Phase::Held {
-                claim.phase = Phase::Releasing;
-                events.push_back(MemberEvent::ReleaseRequested(*range));
-            }
-            claim.phase == Phase::Releasing
-        });
     }
 
     /// Acts for the ranges that were claimed when the Leases were listed, and that no other member claims.
     fn confirm_claims(&mut self, now: Moment, lease: &LeaseState, leases: &[MemberRecord]) {
-        self.next_list = self.retry_at(now);
         let is_own = |record: &&MemberRecord| {
             record.identity == self.record.identity && record.instance == self.record.instance
         };
@@ -418,46 +405,49 @@ impl Member {
             self.lease = LeaseState::Unknown;
             return;
         }
-        if self.acts_until().is_none_or(|until| now >= until) {
-            return;
-        }
-        let others: Vec<&MemberRecord> = leases.iter().filter(|record| !is_own(record)).collect();
-        for (range, claim) in &mut self.claims {
-            let is_stored = claim.first_record.is_some_and(|first| first <= *number);
-            let is_claimed = || others.iter().any(|record| record.claims.overlaps(range));
-            if claim.phase == Phase::Claimed && is_stored && !is_claimed() {
-                claim.phase = Phase::Held;
-                let token = RangeToken { version: version.clone(), epoch: claim.epoch };
-                self.events.push_back(MemberEvent::Gained(*range, token));
-            }
+        if self.acts_until().is_some_and(|until| now < until) {
+            let others: Vec<&MemberRecord> = leases.iter().filter(|record| !is_own(record)).collect();
+            self.claims.confirm(*number, version, &others);
         }
     }
 
-    /// Removes claims; those for which the member acts are reported.
-    fn lose(&mut self, is_lost: impl Fn(&Claim) -> bool, reason: &RangeLossReason) {
-        let lost = self.claims.iter().filter(|(_, claim)| is_lost(claim)).map(|(range, _)| *range);
-        self.lose_ranges(&lost.collect::<Vec<_>>(), reason);
-    }
-
-    fn lose_ranges(&mut self, ranges: &[HashRange], reason: &RangeLossReason) {
-        for range in ranges {
-            let claim = self.claims.remove(range);
-            if claim.is_some_and(|claim| claim.phase != Phase::Claimed) {
-                self.events.push_back(MemberEvent::Lost(*range, reason.clone()));
-            }
+    /// Returns whether the Lease contains claims that are not confirmed.
+    fn has_unconfirmed_claims(&self) -> bool {
+        match &self.lease {
+            LeaseState::Stored { number, .. } => self.claims.has_unconfirmed(*number),
+            LeaseState::Unknown | LeaseState::Missing => false,
         }
     }
 
-    /// Returns the moment of the next attempt after a failure: one to two retry periods from now.
-    fn retry_at(&mut self, now: Moment) -> Moment {
-        now + self.random.jittered(self.config.retry_period)
+    /// Returns the moment at which the member gives up to delete its Lease, after it was asked to stop.
+    fn stops_at(&self) -> Option<Moment> {
+        let Stopping::Requested(since) = self.stopping else { return None };
+        let since = self.renewed_at.map_or(since, |renewed_at| renewed_at.max(since));
+        Some(since + self.config.lease_duration)
+    }
+
+    /// Ends a stop if there is no Lease to delete.
+    fn finish_without_lease(&mut self) {
+        let is_stopping = matches!(self.stopping, Stopping::Requested(_));
+        if is_stopping && self.lease == LeaseState::Missing && self.in_flight.is_none() {
+            self.finish();
+        }
+    }
+
+    fn finish(&mut self) {
+        self.claims.lose_all(&RangeLossReason::NotRenewed(self.last_error.clone()));
+        self.stopping = Stopping::Finished;
+    }
+
+    /// Returns the moment of the next attempt after a request that failed: one to two retry periods after it was sent,
+    /// so that it fits into `renew_deadline`.
+    fn retry_at(&mut self, sent_at: Moment) -> Moment {
+        sent_at + self.random.jittered(self.config.retry_period)
     }
 }
 
-/// Returns the ranges that a member should have, each with its epoch.
-fn wanted(assignment: &Assignment, identity: &str) -> BTreeMap<HashRange, u64> {
-    let own = assignment
-        .iter()
-        .filter(|(_, assigned)| assigned.owner.as_deref() == Some(identity) && !assigned.is_releasing);
-    own.map(|(range, assigned)| (range, assigned.epoch)).collect()
+/// Returns the time after which a request has failed. A renewal, a failure of the next one, and an attempt to repeat
+/// it fit into `renew_deadline`.
+pub(super) fn request_timeout(config: &ElectionConfig) -> Duration {
+    config.renew_deadline / 3
 }

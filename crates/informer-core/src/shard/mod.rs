@@ -6,6 +6,7 @@
 //!
 //! Clocks of different processes are never compared; the rules are those of the [`election`](crate::election).
 
+mod claims;
 mod coordinator;
 mod filter;
 mod member;
@@ -18,7 +19,7 @@ mod record;
 pub use coordinator::{Coordinator, CoordinatorRequest, CoordinatorResponse};
 pub use filter::{ShardFilter, ShardProperty};
 pub use member::Member;
-pub use protocol::{MemberEvent, MemberRequest, MemberResponse, RangeLossReason, RangeToken};
+pub use protocol::{ClaimState, MemberEvent, MemberRequest, MemberResponse, RangeLossReason, RangeToken};
 pub use range::{HashRange, HashRangeError, HashRanges, RangeCount, shard_hash};
 pub use record::{Assignment, MemberRecord, RangeAssignment, StoredAssignment};
 

@@ -18,7 +18,7 @@ pub(super) fn plan<'a>(
 ) -> Vec<Option<&'a str>> {
     let owner = |range: &'a RangeAssignment| range.owner.as_deref().filter(|owner| members.contains(owner));
     let mut targets: Vec<Option<&str>> = ranges.iter().map(owner).collect();
-    if members.len() == receivers.len() {
+    if !members.is_empty() && members.len() == receivers.len() {
         give_up(ranges, &mut targets, members);
     }
     distribute(&mut targets, receivers);

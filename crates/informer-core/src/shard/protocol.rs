@@ -16,8 +16,9 @@ pub enum MemberRequest {
     ReadLease,
     /// Create the Lease of this member.
     CreateLease(MemberRecord),
-    /// Replace the Lease of this member if it still exists and has this version. An update of a missing Lease creates
-    /// it, unless the object contains the uid of the deleted one: then the response is a conflict.
+    /// Replace the Lease of this member if it still exists and has this version. The object must contain the uid of the
+    /// Lease: kube-apiserver creates a missing object on update if it has no uid, and responds with a conflict if it
+    /// has one. The response to an update of a missing Lease is a conflict or "missing".
     UpdateLease(MemberRecord, String),
     /// Delete the Lease of this member if it still has this version.
     DeleteLease(String),
@@ -40,6 +41,18 @@ pub enum MemberResponse {
     Conflict,
     /// The request failed; whether it took effect is unknown.
     Failed(String),
+}
+
+/// The state of a claim of a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ClaimState {
+    /// Not confirmed yet: the member does not act.
+    Claimed,
+    /// The member acts while its Lease is renewed and the assignment is read.
+    Held,
+    /// The member acts until its work has ended.
+    Releasing,
 }
 
 /// A change of the ranges for which a member acts.

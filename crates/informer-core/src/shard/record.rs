@@ -22,6 +22,8 @@ pub struct MemberRecord {
     pub renewed: Option<Timestamp>,
     /// The hashes for which no other member may act.
     pub claims: HashRanges,
+    /// Whether the member leaves the group: it gets no further ranges, and releases those that it claims.
+    pub is_leaving: bool,
     /// The version of the assignment that the member has read last; empty if it has read none.
     pub assignment_version: String,
 }
@@ -37,6 +39,7 @@ impl MemberRecord {
             lease_duration_seconds: 0,
             renewed: None,
             claims: HashRanges::default(),
+            is_leaving: false,
             assignment_version: String::new(),
         }
     }
@@ -54,8 +57,10 @@ pub struct Assignment {
     count: RangeCount,
     /// One for each range.
     pub(super) ranges: Vec<RangeAssignment>,
-    /// The revisions of the members, in the order in which they appeared.
+    /// The revisions of the members, the newest one last.
     pub(super) revisions: Vec<String>,
+    /// The identities of the members among which the ranges are divided, in ascending order.
+    pub(super) members: Vec<String>,
 }
 
 /// The assignment of one range.
@@ -79,14 +84,23 @@ impl RangeAssignment {
 
 impl Assignment {
     /// Creates an assignment; `None` if the number of ranges is not a valid [`RangeCount`].
-    pub fn new(ranges: Vec<RangeAssignment>, revisions: Vec<String>) -> Option<Self> {
+    ///
+    /// For `revisions` and `members` see the functions with these names. The order of `members` is not important.
+    pub fn new(
+        ranges: Vec<RangeAssignment>,
+        revisions: Vec<String>,
+        mut members: Vec<String>,
+    ) -> Option<Self> {
         let count = u32::try_from(ranges.len()).ok().and_then(RangeCount::new)?;
-        Some(Self { count, ranges, revisions })
+        members.sort_unstable();
+        members.dedup();
+        Some(Self { count, ranges, revisions, members })
     }
 
     /// Creates an assignment without owners.
     pub fn without_owners(count: RangeCount) -> Self {
-        Self { count, ranges: vec![RangeAssignment::default(); count.get()], revisions: Vec::new() }
+        let ranges = vec![RangeAssignment::default(); count.get()];
+        Self { count, ranges, revisions: Vec::new(), members: Vec::new() }
     }
 
     /// Returns the number of ranges.
@@ -99,9 +113,15 @@ impl Assignment {
         self.count.ranges().zip(&self.ranges)
     }
 
-    /// Returns the revisions of the members, in the order in which they appeared.
+    /// Returns the revisions of the members. The last one is the newest: the one with which a member joined last.
     pub fn revisions(&self) -> &[String] {
         &self.revisions
+    }
+
+    /// Returns the identities of the members among which the ranges are divided, in ascending order. Members that leave
+    /// are not among them.
+    pub fn members(&self) -> &[String] {
+        &self.members
     }
 }
 

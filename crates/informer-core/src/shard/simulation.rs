@@ -1,137 +1,95 @@
 //! Simulated groups under faults: clocks that run fast or slow, requests and responses that are late or lost, members
-//! that crash, pause and restart with the same name, members with other numbers of ranges, and assignments that are
-//! edited or deleted. No two members act for the same hash, and soon after the faults have ended, some member acts for
-//! each of them.
+//! that crash, pause and restart with the same name, alone or all at once, requests of one kind that fail for some
+//! time, two coordinators, members with other numbers of ranges, and assignments that are edited or deleted.
 //!
+//! No two members act for the same hash, the tokens of a hash increase, and soon after the faults have ended, the
+//! ranges are divided as the assignment says. Then a member that joins or leaves moves no more ranges than necessary.
 //! A run depends only on its seed.
 
+mod network;
+mod process;
 mod server;
 
 use super::*;
-use crate::election::{Election, ElectionConfig, LeaseRequest, LeaseResponse};
 use crate::random::Random;
-use crate::time::Moment;
-use jiff::Timestamp;
+use network::Network;
+use process::{Broken, LateRequest, Process};
 use server::{Server, member_name};
-use std::time::Duration;
 
 const STEP_MILLIS: u64 = 100;
 const FAULTY_MILLIS: u64 = 120_000;
 /// Time in which each range has a member after the last fault. Requests of the faulty phase arrive up to 20 s late.
 /// Then one of the candidates becomes coordinator (a lease duration and an attempt, by slow clocks), Leases of
 /// members that have ended expire (another lease duration), and their ranges are claimed.
-const BOUND_MILLIS: u64 = 75_000;
-const SEEDS: u64 = 5_000;
-
-/// A request on its way to the server, or a response on its way back, and when it arrives.
-struct Lane<Q, R> {
-    in_transit: Option<(u64, Message<Q, R>)>,
-}
-
-enum Message<Q, R> {
-    Request(Q),
-    Response(Q, R),
-}
-
-impl<Q, R> Lane<Q, R> {
-    const IDLE: Self = Self { in_transit: None };
-
-    fn arrives_at(&self) -> Option<u64> {
-        self.in_transit.as_ref().map(|(at, _)| *at)
-    }
-}
-
-struct Process {
-    name: usize,
-    member: Member,
-    member_lane: Lane<MemberRequest, MemberResponse>,
-    election: Election,
-    election_lane: Lane<LeaseRequest, LeaseResponse>,
-    coordinator: Coordinator,
-    coordinator_lane: Lane<CoordinatorRequest, CoordinatorResponse>,
-    /// The Leases as the watch of the coordinator will have delivered them, and when.
-    watched: Option<(u64, Vec<(MemberRecord, String)>)>,
-    /// Ranges whose work ends at a moment.
-    releasing: Vec<(u64, HashRange)>,
-    paused_until: u64,
-    offset: u64,
-    rate: u64,
-    started_at: u64,
-}
-
-/// A request that arrives after its sender has given up.
-enum LateRequest {
-    Member(usize, MemberRequest),
-    Election(LeaseRequest),
-    Coordinator(CoordinatorRequest),
-}
+const COVERED_MILLIS: u64 = 75_000;
+/// Time in which each member has the ranges that the assignment contains for it: some have moved once more.
+const SETTLED_MILLIS: u64 = 120_000;
+const SEEDS: u64 = 2_000;
+/// One of this number of seeds has a large group.
+const LARGE_EVERY: u64 = 100;
+/// One of this number of seeds counts the moves after a member has joined or left.
+const MOVES_EVERY: u64 = 10;
 
 struct World {
     seed: u64,
-    random: Random,
+    network: Network,
     now: u64,
     server: Server,
     late: Vec<(u64, LateRequest)>,
     processes: Vec<Process>,
-    /// The highest token of each sixteenth of the hashes.
-    tokens: [u64; 16],
+    /// The number of ranges. Some coordinators use half of it.
+    count: u32,
+    /// The revision of processes that start; `None` for a random one.
+    revision: Option<&'static str>,
+    /// Whether a process that has left is replaced by one with another name.
+    replaces: bool,
+    /// The highest token of each range.
+    tokens: Vec<u64>,
     gained: u64,
-}
-
-impl Process {
-    fn new(random: &mut Random, name: usize, now: u64) -> Self {
-        let config = ElectionConfig::default();
-        let count = RangeCount::new(if random.below(4) == 0 { 8 } else { 16 }).unwrap();
-        let revision = random.below(2).to_string();
-        Self {
-            name,
-            member: Member::new(&member_name(name), &revision, config, random.next_u64()).unwrap(),
-            member_lane: Lane::IDLE,
-            election: Election::new(member_name(name), config, random.next_u64()).unwrap(),
-            election_lane: Lane::IDLE,
-            coordinator: Coordinator::new(count, config.retry_period),
-            coordinator_lane: Lane::IDLE,
-            watched: None,
-            releasing: Vec::new(),
-            paused_until: 0,
-            offset: random.below(1_000_000_000),
-            rate: 900 + random.below(201),
-            started_at: now,
-        }
-    }
-
-    fn clock(&self, now: u64) -> Moment {
-        Moment::at(Duration::from_millis(self.offset + (now - self.started_at) * self.rate / 1_000))
-    }
 }
 
 impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let members = 2 + usize::try_from(random.below(3)).unwrap();
-        let processes = (0..members).map(|name| Process::new(&mut random, name, 0)).collect();
-        World {
+        let is_large = seed % LARGE_EVERY == LARGE_EVERY - 1;
+        let members = if is_large { 30 + random.below(71) } else { 2 + random.below(7) };
+        let count = if is_large { 128 } else { 16 };
+        let mut world = World {
             seed,
-            random,
+            network: Network { random, is_faulty: true },
             now: 0,
             server: Server::default(),
             late: Vec::new(),
-            processes,
-            tokens: [0; 16],
+            processes: Vec::new(),
+            count,
+            revision: None,
+            replaces: true,
+            tokens: vec![0; count as usize],
             gained: 0,
+        };
+        for name in 0..usize::try_from(members).unwrap() {
+            world.start(name);
         }
+        world
     }
 
-    fn step(&mut self, faulty: bool) {
+    fn start(&mut self, name: usize) {
+        let process = self.new_process(name);
+        self.processes.push(process);
+    }
+
+    fn new_process(&mut self, name: usize) -> Process {
+        let random = if self.network.random.below(2) == 0 { "0" } else { "1" };
+        Process::new(&mut self.network, name, self.now, self.count, self.revision.unwrap_or(random))
+    }
+
+    fn step(&mut self) {
         self.now += STEP_MILLIS;
-        if faulty {
+        if self.network.is_faulty {
             self.inject_fault();
         }
         let now = self.now;
-        let late = std::mem::take(&mut self.late);
-        let (due, late): (Vec<_>, Vec<_>) = late.into_iter().partition(|(at, _)| *at <= now);
-        self.late = late;
-        for (_, request) in due {
+        for (_, request) in self.late.extract_if(.., |(at, _)| *at <= now) {
             match request {
                 LateRequest::Member(name, request) => drop(self.server.serve_member(name, request)),
                 LateRequest::Election(request) => drop(self.server.serve_election(request)),
@@ -139,211 +97,119 @@ impl World {
             }
         }
         for index in 0..self.processes.len() {
-            if self.processes[index].paused_until <= now {
-                self.run_member(index, faulty);
-                self.run_election(index, faulty);
-                self.run_coordinator(index, faulty);
+            let process = &mut self.processes[index];
+            process.deliver(now, &mut self.network, &mut self.server);
+            if process.is_due(now) {
+                let gained = process.run(now, &mut self.network, &mut self.late);
+                for (range, token) in &gained {
+                    self.gained += 1;
+                    self.check_token(*range, token);
+                }
+                if !gained.is_empty() {
+                    self.check_holders();
+                }
+            }
+            if self.replaces && self.processes[index].member.is_over() && self.network.random.below(20) == 0 {
+                self.restart(index, 1_000);
             }
         }
     }
 
     fn inject_fault(&mut self) {
-        let index = usize::try_from(self.random.below(self.processes.len() as u64)).unwrap();
-        match self.random.below(2_000) {
+        let random = &mut self.network.random;
+        let index = usize::try_from(random.below(self.processes.len() as u64)).unwrap();
+        let until = self.now + random.below(60_000);
+        match random.below(2_000) {
             // The process crashes, and another one starts, with the same name or another one.
             0 | 1 => {
-                let name = self.processes[index].name + if self.random.below(3) == 0 { 0 } else { 10 };
-                self.restart(index, name);
+                let increment = if random.below(3) == 0 { 0 } else { 1_000 };
+                self.restart(index, increment);
             }
-            2 => self.processes[index].member.stop(),
-            3 | 4 => self.processes[index].paused_until = self.now + self.random.below(40_000),
+            2 => self.processes[index].stop(self.now),
+            3 | 4 => self.processes[index].paused_until = until,
             5 => self.server.assignment = None,
             6 => {
                 let version = self.server.next_version();
                 if let Some((assignment, stored)) = &mut self.server.assignment {
                     *stored = version;
-                    edit(assignment, &mut self.random);
+                    edit(assignment, random, self.count);
                 }
+            }
+            7 => {
+                let increment = if random.below(2) == 0 { 0 } else { 1_000 };
+                for index in 0..self.processes.len() {
+                    self.restart(index, increment);
+                }
+            }
+            8 => self.processes[index].usurps_until = until,
+            9 | 10 => {
+                let kinds =
+                    [Broken::AssignmentReads, Broken::Lists, Broken::Writes, Broken::Deletions, Broken::All];
+                let kind = kinds[usize::try_from(random.below(kinds.len() as u64)).unwrap()];
+                self.processes[index].broken = Some((until, kind));
             }
             _ => {}
         }
     }
 
-    /// Replaces a process by another one. The requests that are on their way still arrive.
-    fn restart(&mut self, index: usize, name: usize) {
-        let new = Process::new(&mut self.random, name, self.now);
-        let old = std::mem::replace(&mut self.processes[index], new);
-        if let Some((at, Message::Request(request))) = old.member_lane.in_transit {
-            self.late.push((at, LateRequest::Member(old.name, request)));
-        }
-        if let Some((at, Message::Request(request))) = old.election_lane.in_transit {
-            self.late.push((at, LateRequest::Election(request)));
-        }
-        if let Some((at, Message::Request(request))) = old.coordinator_lane.in_transit {
-            self.late.push((at, LateRequest::Coordinator(request)));
+    fn restart(&mut self, index: usize, increment: usize) {
+        let new = self.new_process(self.processes[index].name + increment);
+        std::mem::replace(&mut self.processes[index], new).crash(&mut self.late);
+    }
+
+    fn end_faults(&mut self) {
+        self.network.is_faulty = false;
+        for process in &mut self.processes {
+            (process.paused_until, process.usurps_until, process.broken) = (0, 0, None);
         }
     }
 
-    fn delay(&mut self, faulty: bool) -> u64 {
-        match self.random.below(if faulty { 20 } else { 1_000_000 }) {
-            0 => self.random.below(20_000),
-            1 | 2 => self.random.below(3_000),
-            _ => self.random.below(100),
+    /// Runs until a condition holds, and returns how long that took.
+    fn run_until(&mut self, limit: u64, text: &str, condition: impl Fn(&Self) -> bool) -> u64 {
+        let since = self.now;
+        while !condition(self) {
+            assert!(self.now < since + limit, "seed {}: not {text} after {limit} ms", self.seed);
+            self.step();
         }
+        self.now - since
     }
 
-    fn is_lost(&mut self, faulty: bool) -> bool {
-        faulty && self.random.below(10) == 0
+    fn is_covered(&self) -> bool {
+        let acting: HashRanges = self.acting().into_iter().map(|(range, _)| range).collect();
+        acting.covers(&HashRange::ALL)
     }
 
-    fn run_member(&mut self, index: usize, faulty: bool) {
-        let now = self.now;
-        let process = &mut self.processes[index];
-        let clock = process.clock(now);
-        process.member.handle_timeout(clock);
-        let is_late = process.member.request_deadline().is_some_and(|deadline| clock >= deadline);
-        if is_late || process.member_lane.arrives_at().is_some_and(|at| at <= now) {
-            match process.member_lane.in_transit.take() {
-                Some((at, Message::Request(request))) if is_late => {
-                    self.late.push((at, LateRequest::Member(process.name, request)));
-                    process.member.handle_response(clock, MemberResponse::Failed("too late".to_owned()));
-                }
-                Some((_, Message::Request(request))) => {
-                    let response = self.server.serve_member(process.name, request.clone());
-                    let is_lost = self.is_lost(faulty);
-                    let response = if is_lost { MemberResponse::Failed("lost".to_owned()) } else { response };
-                    let message = (now + self.delay(faulty), Message::Response(request, response));
-                    self.processes[index].member_lane.in_transit = Some(message);
-                }
-                Some((_, Message::Response(_, response))) => {
-                    let response = if is_late { MemberResponse::Failed("late".to_owned()) } else { response };
-                    process.member.handle_response(clock, response);
-                    process.coordinator.observe_assignment(process.member.assignment().cloned());
-                }
-                None => {}
-            }
+    /// Returns whether all processes are members and act as the assignment says, and nothing is moving. If all have one
+    /// revision, their numbers of ranges differ by at most one.
+    fn is_settled(&self) -> bool {
+        let Some((Some(assignment), _)) = &self.server.assignment else { return false };
+        let mut names: Vec<String> = self.processes.iter().map(|process| member_name(process.name)).collect();
+        names.sort_unstable();
+        let acting = self.acting();
+        let is_acting = |(range, assigned): (HashRange, &RangeAssignment)| {
+            let position = acting.binary_search_by_key(&range, |(range, _)| *range);
+            let process = position.ok().map(|position| &self.processes[acting[position].1]);
+            let name = process.map(|process| member_name(process.name));
+            name.is_some() && name == assigned.owner && !assigned.is_releasing
+        };
+        if assignment.members() != names || !assignment.iter().all(is_acting) {
+            return false;
         }
-        self.handle_member_events(index);
-        let process = &mut self.processes[index];
-        let (ended, running) =
-            std::mem::take(&mut process.releasing).into_iter().partition(|(at, _)| *at <= now);
-        process.releasing = running;
-        let ended: Vec<(u64, HashRange)> = ended;
-        for (_, range) in ended {
-            process.member.record_released(range);
-        }
-        if process.member_lane.in_transit.is_none()
-            && let Some(request) = process.member.poll_request(clock, wall(clock))
-        {
-            let message = (now + self.delay(faulty), Message::Request(request));
-            self.processes[index].member_lane.in_transit = Some(message);
-        }
-        if self.processes[index].member.is_over() && self.random.below(100) == 0 {
-            let name = self.processes[index].name + 10;
-            self.restart(index, name);
-        }
-        self.handle_member_events(index);
+        let held = self.held();
+        let is_balanced = held.iter().max().zip(held.iter().min()).is_some_and(|(max, min)| max - min <= 1);
+        let is_considered = self.processes.iter().all(|process| process.member.is_considered());
+        is_considered && (assignment.revisions().len() > 1 || is_balanced)
     }
 
-    fn handle_member_events(&mut self, index: usize) {
-        while let Some(event) = self.processes[index].member.poll_event() {
-            match event {
-                MemberEvent::Gained(range, token) => {
-                    self.gained += 1;
-                    self.check_token(range, &token);
-                    self.check_holders();
-                }
-                MemberEvent::ReleaseRequested(range) => {
-                    let ends = self.now + self.random.below(5_000);
-                    self.processes[index].releasing.push((ends, range));
-                }
-                MemberEvent::Lost(range, _) => {
-                    self.processes[index].releasing.retain(|(_, releasing)| *releasing != range);
-                }
-            }
-        }
-    }
-
-    fn run_election(&mut self, index: usize, faulty: bool) {
-        let now = self.now;
-        let process = &mut self.processes[index];
-        let clock = process.clock(now);
-        process.election.handle_timeout(clock);
-        let is_late = process.election.request_deadline().is_some_and(|deadline| clock >= deadline);
-        if is_late || process.election_lane.arrives_at().is_some_and(|at| at <= now) {
-            match process.election_lane.in_transit.take() {
-                Some((at, Message::Request(request))) if is_late => {
-                    self.late.push((at, LateRequest::Election(request)));
-                    process.election.handle_response(clock, LeaseResponse::Failed("too late".to_owned()));
-                }
-                Some((_, Message::Request(request))) => {
-                    let response = self.server.serve_election(request.clone());
-                    let is_lost = self.is_lost(faulty);
-                    let response = if is_lost { LeaseResponse::Failed("lost".to_owned()) } else { response };
-                    let message = (now + self.delay(faulty), Message::Response(request, response));
-                    self.processes[index].election_lane.in_transit = Some(message);
-                }
-                Some((_, Message::Response(_, response))) => {
-                    process.election.handle_response(clock, response);
-                }
-                None => {}
-            }
-        }
-        let process = &mut self.processes[index];
-        while process.election.poll_event().is_some() {}
-        if process.election_lane.in_transit.is_none()
-            && let Some(request) = process.election.poll_request(clock, wall(clock))
-        {
-            let message = (now + self.delay(faulty), Message::Request(request));
-            self.processes[index].election_lane.in_transit = Some(message);
-        }
-    }
-
-    fn run_coordinator(&mut self, index: usize, faulty: bool) {
-        let now = self.now;
-        let process = &mut self.processes[index];
-        let clock = process.clock(now);
-        if process.watched.as_ref().is_some_and(|(at, _)| *at <= now)
-            && let Some((_, leases)) = process.watched.take()
-        {
-            process.coordinator.observe_leases(clock, leases);
-        }
-        if process.coordinator_lane.arrives_at().is_some_and(|at| at <= now) {
-            match process.coordinator_lane.in_transit.take() {
-                Some((_, Message::Request(request))) => {
-                    let response = self.server.serve_coordinator(&request);
-                    let is_lost = self.is_lost(faulty);
-                    let response = if is_lost { CoordinatorResponse::Failed } else { response };
-                    let message = (now + self.delay(faulty), Message::Response(request, response));
-                    self.processes[index].coordinator_lane.in_transit = Some(message);
-                }
-                Some((_, Message::Response(request, response))) => {
-                    process.coordinator.handle_response(clock, &request, response);
-                }
-                None => {}
-            }
-        }
-        let process = &mut self.processes[index];
-        if !process.election.is_leader(clock) {
-            return;
-        }
-        if process.coordinator_lane.in_transit.is_none()
-            && let Some(request) = process.coordinator.poll_request(clock)
-        {
-            let message = (now + self.delay(faulty), Message::Request(request));
-            self.processes[index].coordinator_lane.in_transit = Some(message);
-        }
-        if self.processes[index].watched.is_none() {
-            let leases = self.server.leases.values();
-            let leases = leases.map(|(record, version)| (record.clone(), version.to_string())).collect();
-            self.processes[index].watched = Some((now + self.delay(faulty), leases));
-        }
+    /// Returns the number of ranges for which each process acts.
+    fn held(&self) -> Vec<usize> {
+        self.processes.iter().map(|process| process.member.acting(process.clock(self.now)).count()).collect()
     }
 
     /// The tokens of a range increase.
     fn check_token(&mut self, range: HashRange, token: &RangeToken) {
         let version: u64 = token.version.parse().unwrap();
-        for (last, part) in self.tokens.iter_mut().zip(RangeCount::new(16).unwrap().ranges()) {
+        for (last, part) in self.tokens.iter_mut().zip(RangeCount::new(self.count).unwrap().ranges()) {
             if part.overlaps(&range) {
                 assert!(version > *last, "seed {}: token {version} after {last}", self.seed);
                 *last = version;
@@ -368,9 +234,38 @@ impl World {
             assert!(!first.overlaps(second), "seed {seed}: {a} and {b} act for {first} at {} ms", self.now);
         }
     }
+
+    /// Replaces the processes of one revision, and then lets one member join and another one leave.
+    fn check_moves(&mut self) {
+        self.revision = Some("0");
+        for process in &mut self.processes {
+            if process.member.record().revision != "0" {
+                process.stop(self.now);
+            }
+        }
+        self.run_until(SETTLED_MILLIS, "settled after an update", |world| {
+            world.is_settled()
+                && world.processes.iter().all(|process| process.member.record().revision == "0")
+        });
+        let ranges = self.acting().len();
+        let before = self.server.moves;
+        self.start(999);
+        self.run_until(SETTLED_MILLIS, "settled after a member joined", Self::is_settled);
+        let (seed, moves) = (self.seed, self.server.moves - before);
+        let members = self.processes.len();
+        assert!(moves <= ranges.div_ceil(members), "seed {seed}: {moves} moves to member {members}");
+
+        let (before, held) = (self.server.moves, self.held()[0]);
+        self.replaces = false;
+        self.processes[0].stop(self.now);
+        self.run_until(SETTLED_MILLIS, "left", |world| world.processes[0].member.is_over());
+        self.processes.remove(0).crash(&mut self.late);
+        self.run_until(SETTLED_MILLIS, "settled after a member left", Self::is_settled);
+        assert_eq!(self.server.moves - before, held, "seed {seed}: moves after a member with {held} left");
+    }
 }
 
-fn edit(assignment: &mut Option<Assignment>, random: &mut Random) {
+fn edit(assignment: &mut Option<Assignment>, random: &mut Random, count: u32) {
     let Some(known) = assignment else { return };
     match random.below(3) {
         0 => *assignment = None,
@@ -381,7 +276,8 @@ fn edit(assignment: &mut Option<Assignment>, random: &mut Random) {
         }
         _ => {
             // Another number of ranges.
-            let count = RangeCount::new(if known.ranges.len() == 8 { 16 } else { 8 }).unwrap();
+            let half = known.ranges.len() == count as usize;
+            let count = RangeCount::new(if half { count / 2 } else { count }).unwrap();
             let mut other = Assignment::without_owners(count);
             for range in &mut other.ranges {
                 range.owner = Some(member_name(usize::try_from(random.below(4)).unwrap()));
@@ -391,30 +287,30 @@ fn edit(assignment: &mut Option<Assignment>, random: &mut Random) {
     }
 }
 
-fn wall(clock: Moment) -> Timestamp {
-    Timestamp::from_millisecond(i64::try_from(clock.since_origin().as_millis()).unwrap()).unwrap()
-}
-
+/// `INFORMER_SHARD_SEEDS` is the number of seeds, 2,000 by default.
 #[test]
 fn at_most_one_member_acts_for_a_hash() {
     let mut gained = 0;
+    let (mut longest_covered, mut longest_settled) = (0, 0);
     let seeds = std::env::var("INFORMER_SHARD_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
     let seeds = seeds.unwrap_or(SEEDS);
     for seed in 0..seeds {
         let mut world = World::new(seed);
-        while world.now < FAULTY_MILLIS {
-            world.step(/* faulty */ true);
-        }
-        for process in &mut world.processes {
-            process.paused_until = 0;
+        let is_large = world.processes.len() >= 30;
+        while world.now < if is_large { FAULTY_MILLIS / 2 } else { FAULTY_MILLIS } {
+            world.step();
         }
         gained += world.gained;
-        while world.now < FAULTY_MILLIS + BOUND_MILLIS {
-            world.step(/* faulty */ false);
-        }
+        world.end_faults();
+        let covered = world.run_until(COVERED_MILLIS, "covered", World::is_covered);
+        let settled = covered + world.run_until(SETTLED_MILLIS, "settled", World::is_settled);
         world.check_holders();
-        let acting: HashRanges = world.acting().into_iter().map(|(range, _)| range).collect();
-        assert!(acting.covers(&HashRange::ALL), "seed {seed}: only {acting} have a member");
+        longest_covered = longest_covered.max(covered);
+        longest_settled = longest_settled.max(settled);
+        if seed % MOVES_EVERY == 0 || is_large {
+            world.check_moves();
+        }
     }
+    println!("{seeds} seeds: covered within {longest_covered} ms, settled within {longest_settled} ms");
     assert!(gained > seeds * 20, "expected more ranges to be gained than {gained}");
 }

@@ -1,5 +1,9 @@
 //! Members and coordinators, step by step.
 
+mod coordinator;
+mod periods;
+mod rolling_update;
+
 use super::*;
 use crate::election::ElectionConfig;
 use crate::time::Moment;
@@ -18,7 +22,7 @@ fn two() -> [HashRange; 2] {
 /// An assignment of two ranges.
 fn assigned(owners: [Option<&str>; 2]) -> Assignment {
     let range = |owner: Option<&str>| RangeAssignment::new(owner.map(str::to_owned), 1, false);
-    Assignment::new(owners.map(range).to_vec(), Vec::new()).unwrap()
+    Assignment::new(owners.map(range).to_vec(), Vec::new(), Vec::new()).unwrap()
 }
 
 fn stored(assignment: Assignment) -> MemberResponse {
@@ -111,11 +115,10 @@ fn member_acts_after_its_claim_is_stored_and_no_other_member_claims_the_range() 
     assert_eq!(fixture.acting(0), []);
     // It asks again until the other claim is gone.
     let retry = 4;
-    let own = fixture.write(retry);
     fixture.read_assignment(retry, [Some("a"), Some("b")]);
     fixture.list(retry, &own, &[second]);
     assert_eq!(fixture.acting(retry), [first]);
-    let token = RangeToken { version: "3".to_owned(), epoch: 1 };
+    let token = RangeToken { version: "2".to_owned(), epoch: 1 };
     assert_eq!(fixture.events(), [MemberEvent::Gained(first, token)]);
 }
 
@@ -126,10 +129,10 @@ fn member_releases_a_range_before_its_claim_is_removed() {
     fixture.read_assignment(1, [Some("b"), Some("b")]);
     assert_eq!(fixture.events(), [MemberEvent::ReleaseRequested(first)]);
     assert_eq!(fixture.acting(1), [first], "its work has not ended");
-    assert!(fixture.write(2).claims.covers(&first));
+    assert!(fixture.write(5).claims.covers(&first));
     fixture.member.record_released(first);
-    assert_eq!(fixture.acting(2), []);
-    assert!(fixture.write(2).claims.is_empty(), "written at once");
+    assert_eq!(fixture.acting(5), []);
+    assert!(fixture.write(5).claims.is_empty(), "written at once");
     assert_eq!(fixture.events(), []);
 }
 
@@ -155,35 +158,35 @@ fn member_stops_when_its_lease_was_not_renewed_or_the_assignment_not_read_in_tim
 fn time_to_act_begins_when_the_renewal_was_sent() {
     let mut fixture = Fixture::acting_for_the_first_range();
     fixture.read_assignment(2, [Some("a"), Some("b")]);
-    let Some(MemberRequest::UpdateLease(record, _)) = fixture.request(3) else { panic!() };
+    let Some(MemberRequest::UpdateLease(record, _)) = fixture.request(5) else { panic!() };
     fixture.respond(6, MemberResponse::Lease(record, "9".to_owned()));
     assert_eq!(fixture.member.acts_until(), Some(at(12)), "the assignment was read earlier");
     fixture.read_assignment(6, [Some("a"), Some("b")]);
-    assert_eq!(fixture.member.acts_until(), Some(at(13)));
+    assert_eq!(fixture.member.acts_until(), Some(at(15)));
 }
 
 #[test]
 fn deleted_lease_ends_all_work_and_is_created_without_claims() {
     let mut fixture = Fixture::acting_for_the_first_range();
-    assert!(matches!(fixture.request(2), Some(MemberRequest::UpdateLease(..))));
-    fixture.respond(2, MemberResponse::Missing);
+    assert!(matches!(fixture.request(5), Some(MemberRequest::UpdateLease(..))));
+    fixture.respond(5, MemberResponse::Missing);
     assert_eq!(fixture.events(), [MemberEvent::Lost(two()[0], RangeLossReason::LeaseChanged)]);
-    assert!(fixture.write(2).claims.is_empty());
+    assert!(fixture.write(5).claims.is_empty());
 }
 
 /// The Lease was deleted, and then a request that had created it earlier arrived again: it does not contain the claim.
 #[test]
 fn lease_that_a_late_request_has_created_does_not_confirm_claims() {
     let mut fixture = Fixture::acting_for_the_first_range();
-    assert!(matches!(fixture.request(2), Some(MemberRequest::UpdateLease(..))));
-    fixture.respond(2, MemberResponse::Conflict);
-    assert_eq!(fixture.request(2), Some(MemberRequest::ReadLease));
+    assert!(matches!(fixture.request(5), Some(MemberRequest::UpdateLease(..))));
+    fixture.respond(5, MemberResponse::Conflict);
+    assert_eq!(fixture.request(5), Some(MemberRequest::ReadLease));
     let mut late = MemberRecord::new("a", 0, "1");
     // The number of the process is not public; it is in each of its records.
     late.instance = own_instance(&fixture);
     late.number = 1;
-    fixture.respond(2, MemberResponse::Lease(late, "9".to_owned()));
-    assert_eq!(fixture.acting(2), []);
+    fixture.respond(5, MemberResponse::Lease(late, "9".to_owned()));
+    assert_eq!(fixture.acting(5), []);
     assert_eq!(fixture.events(), [MemberEvent::Lost(two()[0], RangeLossReason::LeaseChanged)]);
 }
 
@@ -224,7 +227,7 @@ fn lease_of_another_process_with_the_same_name_is_not_overwritten() {
 fn member_keeps_its_ranges_without_an_assignment() {
     let mut fixture = Fixture::acting_for_the_first_range();
     let unreadable = StoredAssignment { assignment: None, version: "8".to_owned() };
-    for (now, response) in [(2, None), (6, Some(unreadable)), (9, None)] {
+    for (now, response) in [(5, None), (10, Some(unreadable)), (15, None)] {
         fixture.write(now);
         fixture.member.read_assignment();
         assert_eq!(fixture.request(now), Some(MemberRequest::ReadAssignment));
@@ -237,7 +240,7 @@ fn member_keeps_its_ranges_without_an_assignment() {
 #[test]
 fn member_that_stops_deletes_its_lease_after_its_work_has_ended() {
     let mut fixture = Fixture::acting_for_the_first_range();
-    fixture.member.stop();
+    fixture.member.stop(at(0));
     assert_eq!(fixture.events(), [MemberEvent::ReleaseRequested(two()[0])]);
     // The Lease is renewed while the work ends.
     fixture.write(2);
@@ -250,105 +253,61 @@ fn member_that_stops_deletes_its_lease_after_its_work_has_ended() {
     assert_eq!(fixture.request(20), None);
 }
 
-fn lease(identity: &str, revision: &str, claims: &[HashRange]) -> MemberRecord {
-    let mut record = MemberRecord::new(identity, 0, revision);
-    record.lease_duration_seconds = 15;
-    record.claims = claims.iter().copied().collect();
-    record
+/// The coordinator gives the ranges of a member that leaves to others while its work ends.
+#[test]
+fn member_that_stops_writes_at_once_that_it_leaves() {
+    let mut fixture = Fixture::acting_for_the_first_range();
+    fixture.member.stop(at(1));
+    let record = fixture.write(1);
+    assert!(record.is_leaving && record.claims.covers(&two()[0]));
+    assert_eq!(fixture.request(1), None);
 }
 
-fn coordinator(leases: &[MemberRecord], assignment: Option<Assignment>) -> Coordinator {
-    let mut coordinator = Coordinator::new(RangeCount::new(4).unwrap(), Duration::from_secs(2));
-    coordinator.observe_leases(at(0), leases.iter().map(|lease| (lease.clone(), "1".to_owned())));
-    coordinator.observe_assignment(
-        assignment
-            .map(|assignment| StoredAssignment { assignment: Some(assignment), version: "7".to_owned() }),
-    );
-    coordinator
-}
-
-fn owners(assignment: &Assignment) -> Vec<String> {
-    let text = |(_, range): (HashRange, &RangeAssignment)| {
-        let owner = range.owner.as_deref().unwrap_or("none");
-        format!("{owner}{} {}", if range.is_releasing { " releasing" } else { "" }, range.epoch)
-    };
-    assignment.iter().map(text).collect()
+/// kube-apiserver responds with a conflict to an update that contains the uid of a deleted Lease.
+#[test]
+fn conflict_because_of_a_deleted_lease_ends_all_work() {
+    let mut fixture = Fixture::acting_for_the_first_range();
+    assert!(matches!(fixture.request(5), Some(MemberRequest::UpdateLease(..))));
+    fixture.respond(5, MemberResponse::Conflict);
+    assert_eq!(fixture.request(5), Some(MemberRequest::ReadLease));
+    fixture.respond(5, MemberResponse::Missing);
+    assert_eq!(fixture.acting(5), []);
+    assert_eq!(fixture.events(), [MemberEvent::Lost(two()[0], RangeLossReason::LeaseChanged)]);
+    let Some(MemberRequest::CreateLease(record)) = fixture.request(5) else { panic!() };
+    assert!(record.claims.is_empty());
 }
 
 #[test]
-fn range_is_moved_after_its_owner_has_released_it() {
-    let [first, second] = two();
-    let current = assigned([Some("a"), Some("a")]);
-    let leases = [lease("a", "", &[first, second]), lease("b", "", &[])];
-    let Some(CoordinatorRequest::UpdateAssignment(next, version)) =
-        coordinator(&leases, Some(current)).poll_request(at(0))
-    else {
-        panic!();
+fn member_is_considered_when_its_lease_is_stored_and_the_assignment_contains_it() {
+    let mut fixture = Fixture::new([None, None]);
+    let mut considered = |members: &[&str], lease: Option<MemberResponse>| {
+        let ranges = vec![RangeAssignment::default(); 2];
+        let members = members.iter().map(|name| (*name).to_owned()).collect();
+        fixture.member.read_assignment();
+        assert_eq!(fixture.request(5), Some(MemberRequest::ReadAssignment));
+        fixture.respond(5, stored(Assignment::new(ranges, Vec::new(), members).unwrap()));
+        if let Some(response) = lease {
+            assert!(matches!(fixture.request(5), Some(MemberRequest::UpdateLease(..))));
+            fixture.respond(5, response);
+        }
+        fixture.member.is_considered()
     };
-    assert_eq!((owners(&next), &*version), (vec!["a 1".to_owned(), "a releasing 1".to_owned()], "7"));
-    assert_eq!(
-        coordinator(&leases, Some(next.clone())).poll_request(at(0)),
-        None,
-        "nothing changes until then"
-    );
-    let leases = [lease("a", "", &[first]), lease("b", "", &[])];
-    let Some(CoordinatorRequest::UpdateAssignment(next, _)) =
-        coordinator(&leases, Some(next)).poll_request(at(0))
-    else {
-        panic!();
-    };
-    assert_eq!(owners(&next), ["a 1", "b 2"]);
-}
-
-/// A member that was stopped loses its ranges when its Lease has expired, and not when it still changes.
-#[test]
-fn lease_is_deleted_in_the_version_that_has_expired() {
-    let leases = [lease("a", "", &[]), lease("b", "", &[])];
-    let mut coordinator = coordinator(&leases, None);
-    assert!(matches!(coordinator.poll_request(at(0)), Some(CoordinatorRequest::CreateAssignment(_))));
-    let request = CoordinatorRequest::CreateAssignment(assigned([Some("a"), Some("b")]));
-    let stored = StoredAssignment {
-        assignment: Assignment::new(assigned([Some("a"), Some("b")]).ranges, vec![String::new()]),
-        version: "8".to_owned(),
-    };
-    coordinator.handle_response(at(0), &request, CoordinatorResponse::Assignment(Some(stored)));
-    coordinator
-        .observe_leases(at(14), [(leases[0].clone(), "2".to_owned()), (leases[1].clone(), "1".to_owned())]);
-    assert_eq!(coordinator.poll_request(at(14)), None);
-    assert_eq!(coordinator.next_deadline(at(14)), Some(at(15)));
-    let delete = CoordinatorRequest::DeleteLease("b".to_owned(), "1".to_owned());
-    assert_eq!(coordinator.poll_request(at(15)), Some(delete.clone()));
-    // It was renewed in the meantime: nothing follows before that is observed.
-    coordinator.handle_response(at(15), &delete, CoordinatorResponse::Conflict);
-    assert_eq!(coordinator.poll_request(at(16)), None);
-}
-
-/// An assignment that was deleted is written again as the members act, with the number of ranges of this coordinator.
-#[test]
-fn missing_assignment_is_restored_from_the_claims() {
-    let [first, second] = two();
-    let leases = [lease("a", "1", &[second]), lease("b", "1", &[first])];
-    let request = coordinator(&leases, None).poll_request(at(0));
-    let Some(CoordinatorRequest::CreateAssignment(next)) = request else { panic!("{request:?}") };
-    assert_eq!(owners(&next), ["b 0", "b 0", "a 0", "a 0"]);
-    assert_eq!(next.revisions(), ["1"]);
+    assert!(!considered(&[], None));
+    assert!(!considered(&["b"], None));
+    assert!(considered(&["b", "a"], None));
+    assert!(!considered(&["b", "a"], Some(MemberResponse::Conflict)));
 }
 
 #[test]
-fn ranges_move_only_to_members_of_the_newest_revision() {
-    let [first, second] = two();
-    let current = Assignment::new(assigned([Some("a"), Some("b")]).ranges, vec!["1".to_owned()]);
-    // The revisions are not ordered by name.
-    let leases = [lease("a", "1", &[first]), lease("b", "1", &[second]), lease("c", "0", &[])];
-    let request = coordinator(&leases, current).poll_request(at(0));
-    let Some(CoordinatorRequest::UpdateAssignment(next, _)) = request else { panic!("{request:?}") };
-    assert_eq!(
-        (owners(&next), next.revisions()),
-        (vec!["a 1".to_owned(), "b 1".to_owned()], &["1".to_owned(), "0".to_owned()][..])
-    );
-    // The Lease of `b` is gone.
-    let leases = [lease("a", "1", &[first]), lease("c", "0", &[])];
-    let request = coordinator(&leases, Some(next)).poll_request(at(0));
-    let Some(CoordinatorRequest::UpdateAssignment(next, _)) = request else { panic!("{request:?}") };
-    assert_eq!(owners(&next), ["a 1", "c 2"]);
+fn claims_report_their_state() {
+    let mut fixture = Fixture::new([Some("a"), Some("b")]);
+    let states = |fixture: &Fixture| fixture.member.claims().collect::<Vec<_>>();
+    let [first, _] = two();
+    assert_eq!(states(&fixture), [(first, 1, ClaimState::Claimed)]);
+    let own = fixture.write(0);
+    assert_eq!(fixture.member.record(), &own);
+    fixture.list(0, &own, &[]);
+    assert_eq!(states(&fixture), [(first, 1, ClaimState::Held)]);
+    fixture.read_assignment(1, [None, None]);
+    assert_eq!(states(&fixture), [(first, 1, ClaimState::Releasing)]);
 }

@@ -1,4 +1,7 @@
 //! The server of the simulation: conditional writes, each with a new version.
+//!
+//! A version identifies one incarnation of a Lease, as its uid does: an update of a Lease that was deleted is a
+//! conflict, even if it was created again.
 
 use super::super::*;
 use crate::election::{LeaseRecord, LeaseRequest, LeaseResponse};
@@ -7,7 +10,11 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub(super) struct Server {
     pub(super) leases: BTreeMap<String, (MemberRecord, u64)>,
+    /// Increases with each change of the Leases.
+    pub(super) lease_changes: u64,
     pub(super) assignment: Option<(Option<Assignment>, u64)>,
+    /// Increases each time that a coordinator gives a range another owner.
+    pub(super) moves: usize,
     election: Option<(LeaseRecord, u64)>,
     last_version: u64,
 }
@@ -42,20 +49,24 @@ impl Server {
                 if stored.is_some_and(|stored| stored != version) {
                     return MemberResponse::Conflict;
                 }
-                self.leases.remove(&name);
+                self.delete_lease(&name);
                 return MemberResponse::Missing;
             }
             MemberRequest::CreateLease(record) => (record, None),
             MemberRequest::UpdateLease(record, version) => (record, Some(version)),
         };
-        match (stored, version) {
-            (None, Some(_)) => return MemberResponse::Missing,
-            (stored, version) if stored != version => return MemberResponse::Conflict,
-            _ => {}
+        if stored != version {
+            return MemberResponse::Conflict;
         }
         let version = self.next_version();
         self.leases.insert(name, (record.clone(), version));
+        self.lease_changes += 1;
         MemberResponse::Lease(record, version.to_string())
+    }
+
+    fn delete_lease(&mut self, name: &str) {
+        self.leases.remove(name);
+        self.lease_changes += 1;
     }
 
     pub(super) fn serve_election(&mut self, request: LeaseRequest) -> LeaseResponse {
@@ -86,7 +97,7 @@ impl Server {
                 if self.leases.get(name).is_some_and(|(_, stored)| stored.to_string() != *version) {
                     return CoordinatorResponse::Conflict;
                 }
-                self.leases.remove(name);
+                self.delete_lease(name);
                 return CoordinatorResponse::Deleted;
             }
             CoordinatorRequest::CreateAssignment(assignment) => (assignment, None),
@@ -96,6 +107,10 @@ impl Server {
             return CoordinatorResponse::Conflict;
         }
         let version = self.next_version();
+        if let Some((Some(previous), _)) = &self.assignment {
+            let pairs = previous.ranges.iter().zip(&assignment.ranges);
+            self.moves += pairs.filter(|(before, after)| before.owner != after.owner).count();
+        }
         self.assignment = Some((Some(assignment.clone()), version));
         CoordinatorResponse::Assignment(self.stored_assignment())
     }
@@ -106,5 +121,9 @@ impl Server {
             assignment: assignment.clone(),
             version: version.to_string(),
         })
+    }
+
+    pub(super) fn assignment_version(&self) -> u64 {
+        self.assignment.as_ref().map_or(0, |(_, version)| *version)
     }
 }

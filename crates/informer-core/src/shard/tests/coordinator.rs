@@ -1,0 +1,216 @@
+//! The coordinator, step by step.
+
+use super::*;
+
+pub(super) fn lease(identity: &str, revision: &str, claims: &[HashRange]) -> MemberRecord {
+    let mut record = MemberRecord::new(identity, 0, revision);
+    record.lease_duration_seconds = 15;
+    record.claims = claims.iter().copied().collect();
+    record
+}
+
+fn coordinator(leases: &[MemberRecord], assignment: Option<Assignment>) -> Coordinator {
+    let mut coordinator = Coordinator::new(RangeCount::new(4).unwrap(), ElectionConfig::default());
+    coordinator.observe_leases(at(0), leases.iter().map(|lease| (lease.clone(), "1".to_owned())));
+    coordinator.observe_assignment(
+        assignment
+            .map(|assignment| StoredAssignment { assignment: Some(assignment), version: "7".to_owned() }),
+    );
+    coordinator
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn owners(assignment: &Assignment) -> Vec<String> {
+    let text = |(_, range): (HashRange, &RangeAssignment)| {
+        let owner = range.owner.as_deref().unwrap_or("none");
+        format!("{owner}{} {}", if range.is_releasing { " releasing" } else { "" }, range.epoch)
+    };
+    assignment.iter().map(text).collect()
+}
+
+#[test]
+fn range_is_moved_after_its_owner_has_released_it() {
+    let [first, second] = two();
+    let current = assigned([Some("a"), Some("a")]);
+    let leases = [lease("a", "", &[first, second]), lease("b", "", &[])];
+    let Some(CoordinatorRequest::UpdateAssignment(next, version)) =
+        coordinator(&leases, Some(current)).poll_request(at(0))
+    else {
+        panic!();
+    };
+    assert_eq!((owners(&next), &*version), (vec!["a 1".to_owned(), "a releasing 1".to_owned()], "7"));
+    assert_eq!(
+        coordinator(&leases, Some(next.clone())).poll_request(at(0)),
+        None,
+        "nothing changes until then"
+    );
+    let leases = [lease("a", "", &[first]), lease("b", "", &[])];
+    let Some(CoordinatorRequest::UpdateAssignment(next, _)) =
+        coordinator(&leases, Some(next)).poll_request(at(0))
+    else {
+        panic!();
+    };
+    assert_eq!(owners(&next), ["a 1", "b 2"]);
+}
+
+/// A member that was stopped loses its ranges when its Lease has expired, and not when it still changes.
+#[test]
+fn lease_is_deleted_in_the_version_that_has_expired() {
+    let leases = [lease("a", "", &[]), lease("b", "", &[])];
+    let mut coordinator = coordinator(&leases, None);
+    assert!(matches!(coordinator.poll_request(at(0)), Some(CoordinatorRequest::CreateAssignment(_))));
+    let request = CoordinatorRequest::CreateAssignment(assigned([Some("a"), Some("b")]));
+    let stored = StoredAssignment {
+        assignment: Assignment::new(
+            assigned([Some("a"), Some("b")]).ranges,
+            vec![String::new()],
+            names(&["a", "b"]),
+        ),
+        version: "8".to_owned(),
+    };
+    coordinator.handle_response(at(0), &request, CoordinatorResponse::Assignment(Some(stored)));
+    coordinator
+        .observe_leases(at(14), [(leases[0].clone(), "2".to_owned()), (leases[1].clone(), "1".to_owned())]);
+    assert_eq!(coordinator.poll_request(at(14)), None);
+    assert_eq!(coordinator.next_deadline(), Some(at(15)));
+    let delete = CoordinatorRequest::DeleteLease("b".to_owned(), "1".to_owned());
+    assert_eq!(coordinator.poll_request(at(15)), Some(delete.clone()));
+    // It was renewed in the meantime: nothing follows before that is observed.
+    coordinator.handle_response(at(15), &delete, CoordinatorResponse::Conflict);
+    assert_eq!(coordinator.poll_request(at(16)), None);
+}
+
+/// An assignment that was deleted is written again as the members act, with the number of ranges of this coordinator.
+#[test]
+fn missing_assignment_is_restored_from_the_claims() {
+    let [first, second] = two();
+    let leases = [lease("a", "1", &[second]), lease("b", "1", &[first])];
+    let request = coordinator(&leases, None).poll_request(at(0));
+    let Some(CoordinatorRequest::CreateAssignment(next)) = request else { panic!("{request:?}") };
+    assert_eq!(owners(&next), ["b 0", "b 0", "a 0", "a 0"]);
+    assert_eq!(next.revisions(), ["1"]);
+}
+
+#[test]
+fn ranges_move_only_to_members_of_the_newest_revision() {
+    let [first, second] = two();
+    let current =
+        Assignment::new(assigned([Some("a"), Some("b")]).ranges, vec!["1".to_owned()], names(&["a", "b"]));
+    // The revisions are not ordered by name.
+    let leases = [lease("a", "1", &[first]), lease("b", "1", &[second]), lease("c", "0", &[])];
+    let request = coordinator(&leases, current).poll_request(at(0));
+    let Some(CoordinatorRequest::UpdateAssignment(next, _)) = request else { panic!("{request:?}") };
+    assert_eq!(
+        (owners(&next), next.revisions()),
+        (vec!["a 1".to_owned(), "b 1".to_owned()], &["1".to_owned(), "0".to_owned()][..])
+    );
+    // The Lease of `b` is gone.
+    let leases = [lease("a", "1", &[first]), lease("c", "0", &[])];
+    let request = coordinator(&leases, Some(next)).poll_request(at(0));
+    let Some(CoordinatorRequest::UpdateAssignment(next, _)) = request else { panic!("{request:?}") };
+    assert_eq!(owners(&next), ["a 1", "c 2"]);
+}
+
+fn leaving(identity: &str, claims: &[HashRange]) -> MemberRecord {
+    let mut record = lease(identity, "", claims);
+    record.is_leaving = true;
+    record
+}
+
+fn next(leases: &[MemberRecord], current: Option<Assignment>) -> Assignment {
+    match coordinator(leases, current).poll_request(at(0)) {
+        Some(CoordinatorRequest::CreateAssignment(next) | CoordinatorRequest::UpdateAssignment(next, _)) => {
+            next
+        }
+        request => panic!("{request:?}"),
+    }
+}
+
+#[test]
+fn ranges_of_a_leaving_member_move_when_it_does_not_claim_them_any_more() {
+    let [first, _] = two();
+    let current = assigned([Some("a"), Some("a")]);
+    let assignment = next(&[leaving("a", &[first]), lease("b", "", &[])], Some(current));
+    assert_eq!(owners(&assignment), ["a releasing 1", "b 2"]);
+    assert_eq!(assignment.members(), ["b"]);
+}
+
+#[test]
+fn ranges_have_no_owner_when_all_members_leave() {
+    let [first, _] = two();
+    let current = assigned([Some("a"), Some("a")]);
+    let assignment = next(&[leaving("a", &[first])], Some(current));
+    assert_eq!(owners(&assignment), ["a releasing 1", "none 2"]);
+    assert_eq!((assignment.members(), assignment.revisions()), (&[][..], &[][..]));
+}
+
+/// A member of which the assignment contains nothing else knows by that that it was considered.
+#[test]
+fn assignment_is_written_if_only_the_members_have_changed() {
+    let current = assigned([Some("a"), Some("b")]);
+    let current = Assignment::new(current.ranges, names(&[""]), names(&["b", "a"]));
+    let leases = [lease("a", "", &[]), lease("b", "", &[])];
+    assert_eq!(coordinator(&leases, current.clone()).poll_request(at(0)), None);
+    let leases = [lease("a", "", &[]), lease("b", "", &[]), lease("c", "", &[])];
+    let assignment = next(&leases, current.clone());
+    assert_eq!(
+        (&assignment.ranges, assignment.members()),
+        (&current.unwrap().ranges, &names(&["a", "b", "c"])[..])
+    );
+}
+
+#[test]
+fn response_of_the_coordinator_has_a_deadline() {
+    let mut coordinator = coordinator(&[lease("a", "", &[])], None);
+    assert_eq!(coordinator.request_deadline(), None);
+    let request = coordinator.poll_request(at(1)).unwrap();
+    let deadline = coordinator.request_deadline().unwrap();
+    assert!(deadline > at(3) && deadline < at(5), "{deadline:?}");
+    coordinator.handle_response(deadline, &request, CoordinatorResponse::Failed);
+    assert_eq!(coordinator.request_deadline(), None);
+    let retry = coordinator.next_deadline().unwrap();
+    assert_eq!(coordinator.poll_request(retry), Some(CoordinatorRequest::ReadAssignment));
+}
+
+/// Deletions that fail, for example because of a missing permission, delay neither the assignment nor other deletions.
+#[test]
+fn failing_deletion_blocks_nothing_else() {
+    let [first, second] = two();
+    let current = assigned([Some("a"), Some("b")]);
+    let leases = [lease("a", "", &[first]), lease("b", "", &[second]), lease("c", "", &[])];
+    let mut coordinator =
+        coordinator(&leases, Assignment::new(current.ranges, names(&[""]), names(&["a", "b", "c"])));
+    let (mut deleted_at, mut has_written) = (Vec::new(), false);
+    for now in 15..60 {
+        // `b` leaves; the others have expired.
+        let leases = [(leases[0].clone(), "1"), (leaving("b", &[]), "2"), (leases[2].clone(), "1")];
+        coordinator.observe_leases(at(now), leases.map(|(lease, version)| (lease, version.to_owned())));
+        while let Some(request) = coordinator.poll_request(at(now)) {
+            let response = match &request {
+                CoordinatorRequest::DeleteLease(name, _) => {
+                    deleted_at.push((name.clone(), now));
+                    if name == "c" { CoordinatorResponse::Deleted } else { CoordinatorResponse::Failed }
+                }
+                CoordinatorRequest::UpdateAssignment(next, _) => {
+                    assert_eq!(now, 15);
+                    has_written = true;
+                    CoordinatorResponse::Assignment(Some(StoredAssignment {
+                        assignment: Some(next.clone()),
+                        version: "8".to_owned(),
+                    }))
+                }
+                request => panic!("{request:?}"),
+            };
+            coordinator.handle_response(at(now), &request, response);
+        }
+    }
+    assert!(has_written);
+    let times = |name: &str| -> Vec<u64> {
+        deleted_at.iter().filter(|(other, _)| other == name).map(|(_, at)| *at).collect()
+    };
+    assert_eq!(times("c"), [15]);
+    assert_eq!(times("a"), [15, 17, 21, 29, 44, 59], "the delays increase up to the duration of the Lease");
+}

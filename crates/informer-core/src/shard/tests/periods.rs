@@ -1,0 +1,179 @@
+//! A member over longer times: how many requests it sends, and what it does while some of them fail.
+
+use super::*;
+
+/// Calls the member every 100 ms until `until` seconds; each response arrives 100 ms later, `None` at the deadline of
+/// the request. Returns the requests and when they were sent, in milliseconds.
+fn run(
+    fixture: &mut Fixture,
+    millis: std::ops::Range<u64>,
+    mut respond: impl FnMut(u64, &MemberRequest) -> Option<MemberResponse>,
+) -> Vec<(u64, MemberRequest)> {
+    let mut requests = Vec::new();
+    let mut in_flight: Option<Option<MemberResponse>> = None;
+    for now in millis.step_by(100) {
+        let clock = Moment::at(Duration::from_millis(now));
+        match in_flight.take() {
+            Some(Some(response)) => fixture.member.handle_response(clock, response),
+            Some(None) if fixture.member.request_deadline().is_some_and(|at| clock >= at) => {
+                fixture.member.handle_response(clock, MemberResponse::Failed("timeout".to_owned()));
+            }
+            waiting => in_flight = waiting,
+        }
+        fixture.member.handle_timeout(clock);
+        if in_flight.is_none()
+            && let Some(request) = fixture.member.poll_request(clock, Timestamp::UNIX_EPOCH)
+        {
+            in_flight = Some(respond(now, &request));
+            requests.push((now, request));
+        }
+    }
+    requests
+}
+
+/// The response of a server on which only this member exists.
+fn serve(request: &MemberRequest) -> MemberResponse {
+    match request {
+        MemberRequest::ReadAssignment => stored(assigned([Some("a"), Some("b")])),
+        MemberRequest::CreateLease(record) | MemberRequest::UpdateLease(record, _) => {
+            MemberResponse::Lease(record.clone(), (record.number + 10).to_string())
+        }
+        MemberRequest::ListLeases => MemberResponse::Leases(Vec::new()),
+        MemberRequest::ReadLease | MemberRequest::DeleteLease(_) => MemberResponse::Missing,
+    }
+}
+
+fn is_write(request: &MemberRequest) -> bool {
+    matches!(request, MemberRequest::CreateLease(_) | MemberRequest::UpdateLease(..))
+}
+
+/// docs/decisions/sharding.md promises one write and one read in half of `renew_deadline`.
+#[test]
+fn member_at_rest_sends_one_write_and_one_read_every_five_seconds() {
+    let mut fixture = Fixture::acting_for_the_first_range();
+    let requests = run(&mut fixture, 0..60_000, |_, request| Some(serve(request)));
+    let writes = requests.iter().filter(|(_, request)| is_write(request)).count();
+    let reads = requests.iter().filter(|(_, request)| *request == MemberRequest::ReadAssignment).count();
+    assert!((10..=12).contains(&writes), "{writes} writes");
+    assert!((10..=12).contains(&reads), "{reads} reads");
+    assert_eq!(requests.len(), writes + reads);
+    assert_eq!(fixture.events(), []);
+}
+
+/// A renewal whose response is lost is found out and repeated while the member acts.
+#[test]
+fn one_lost_response_does_not_end_the_work() {
+    for lost in 1..20 {
+        let mut fixture = Fixture::acting_for_the_first_range();
+        let mut count = 0;
+        let own = fixture.member.record().clone();
+        run(&mut fixture, 0..60_000, |_, request| {
+            count += 1;
+            match request {
+                _ if count == lost => None,
+                MemberRequest::ReadLease => Some(MemberResponse::Lease(own.clone(), "9".to_owned())),
+                _ => Some(serve(request)),
+            }
+        });
+        assert_eq!(fixture.events(), [], "request {lost} lost");
+    }
+}
+
+#[test]
+fn member_that_cannot_read_the_assignment_lets_its_lease_expire_and_joins_again() {
+    let mut fixture = Fixture::acting_for_the_first_range();
+    let requests = run(&mut fixture, 0..40_000, |_, request| {
+        let is_read = *request == MemberRequest::ReadAssignment;
+        Some(if is_read { MemberResponse::Failed("forbidden".to_owned()) } else { serve(request) })
+    });
+    let reason = RangeLossReason::NotRenewed("forbidden".to_owned());
+    assert_eq!(fixture.events(), [MemberEvent::Lost(two()[0], reason)]);
+    let last_write = requests.iter().rfind(|(_, request)| is_write(request)).unwrap();
+    assert!(last_write.0 <= 15_000, "{last_write:?}");
+    assert_eq!(requests.last().unwrap().1, MemberRequest::ReadAssignment, "it tries again");
+    // Meanwhile, the Lease was deleted.
+    let mut is_missing = true;
+    let requests = run(&mut fixture, 40_000..60_000, |_, request| {
+        if let MemberRequest::UpdateLease(..) = request
+            && is_missing
+        {
+            is_missing = false;
+            return Some(MemberResponse::Conflict);
+        }
+        Some(serve(request))
+    });
+    let kinds: Vec<&MemberRequest> = requests.iter().map(|(_, request)| request).collect();
+    let position = |is: fn(&MemberRequest) -> bool| kinds.iter().position(|request| is(request));
+    let read = position(|request| *request == MemberRequest::ReadAssignment);
+    let update = position(|request| matches!(request, MemberRequest::UpdateLease(..)));
+    let create = position(|request| matches!(request, MemberRequest::CreateLease(_)));
+    assert!(read < update && update < create, "{kinds:?}");
+    assert!(fixture.member.record().claims.covers(&two()[0]), "it claims its range again");
+}
+
+/// A member that reads the assignment, but cannot list the Leases, never acts.
+#[test]
+fn member_that_cannot_list_leases_lets_its_lease_expire() {
+    let mut fixture = Fixture::new([Some("a"), Some("b")]);
+    let requests = run(&mut fixture, 0..60_000, |now, request| {
+        Some(match request {
+            MemberRequest::ListLeases => MemberResponse::Failed("forbidden".to_owned()),
+            // The coordinator has given the range to another member.
+            MemberRequest::ReadAssignment if now >= 30_000 => stored(assigned([Some("b"), Some("b")])),
+            _ => serve(request),
+        })
+    });
+    let last_write = requests.iter().rfind(|(_, request)| is_write(request)).unwrap();
+    assert!(last_write.0 <= 15_100, "{last_write:?}");
+    assert!(
+        requests.iter().any(|(at, request)| *at > 50_000 && *request == MemberRequest::ListLeases),
+        "it tries again without claims"
+    );
+    let requests = run(&mut fixture, 60_000..70_000, |_, request| Some(serve(request)));
+    assert!(requests.iter().any(|(_, request)| is_write(request)), "{requests:?}");
+}
+
+/// Nothing succeeds: the member has left after a lease duration, and does not act since its deadline.
+#[test]
+fn stop_ends_without_a_server() {
+    let mut fixture = Fixture::acting_for_the_first_range();
+    fixture.member.stop(at(3));
+    run(&mut fixture, 3_000..9_900, |_, _| None);
+    assert_eq!(fixture.acting(9), [two()[0]], "its work may end in order");
+    fixture.member.handle_timeout(at(10));
+    assert_eq!(fixture.acting(10), []);
+    assert_eq!(fixture.events().len(), 2, "release requested, and lost at the deadline");
+    run(&mut fixture, 10_000..17_900, |_, _| None);
+    assert!(!fixture.member.is_over());
+    assert_eq!(fixture.member.next_deadline(), Some(at(18)));
+    fixture.member.handle_timeout(at(18));
+    assert!(fixture.member.is_over());
+    assert_eq!(fixture.member.claims().count(), 0);
+}
+
+#[test]
+fn failed_deletion_of_the_lease_is_repeated_until_a_lease_duration_has_passed() {
+    for succeeds in [false, true] {
+        let mut fixture = Fixture::acting_for_the_first_range();
+        fixture.member.stop(at(0));
+        fixture.member.record_released(two()[0]);
+        let own = fixture.member.record().clone();
+        let mut attempts = 0;
+        run(&mut fixture, 0..16_000, |_, request| {
+            Some(match request {
+                MemberRequest::ReadLease => MemberResponse::Lease(own.clone(), "9".to_owned()),
+                MemberRequest::DeleteLease(_) => {
+                    attempts += 1;
+                    if succeeds && attempts == 2 {
+                        MemberResponse::Missing
+                    } else {
+                        MemberResponse::Failed("forbidden".to_owned())
+                    }
+                }
+                _ => serve(request),
+            })
+        });
+        assert!(fixture.member.is_over());
+        assert!(if succeeds { attempts == 2 } else { attempts > 2 }, "{attempts}");
+    }
+}
