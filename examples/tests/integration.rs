@@ -35,6 +35,8 @@ mod programs {
     pub(crate) mod resync;
     #[path = "../../scheduler.rs"]
     pub(crate) mod scheduler;
+    #[path = "../../sharded_operator.rs"]
+    pub(crate) mod sharded_operator;
     #[path = "../../shared_factory.rs"]
     pub(crate) mod shared_factory;
     #[path = "../../to_database.rs"]

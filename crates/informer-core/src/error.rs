@@ -158,4 +158,26 @@ pub enum ConfigError {
     /// The election has no identity.
     #[error("leader election needs an identity")]
     NoIdentity,
+    /// The name of a shard group cannot be the value of a label and the start of a Lease's name.
+    #[error(
+        "shard group: invalid name {name:?} (expected up to 63 lower-case letters, digits, hyphens and dots, with a letter or digit at both ends)"
+    )]
+    InvalidGroupName {
+        /// The name.
+        name: Box<str>,
+    },
+    /// The identity of a member of a shard group cannot be the end of a Lease's name.
+    #[error(
+        "shard group: invalid identity {identity:?} (expected lower-case letters, digits, hyphens and dots, with a letter or digit at both ends, and not `coordinator`)"
+    )]
+    InvalidIdentity {
+        /// The identity.
+        identity: Box<str>,
+    },
+    /// The number of ranges of a shard group is not supported.
+    #[error("shard group: {count} ranges (expected a power of two up to 1024)")]
+    InvalidRangeCount {
+        /// The number.
+        count: u32,
+    },
 }

@@ -148,6 +148,7 @@ mod reflector;
 mod resource;
 mod retry;
 pub mod selector;
+pub mod shard;
 #[cfg(test)]
 mod shard_tests;
 mod shard_view;

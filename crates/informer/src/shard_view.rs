@@ -4,13 +4,12 @@
 //! applied it. A range is released only when every participant has stopped its work for it. This file must not know how
 //! the group decides, nor what the work is.
 
-use crate::clock::Clock;
-use informer_core::Moment;
 use informer_core::shard::{HashRanges, ShardProperty};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// What this process may do at this moment.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -56,10 +55,9 @@ struct Shared {
     /// Namespace and name of the group.
     name: Box<str>,
     property: ShardProperty,
-    clock: Clock,
     view: watch::Sender<ShardView>,
-    /// When the process stops acting if the group renews nothing, in milliseconds of the clock; 0 if it does not act.
-    acts_until: AtomicU64,
+    /// When the process stops acting if the group renews nothing; `None` if it does not act.
+    acts_until: Mutex<Option<Instant>>,
     /// The numbers that the participants have confirmed.
     participants: Mutex<Vec<Weak<AtomicU64>>>,
     /// Changed whenever a participant confirms a view, or ends.
@@ -78,9 +76,8 @@ impl ShardHandle {
         Self(Arc::new(Shared {
             name: name.into(),
             property,
-            clock: Clock::new(),
             view: watch::Sender::default(),
-            acts_until: AtomicU64::new(0),
+            acts_until: Mutex::default(),
             participants: Mutex::default(),
             confirmations: watch::Sender::default(),
         }))
@@ -99,11 +96,6 @@ impl ShardHandle {
     /// Returns the property by whose hash the group divides objects.
     pub(crate) fn property(&self) -> ShardProperty {
         self.0.property
-    }
-
-    /// Returns the clock of [`set_acts_until`](Self::set_acts_until).
-    pub(crate) fn clock(&self) -> Clock {
-        self.0.clock
     }
 
     /// Returns the newest view.
@@ -130,21 +122,14 @@ impl ShardHandle {
         self.0.view.borrow().number
     }
 
-    /// Sets the moment at which the process stops acting, by the clock of this handle.
-    pub(crate) fn set_acts_until(&self, until: Option<Moment>) {
-        let millis = until.map_or(0, |until| until.since_origin().as_millis());
-        self.0.acts_until.store(u64::try_from(millis).unwrap_or(u64::MAX), Ordering::Release);
-    }
-
-    /// Returns the moment at which the process stops acting if nothing is renewed; `None` if it does not act.
-    pub(crate) fn acts_until(&self) -> Option<Moment> {
-        let millis = self.0.acts_until.load(Ordering::Acquire);
-        (millis > 0).then(|| Moment::at(std::time::Duration::from_millis(millis)))
+    /// Sets the point in time at which the process stops acting if nothing is renewed.
+    pub(crate) fn set_acts_until(&self, until: Option<Instant>) {
+        *self.lock_acts_until() = until;
     }
 
     /// Returns whether the process acts at this moment. Exact also if the process was paused.
     pub(crate) fn acts(&self) -> bool {
-        self.acts_until().is_some_and(|until| self.0.clock.now() < until)
+        self.lock_acts_until().is_some_and(|until| Instant::now() < until)
     }
 
     /// Returns whether the process may begin work for a hash at this moment.
@@ -152,12 +137,12 @@ impl ShardHandle {
         self.acts() && self.0.view.borrow().held.contains(hash)
     }
 
-    /// Adds a participant, which must confirm every view from now on.
+    /// Adds a participant, which must confirm every later view. It has begun no work.
     pub(crate) fn join(&self) -> Participant {
         let mut view = self.0.view.subscribe();
         view.mark_changed();
-        let confirmed = Arc::new(AtomicU64::new(0));
         let mut participants = self.participants();
+        let confirmed = Arc::new(AtomicU64::new(self.0.view.borrow().number));
         participants.retain(|known| known.strong_count() > 0);
         participants.push(Arc::downgrade(&confirmed));
         drop(participants);
@@ -174,6 +159,10 @@ impl ShardHandle {
     /// Returns a channel that changes when [`confirmed`](Self::confirmed) may have.
     pub(crate) fn subscribe_confirmations(&self) -> watch::Receiver<()> {
         self.0.confirmations.subscribe()
+    }
+
+    fn lock_acts_until(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.0.acts_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn participants(&self) -> MutexGuard<'_, Vec<Weak<AtomicU64>>> {
@@ -266,7 +255,7 @@ mod tests {
         let handle = ShardHandle::new("shop/web", ShardProperty::Uid);
         handle.publish(|view| view.held = HashRange::new(0, 9).into_iter().collect::<HashRanges>().into());
         assert!(!handle.owns_hash(5), "nothing was renewed");
-        handle.set_acts_until(Some(handle.clock().now() + std::time::Duration::from_secs(10)));
+        handle.set_acts_until(Some(Instant::now() + std::time::Duration::from_secs(10)));
         assert!(handle.owns_hash(5) && !handle.owns_hash(10));
         tokio::time::advance(std::time::Duration::from_secs(10)).await;
         assert!(!handle.owns_hash(5));

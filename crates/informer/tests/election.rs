@@ -250,6 +250,28 @@ async fn inaccessible_lease_is_retried_at_the_retry_period() {
     assert_eq!(*working.lock().unwrap(), [""; 0]);
 }
 
+/// Regression: a candidate whose attempt to acquire the lease had conflicted, and that was stopped after another one
+/// acquired it, read the lease, found nothing to release, and never ended.
+#[tokio::test(start_paused = true)]
+async fn stopped_candidate_that_lost_a_race_ends() {
+    let (server, working) = (ApiServer::new(), Working::default());
+    let free = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "test", "namespace": "kube-system"}, "spec": {"holderIdentity": ""},
+    });
+    server.create(&free).unwrap();
+    let conflict = server.inject(faults::respond(409).for_verb(Verb::Update).max_hits(1));
+    let one = Candidate::start(&server, &working, "one");
+    while conflict.hits() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let mut taken = lease(&server);
+    taken["spec"] = json!({"holderIdentity": "another holder", "leaseDurationSeconds": 15});
+    server.update(&taken).unwrap();
+    assert_eq!(one.stop().await, ElectionOutcome::Stopped);
+    assert_eq!(holder(&server), "another holder");
+}
+
 #[tokio::test(start_paused = true)]
 async fn completed_work_ends_the_candidacy() {
     let server = ApiServer::new();

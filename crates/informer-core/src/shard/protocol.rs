@@ -89,3 +89,10 @@ pub struct RangeToken {
     /// The epoch of the range in the assignment. It starts again if the assignment is deleted.
     pub epoch: u64,
 }
+
+impl RangeToken {
+    /// Creates the token of a claim that was confirmed in this version of the Lease.
+    pub fn new(version: &str, epoch: u64) -> Self {
+        Self { version: version.to_owned(), epoch }
+    }
+}

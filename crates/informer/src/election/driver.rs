@@ -90,6 +90,10 @@ impl Driver {
             let lease = Arc::clone(&self.lease);
             self.in_flight = Some(Box::pin(async move { lease.execute(request).await }));
         }
+        if self.machine.is_over() {
+            // There was nothing to release, which is known only now; no deadline follows.
+            return;
+        }
         let next_deadline = self.machine.next_deadline().map(|deadline| self.clock.instant(deadline));
         match &mut self.in_flight {
             Some(request) => {

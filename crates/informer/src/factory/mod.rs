@@ -8,6 +8,7 @@
 #[cfg(feature = "accessors")]
 pub mod accessors;
 mod registry;
+mod sharded;
 mod wait;
 
 use crate::access::RequiredAccess;

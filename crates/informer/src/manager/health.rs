@@ -5,6 +5,7 @@ use crate::election::Leadership;
 use crate::factory::SharedInformerFactory;
 use crate::metrics::{self, Collect, Encoder};
 use crate::recorder::EventRecorder;
+use crate::shard::ShardGroup;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -36,6 +37,7 @@ pub(super) struct Health {
     pub(super) election: Option<(String, Leadership)>,
     /// Whether the informers start only when this process becomes the leader.
     pub(super) delayed_caches: bool,
+    pub(super) shard_groups: Vec<ShardGroup>,
     pub(super) recorders: Vec<EventRecorder>,
     pub(super) checks: Vec<Check>,
     pub(super) collectors: Vec<Box<dyn Collect + Send + Sync>>,
@@ -72,6 +74,7 @@ impl Health {
         }
         let affects_liveness = false;
         let mut reasons = self.failed_checks(affects_liveness);
+        reasons.extend(self.shard_groups.iter().filter_map(ShardGroup::readiness_failure));
         for factory in &self.factories {
             // A standby without caches is ready.
             if self.delayed_caches && !factory.is_started() {
@@ -117,6 +120,7 @@ impl Collect for Health {
         if let Some((name, leadership)) = &self.election {
             metrics::named(name.as_str(), leadership).collect(encoder);
         }
+        self.shard_groups.iter().for_each(|group| group.collect(encoder));
         self.recorders.iter().for_each(|recorder| recorder.collect(encoder));
         self.collectors.iter().for_each(|collector| collector.collect(encoder));
     }

@@ -8,6 +8,7 @@ mod handle;
 mod health;
 mod run;
 mod serve;
+mod shards;
 mod signals;
 mod tasks;
 
@@ -19,6 +20,7 @@ use crate::election::LeaderElector;
 use crate::factory::SharedInformerFactory;
 use crate::metrics::{self, Collect};
 use crate::recorder::EventRecorder;
+use crate::shard::ShardGroup;
 use crate::workqueue::WorkQueue;
 use futures::future::BoxFuture;
 use handle::{RunState, ServedAddress, Shared};
@@ -71,10 +73,11 @@ pub enum CacheStart {
 ///
 /// # Order
 ///
-/// The manager starts the endpoints, the informers (unless [`CacheStart::OnceLeading`] delays them), the
-/// [tasks](Self::add_task), and the controllers. If the endpoints cannot be served, nothing else starts, and no
+/// The manager starts the endpoints, the memberships in shard groups, the informers (unless
+/// [`CacheStart::OnceLeading`] delays them), the [tasks](Self::add_task), and the controllers. If the endpoints cannot be served, nothing else starts, and no
 /// request is sent. When the manager is stopped, or a controller or task fails, controllers and tasks are asked
-/// to end at the same time; then the recorders write their events, and the informers and the endpoints stop.
+/// to end at the same time; then the memberships in shard groups end, the recorders write their events, and the
+/// informers and the endpoints stop.
 ///
 /// # Leader election
 ///
@@ -91,7 +94,8 @@ pub enum CacheStart {
 /// `/healthz` fails if a [check](Self::add_healthz_check) fails, or if this process did not notice the end of its
 /// leadership for 20 s.
 ///
-/// `/readyz` fails until all informers of the factories have synced and the controllers have started, if a
+/// `/readyz` fails until all informers of the factories have synced and the controllers have started, while a
+/// membership does not take part in its [shard group](Self::add_shard_group), if a
 /// [check](Self::add_readyz_check) fails, and as soon as the manager stops. The response lists the reasons. A
 /// standby is ready: its controllers need not run, nor its informers with [`CacheStart::OnceLeading`].
 ///
@@ -108,6 +112,7 @@ pub struct Manager {
     cache_start: CacheStart,
     address: Option<SocketAddr>,
     shutdown_timeout: Duration,
+    shard_groups: Vec<ShardGroup>,
     recorders: Vec<EventRecorder>,
     checks: Vec<Check>,
     collectors: Vec<Box<dyn Collect + Send + Sync>>,
@@ -127,6 +132,7 @@ impl Manager {
             cache_start: CacheStart::default(),
             address: None,
             shutdown_timeout: Duration::from_secs(10),
+            shard_groups: Vec::new(),
             recorders: Vec::new(),
             checks: Vec::new(),
             collectors: Vec::new(),
@@ -257,6 +263,19 @@ impl Manager {
         self
     }
 
+    /// Adds a membership in a shard group: it runs with the manager, its metrics are served, and `/readyz` fails while it
+    /// does not take part in the group.
+    ///
+    /// It joins before the controllers start. When the manager stops, it leaves after the controllers and tasks have
+    /// ended, so that their work is not dropped; its ranges then move to other members without waiting for its Lease to
+    /// expire. If that takes longer than the [shutdown timeout](Self::shutdown_timeout), the Lease expires.
+    pub fn add_shard_group(mut self, group: &ShardGroup) -> Self {
+        if !self.shard_groups.iter().any(|known| known.is_same(group)) {
+            self.shard_groups.push(group.clone());
+        }
+        self
+    }
+
     /// Adds an event recorder: its metrics are served, and its pending events are written after the last
     /// reconcile.
     pub fn recorder(mut self, recorder: EventRecorder) -> Self {
@@ -349,7 +368,7 @@ impl Manager {
         self
     }
 
-    /// Returns the permissions that informers, leader election and event recorders need, for the roles of the
+    /// Returns the permissions that informers, leader election, shard groups and event recorders need, for the roles of the
     /// program.
     ///
     /// They include `list` and `watch` of all sources of the controllers and of all existing informers of the
@@ -363,6 +382,7 @@ impl Manager {
         if let Some(elector) = &self.elector {
             elector.add_required_access(&mut access);
         }
+        self.shard_groups.iter().for_each(|group| access.merge(group.required_access()));
         if !self.recorders.is_empty() {
             EventRecorder::add_required_access(&mut access);
         }

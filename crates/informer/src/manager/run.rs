@@ -2,6 +2,7 @@
 
 use super::handle::{RunState, ServedAddress};
 use super::health::Health;
+use super::shards::RunningGroups;
 use super::tasks::run_tasks;
 use super::{CacheStart, Manager, serve, signals};
 use crate::controller::RunnableController;
@@ -78,6 +79,7 @@ impl Manager {
             .as_ref()
             .map_or(ServedAddress::NotServed, |endpoints| ServedAddress::At(endpoints.address));
         self.shared.served_address.send_replace(served_address);
+        let groups = RunningGroups::start(&self.shard_groups);
         if self.elector.is_none() || self.cache_start == CacheStart::Immediate {
             self.factories.iter().for_each(SharedInformerFactory::start);
         }
@@ -102,6 +104,7 @@ impl Manager {
         let (result, tasks_result, ()) =
             tokio::join!(controllers, run_tasks(tasks, &ending, timeout), stopping);
         self.shared.stop.send_replace(true);
+        groups.stop(self.shutdown_timeout).await;
         for recorder_result in
             join_all(self.recorders.iter().map(|recorder| recorder.shutdown(self.shutdown_timeout))).await
         {
@@ -125,6 +128,7 @@ impl Manager {
             controllers: self.controllers.clone(),
             election: self.elector.as_ref().map(|elector| (elector.lease_name(), elector.leadership())),
             delayed_caches: self.elector.is_some() && self.cache_start == CacheStart::OnceLeading,
+            shard_groups: self.shard_groups.clone(),
             recorders: self.recorders.clone(),
             checks: std::mem::take(&mut self.checks),
             collectors: std::mem::take(&mut self.collectors),

@@ -1,0 +1,39 @@
+//! Informers of the objects for which this process acts.
+
+use super::SharedInformerFactory;
+use crate::shard::ShardGroup;
+use crate::shared::Selection;
+
+impl SharedInformerFactory {
+    /// Returns a view of this factory whose informers cache only the objects for which this process acts as a member of
+    /// the group.
+    ///
+    /// - Objects come and go when ranges move. One that belongs to another process from now on is delivered as
+    ///   [`Delivery::Released`](crate::handler::Delivery::Released), never as deleted.
+    /// - An informer is synced when it has listed the ranges that the process had first, or when the group has settled and
+    ///   the process has none. [`InformerStatus::complete_ranges`](crate::status::InformerStatus::complete_ranges) tells
+    ///   what it contains.
+    /// - Objects of cluster-scoped kinds are divided by uid. A kind that is only known at run time, and whose scope is
+    ///   unknown, counts as namespaced.
+    /// - A [saved cache](crate::InformerOptions) is not used, and handlers cannot be durable.
+    ///
+    /// Controllers of such a view are not sharded: use [`Controller::sharded`](crate::controller::Controller::sharded).
+    ///
+    /// ```no_run
+    /// use informer::SharedInformerFactory;
+    /// use informer::shard::ShardGroup;
+    /// use k8s_openapi::api::core::v1::Pod;
+    ///
+    /// # async fn example(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let group = ShardGroup::builder(client.clone(), "shop", "exporter").build()?;
+    /// let factory = SharedInformerFactory::new(client);
+    /// let pods = factory.sharded(&group).informer::<Pod>();
+    /// # let _ = pods;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn sharded(&self, group: &ShardGroup) -> Self {
+        self.select(Selection::default().shard(group.handle().clone(), group.shard_by().property()))
+    }
+}

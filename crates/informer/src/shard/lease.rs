@@ -1,0 +1,192 @@
+//! The encoding of a member's Lease.
+//!
+//! Invariants: fields that the group does not use are written back as they were read. A Lease that cannot be read counts
+//! as one that claims all hashes, so that no member acts for a range that it may contain.
+
+use informer_core::shard::{HashRanges, MemberRecord};
+use jiff::Timestamp;
+use kube::core::DynamicObject;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// The label of all objects of a group; its value is the name of the group.
+pub(super) const GROUP_LABEL: &str = "informer.rs/shard-group";
+/// The random number of the process, in hexadecimal.
+const INSTANCE: &str = "informer.rs/shard-instance";
+const REVISION: &str = "informer.rs/shard-revision";
+/// The number of the record.
+const NUMBER: &str = "informer.rs/shard-number";
+const CLAIMS: &str = "informer.rs/shard-claims";
+/// The version of the assignment that the member has read last.
+const ASSIGNMENT: &str = "informer.rs/shard-assignment";
+/// Whether the member leaves the group.
+const LEAVING: &str = "informer.rs/shard-leaving";
+
+/// Reads the record of the member `identity` of `group`.
+///
+/// # Errors
+///
+/// A message if the Lease is not one that a member of this name has written.
+pub(super) fn decode(lease: &DynamicObject, group: &str, identity: &str) -> Result<MemberRecord, String> {
+    let empty = BTreeMap::new();
+    let labels = lease.metadata.labels.as_ref().unwrap_or(&empty);
+    if labels.get(GROUP_LABEL).map(String::as_str) != Some(group) {
+        return Err(format!("label {GROUP_LABEL} is not {group:?} (does another program use the Lease?)"));
+    }
+    let annotations = lease.metadata.annotations.as_ref().unwrap_or(&empty);
+    let text = |name: &str| annotations.get(name).map(String::as_str).ok_or(format!("{name} is missing"));
+    let spec = |field: &str| lease.data.get("spec").and_then(|spec| spec.get(field));
+    let holder = spec("holderIdentity").and_then(Value::as_str);
+    if holder != Some(identity) {
+        return Err(format!("holderIdentity is {holder:?} instead of {identity:?}"));
+    }
+    let invalid = |name: &str| format!("{name} is invalid");
+    let instance = u64::from_str_radix(text(INSTANCE)?, 16).map_err(|_| invalid(INSTANCE))?;
+    let mut record = MemberRecord::new(identity, instance, text(REVISION)?);
+    record.number = text(NUMBER)?.parse().map_err(|_| invalid(NUMBER))?;
+    record.claims = text(CLAIMS)?.parse().map_err(|_| invalid(CLAIMS))?;
+    record.is_leaving = text(LEAVING)?.parse().map_err(|_| invalid(LEAVING))?;
+    text(ASSIGNMENT)?.clone_into(&mut record.assignment_version);
+    record.lease_duration_seconds = spec("leaseDurationSeconds")
+        .and_then(Value::as_u64)
+        .and_then(|seconds| u32::try_from(seconds).ok())
+        .filter(|seconds| *seconds > 0)
+        .ok_or_else(|| invalid("leaseDurationSeconds"))?;
+    // For display only.
+    record.renewed = spec("renewTime").and_then(Value::as_str).and_then(|time| time.parse().ok());
+    Ok(record)
+}
+
+/// Returns the record of a Lease that cannot be read: it claims all hashes and gets no ranges. It has the identity of a
+/// member, but not the instance.
+pub(super) fn unreadable(identity: &str, lease_duration_seconds: u32) -> MemberRecord {
+    let mut record = MemberRecord::new(identity, 0, "");
+    record.claims = HashRanges::all();
+    record.lease_duration_seconds = lease_duration_seconds;
+    record.is_leaving = true;
+    record
+}
+
+/// Writes a record into a Lease.
+pub(super) fn encode(lease: &mut DynamicObject, group: &str, record: &MemberRecord) {
+    lease.metadata.labels.get_or_insert_default().insert(GROUP_LABEL.to_owned(), group.to_owned());
+    let annotations = lease.metadata.annotations.get_or_insert_default();
+    let values = [
+        (INSTANCE, format!("{:016x}", record.instance)),
+        (REVISION, record.revision.clone()),
+        (NUMBER, record.number.to_string()),
+        (CLAIMS, record.claims.to_string()),
+        (ASSIGNMENT, record.assignment_version.clone()),
+        (LEAVING, record.is_leaving.to_string()),
+    ];
+    annotations.extend(values.map(|(name, value)| (name.to_owned(), value)));
+    if !lease.data.is_object() {
+        lease.data = Value::Object(Map::new());
+    }
+    let mut spec = lease.data.get("spec").and_then(Value::as_object).cloned().unwrap_or_default();
+    let renewed = record.renewed.map_or(Value::Null, |time| json!(micro_time(time)));
+    spec.entry("acquireTime").or_insert_with(|| renewed.clone());
+    spec.insert("renewTime".to_owned(), renewed);
+    spec.insert("holderIdentity".to_owned(), json!(record.identity));
+    spec.insert("leaseDurationSeconds".to_owned(), json!(record.lease_duration_seconds));
+    lease.data["spec"] = Value::Object(spec);
+}
+
+/// Returns a time in the format of the `MicroTime` of Kubernetes.
+fn micro_time(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use informer_core::shard::{HashRange, RangeCount};
+    use kube::core::ObjectMeta;
+    use proptest::prelude::*;
+
+    fn lease_of(record: &MemberRecord) -> DynamicObject {
+        let mut lease = DynamicObject { types: None, metadata: ObjectMeta::default(), data: Value::Null };
+        encode(&mut lease, "shop", record);
+        lease
+    }
+
+    fn record() -> MemberRecord {
+        let mut record = MemberRecord::new("web-1", 7, "a");
+        record.lease_duration_seconds = 15;
+        record
+    }
+
+    #[test]
+    fn foreign_fields_stay_unchanged() {
+        let mut lease = lease_of(&record());
+        lease.data["spec"]["strategy"] = json!("x");
+        lease.data["spec"]["acquireTime"] = json!("then");
+        lease.metadata.annotations.get_or_insert_default().insert("team".to_owned(), "a".to_owned());
+        encode(&mut lease, "shop", &record());
+        assert_eq!(
+            (&lease.data["spec"]["strategy"], &lease.data["spec"]["acquireTime"]),
+            (&json!("x"), &json!("then"))
+        );
+        assert_eq!(lease.metadata.annotations.unwrap_or_default()["team"], "a");
+    }
+
+    #[test]
+    fn edited_lease_is_an_error() {
+        let edits: [fn(&mut DynamicObject); 9] = [
+            |lease| lease.metadata.labels = None,
+            |lease| lease.metadata.annotations = None,
+            |lease| lease.data = Value::Null,
+            |lease| lease.data["spec"]["holderIdentity"] = json!("web-2"),
+            |lease| lease.data["spec"]["leaseDurationSeconds"] = json!(0),
+            |lease| lease.data["spec"]["leaseDurationSeconds"] = json!(-1),
+            |lease| lease.data["spec"] = json!([1]),
+            |lease| set(lease, CLAIMS, "0-1"),
+            |lease| set(lease, LEAVING, "no"),
+        ];
+        assert_eq!(decode(&lease_of(&record()), "shop", "web-1"), Ok(record()));
+        for (index, edit) in edits.iter().enumerate() {
+            let mut lease = lease_of(&record());
+            edit(&mut lease);
+            assert!(decode(&lease, "shop", "web-1").is_err(), "edit {index}");
+        }
+    }
+
+    fn set(lease: &mut DynamicObject, annotation: &str, value: &str) {
+        let annotations = lease.metadata.annotations.get_or_insert_default();
+        annotations.insert(annotation.to_owned(), value.to_owned());
+    }
+
+    #[test]
+    fn unreadable_lease_claims_all_hashes() {
+        assert!(unreadable("web-1", 15).claims.covers(&HashRange::ALL));
+    }
+
+    proptest! {
+        #[test]
+        fn decoded_record_is_the_encoded_one(
+            (instance, number, seconds) in (any::<u64>(), any::<u64>(), 1_u32..),
+            (revision, version) in (".{0,20}", "[0-9]{0,9}"),
+            ranges in prop::collection::vec(0_usize..256, 0..20),
+            is_leaving in any::<bool>(),
+            micros in 0..4_000_000_000_000_000_i64,
+        ) {
+            let all: Vec<HashRange> = RangeCount::default().ranges().collect();
+            let mut record = MemberRecord::new("web-1", instance, &revision);
+            (record.number, record.lease_duration_seconds, record.is_leaving) = (number, seconds, is_leaving);
+            record.assignment_version = version;
+            record.claims = ranges.iter().map(|index| all[*index]).collect();
+            record.renewed = Timestamp::from_microsecond(micros).ok();
+            prop_assert_eq!(decode(&lease_of(&record), "shop", "web-1"), Ok(record));
+        }
+
+        #[test]
+        fn any_annotation_is_read_or_rejected(which in 0_usize..6, value in ".{0,40}") {
+            let name = [INSTANCE, REVISION, NUMBER, CLAIMS, ASSIGNMENT, LEAVING][which];
+            let mut lease = lease_of(&record());
+            set(&mut lease, name, &value);
+            if let Ok(read) = decode(&lease, "shop", "web-1") {
+                prop_assert_eq!(decode(&lease_of(&read), "shop", "web-1"), Ok(read));
+            }
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Shard groups against the embedded server: who acts for which ranges, and never two members for one hash.
+#![allow(clippy::unwrap_used, reason = "a failing test panics")]
+
+mod faults;
+mod harness;
+mod manager;
+mod membership;
+mod storage;

@@ -1,0 +1,87 @@
+//! A manager that runs a membership.
+
+use crate::harness::{Groups, Member, NAMESPACE, acting, assignment, lease};
+use informer::SharedInformerFactory;
+use informer::controller::{Controller, Outcome};
+use informer::manager::Manager;
+use informer::shard::ShardGroup;
+use informer_apiserver::{ApiServer, User, faults};
+use k8s_openapi::api::core::v1::ConfigMap;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn manager_joins_and_leaves_the_group() {
+    let (server, groups) = (ApiServer::new(), Groups::default());
+    let other = Member::start(&server, &groups, "other");
+    other.wait_for_ranges(256).await;
+    let group = ShardGroup::builder(server.client(), NAMESPACE, "shop").identity("managed").build().unwrap();
+    let factory = SharedInformerFactory::new(server.client());
+    let controller = Controller::new::<ConfigMap>(&factory)
+        .reconcile(|_, _| async { Ok::<_, std::convert::Infallible>(Outcome::Done) });
+    let manager = Manager::new().controller(controller).add_shard_group(&group).add_shard_group(&group);
+    let handle = manager.handle();
+    let unreachable = server.inject(faults::outage());
+    let run = tokio::spawn(manager.run_until(std::future::pending()));
+    tokio::time::sleep_until(tokio::time::Instant::now() + 5 * SECOND).await;
+    let failures = handle.readiness_failures();
+    assert!(
+        failures
+            .iter()
+            .any(|failure| failure.starts_with("shard group default/shop: member managed: not renewed")),
+        "{failures:?}"
+    );
+    drop(unreachable);
+    handle.wait_until_ready(60 * SECOND).await.unwrap();
+    other.wait_for_ranges(128).await;
+    assert!(lease(&server, "managed").is_some());
+    handle.stop();
+    run.await.unwrap().unwrap();
+    assert_eq!(lease(&server, "managed"), None);
+    assert!(acting(&group.status()).is_empty());
+    other.wait_for_ranges(256).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn membership_needs_only_its_required_access() {
+    let server = ApiServer::new();
+    let build =
+        |client, identity| ShardGroup::builder(client, NAMESPACE, "shop").identity(identity).build().unwrap();
+    let access = build(server.client(), "one").required_access();
+    for manifest in access.manifests("operator", NAMESPACE) {
+        server.create(&manifest).unwrap();
+    }
+    let account = || User::new("system:serviceaccount:default:operator").group("system:serviceaccounts");
+    let groups = Groups::default();
+    let one = groups.run(build(server.client_as(account()), "one"));
+    one.wait_for_ranges(256).await;
+    let two = groups.run(build(server.client_as(account()), "two"));
+    two.wait_for_ranges(128).await;
+    two.stop().await;
+    one.wait_for_ranges(256).await;
+    assert_eq!(one.status().last_error, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_show_ranges_and_moves() {
+    let (server, groups) = (ApiServer::new(), Groups::default());
+    let one = Member::start(&server, &groups, "one");
+    one.wait_for_ranges(256).await;
+    let two = Member::start(&server, &groups, "two");
+    two.wait_for_ranges(128).await;
+    let text = informer::metrics::encode([&one.group as &dyn informer::metrics::Collect]);
+    for line in [
+        r#"informer_shard_ranges{group="default/shop",state="held"} 128"#,
+        r#"informer_shard_ranges{group="default/shop",state="releasing"} 0"#,
+        r#"informer_shard_moves_total{group="default/shop",kind="gained"} 256"#,
+        r#"informer_shard_moves_total{group="default/shop",kind="released"} 128"#,
+        r#"informer_shard_moves_total{group="default/shop",kind="lost"} 0"#,
+        r#"informer_shard_handover_seconds_count{group="default/shop"} 128"#,
+        r#"informer_shard_is_coordinator{group="default/shop"} 1"#,
+        "informer_shard_lease_writes_total{group=\"default/shop\"} ",
+    ] {
+        assert!(text.contains(line), "{line} is missing in {text}");
+    }
+    assert!(assignment(&server).is_some());
+}

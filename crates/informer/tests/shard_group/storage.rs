@@ -1,0 +1,148 @@
+//! The stored objects, and what happens when they are edited.
+
+use crate::harness::{Groups, Member, NAMESPACE, acting, assignment, delete_lease, lease, pass};
+use informer_apiserver::ApiServer;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn pair(server: &ApiServer, groups: &Groups) -> [Member; 2] {
+    let one = Member::start(server, groups, "one");
+    one.wait_for_ranges(256).await;
+    let two = Member::start(server, groups, "two");
+    two.wait_for_ranges(128).await;
+    [one, two]
+}
+
+#[tokio::test(start_paused = true)]
+async fn lease_describes_the_member() {
+    let (server, groups) = (ApiServer::new(), Groups::default());
+    let [one, two] = pair(&server, &groups).await;
+    pass(10 * SECOND).await;
+    let stored = lease(&server, "two").unwrap();
+    let (metadata, spec) = (&stored["metadata"], &stored["spec"]);
+    assert_eq!(metadata["labels"], json!({"informer.rs/shard-group": "shop"}));
+    let annotation = |name: &str| metadata["annotations"][format!("informer.rs/shard-{name}")].clone();
+    assert_eq!(annotation("claims"), json!(two.status().held.to_string()));
+    assert_eq!((annotation("revision"), annotation("leaving")), (json!(""), json!("false")));
+    assert_eq!(annotation("assignment"), assignment(&server).unwrap()["metadata"]["resourceVersion"]);
+    assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&json!("two"), &json!(15)));
+    assert!(spec["acquireTime"].as_str().unwrap() < spec["renewTime"].as_str().unwrap());
+    let map = assignment(&server).unwrap();
+    assert_eq!(map["metadata"]["labels"], json!({"informer.rs/shard-group": "shop"}));
+    let stored: Value = serde_json::from_str(map["data"]["assignment"].as_str().unwrap()).unwrap();
+    assert_eq!((&stored["ranges"], &stored["members"]), (&json!(256), &json!(["one", "two"])));
+    drop(one);
+}
+
+/// Labels, annotations and data of other programs are preserved.
+#[tokio::test(start_paused = true)]
+async fn foreign_fields_are_preserved() {
+    let (server, groups) = (ApiServer::new(), Groups::default());
+    let [one, _two] = pair(&server, &groups).await;
+    let mut stored = lease(&server, "one").unwrap();
+    stored["metadata"]["annotations"]["team"] = json!("a");
+    server.update(&stored).unwrap();
+    let mut map = assignment(&server).unwrap();
+    map["data"]["note"] = json!("b");
+    server.update(&map).unwrap();
+    let _three = Member::start(&server, &groups, "three");
+    one.wait_until(|one| one.ranges() < 128).await;
+    pass(10 * SECOND).await;
+    assert_eq!(lease(&server, "one").unwrap()["metadata"]["annotations"]["team"], "a");
+    assert_eq!(assignment(&server).unwrap()["data"]["note"], "b");
+    assert_eq!(one.status().lost, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleted_or_damaged_assignment_is_written_again_without_moves() {
+    let (server, groups) = (ApiServer::new(), Groups::default());
+    let [one, two] = pair(&server, &groups).await;
+    let held = [acting(&one.status()), acting(&two.status())];
+    let damages: [fn(&ApiServer); 3] = [
+        |server| drop(server.delete("v1", "configmaps", Some(NAMESPACE), "shop-assignment").unwrap()),
+        |server| {
+            let mut map = assignment(server).unwrap();
+            map["data"] = json!({"assignment": "{"});
+            server.update(&map).unwrap();
+        },
+        |server| {
+            let mut map = assignment(server).unwrap();
+            map["data"] = json!(null);
+            server.update(&map).unwrap();
+        },
+    ];
+    for damage in damages {
+        damage(&server);
+        for _ in 0..20 {
+            pass(SECOND).await;
+            assert_eq!([acting(&one.status()), acting(&two.status())], held);
+        }
+        let map = assignment(&server).unwrap();
+        assert!(map["data"]["assignment"].as_str().unwrap().starts_with("{\"ranges\":256"), "{map}");
+    }
+    assert!(one.status().is_settled && two.status().is_settled);
+    assert_eq!([one.status().lost, two.status().lost, one.status().released], [0, 0, 128]);
+}
+
+/// An assignment that gives all ranges to one member, while another one acts for half of them.
+#[tokio::test(start_paused = true)]
+async fn edited_assignment_never_leads_to_two_members_for_one_range() {
+    let (server, groups) = (ApiServer::new(), Groups::default());
+    let [one, two] = pair(&server, &groups).await;
+    let mut map = assignment(&server).unwrap();
+    let run = json!({"first": 0, "count": 256, "owner": "two", "epoch": 9, "state": "Owned"});
+    let document = json!({"ranges": 256, "runs": [run], "revisions": [""], "members": ["one", "two"]});
+    map["data"]["assignment"] = json!(document.to_string());
+    server.update(&map).unwrap();
+    for _ in 0..30 {
+        pass(SECOND).await;
+        groups.check();
+    }
+    // The coordinator divides them again.
+    assert_eq!((one.ranges(), two.ranges()), (128, 128));
+}
+
+#[tokio::test(start_paused = true)]
+async fn member_without_lease_loses_its_ranges_and_joins_again() {
+    let (server, groups) = (ApiServer::new(), Groups::default());
+    let one = Member::start(&server, &groups, "one");
+    one.wait_for_ranges(256).await;
+    delete_lease(&server, "one");
+    one.wait_until(|one| one.status().lost == 256).await;
+    one.wait_for_ranges(256).await;
+    assert_eq!(one.status().gained, 512);
+}
+
+/// A Lease that cannot be read counts as one that claims everything, until it is deleted.
+#[tokio::test(start_paused = true)]
+async fn damaged_lease_is_replaced_after_its_duration() {
+    let (server, groups) = (ApiServer::new(), Groups::default());
+    let [one, two] = pair(&server, &groups).await;
+    let mut stored = lease(&server, "two").unwrap();
+    stored["metadata"]["annotations"]["informer.rs/shard-claims"] = json!("everything");
+    server.update(&stored).unwrap();
+    two.wait_for_ranges(0).await;
+    let took = two.wait_for_ranges(128).await;
+    assert!(took > 10 * SECOND && took < 30 * SECOND, "{took:?}");
+    assert_eq!(one.status().lost, 0);
+}
+
+/// A Lease that only has the label, and one with a name of the group that no member has written.
+#[tokio::test(start_paused = true)]
+async fn foreign_lease_delays_the_group_for_its_duration_at_most() {
+    let (server, groups) = (ApiServer::new(), Groups::default());
+    for name in ["unrelated", "shop-foreign"] {
+        let labels = json!({"informer.rs/shard-group": "shop"});
+        let metadata = json!({"name": name, "namespace": NAMESPACE, "labels": labels});
+        server
+            .create(&json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}))
+            .unwrap();
+    }
+    let one = Member::start(&server, &groups, "one");
+    let took = one.wait_for_ranges(256).await;
+    assert!(took < 25 * SECOND, "{took:?}");
+    assert!(server.get("coordination.k8s.io/v1", "leases", Some(NAMESPACE), "unrelated").is_some());
+    assert_eq!(lease(&server, "foreign"), None);
+}
