@@ -45,19 +45,7 @@ pub(crate) struct Cluster {
 pub(crate) async fn reach(args: &Watch, terminal: &Terminal) -> Result<(Cluster, Vec<Served>), CliError> {
     let deadline = Instant::now() + args.timeout;
     let timeout = args.timeout;
-    let cluster =
-        tokio::time::timeout_at(deadline, select(args, terminal)).await.map_err(|_| {
-            match args.demo.size() {
-                Some(pods) => CliError::new(
-                    format!("start demo cluster of {}: timed out after {timeout:?}", format_pods(pods)),
-                    "increase --timeout",
-                ),
-                None => CliError::new(
-                    format!("create client: timed out after {timeout:?}"),
-                    "does a credential plugin wait for input?",
-                ),
-            }
-        })??;
+    let cluster = connect(args, terminal).await?;
     let served = tokio::time::timeout_at(deadline, discover(&cluster, terminal)).await.map_err(|_| {
         CliError::new(
             format!("{}: no response within {timeout:?}", cluster.name),
@@ -65,6 +53,22 @@ pub(crate) async fn reach(args: &Watch, terminal: &Terminal) -> Result<(Cluster,
         )
     })??;
     Ok((cluster, served))
+}
+
+/// Connects to the cluster of the command line or the environment, within `--timeout`, without discovering its resources.
+pub(crate) async fn connect(args: &Watch, terminal: &Terminal) -> Result<Cluster, CliError> {
+    let timeout = args.timeout;
+    tokio::time::timeout(timeout, select(args, terminal)).await.map_err(|_| {
+        let hint = match args.demo.size() {
+            Some(_) => "increase --timeout",
+            None => "does a credential plugin wait for input?",
+        };
+        let action = match args.demo.size() {
+            Some(pods) => format!("start demo cluster of {}", format_pods(pods)),
+            None => "create client".to_owned(),
+        };
+        CliError::new(format!("{action}: timed out after {timeout:?}"), hint)
+    })?
 }
 
 /// Selects the cluster of the command line or the environment.

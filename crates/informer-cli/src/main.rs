@@ -12,6 +12,7 @@ mod demo;
 mod explain;
 mod man;
 mod resolve;
+mod shards;
 mod show;
 mod terminal;
 mod usage;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
             Command::Watch(args) => watch::run(args).await,
             Command::Get(args) => watch::run(args.into_watch()).await,
             Command::Apiserver(args) => apiserver::run(args).await,
+            Command::Shards(args) => shards::run(args).await,
             Command::Explain { state } => explain::run(state.as_deref()),
             Command::Completions { shell } => completions::run(shell),
             Command::Man { command } => man::run(command.as_deref()),

@@ -29,7 +29,7 @@ fn help_has_examples_and_exit_codes() {
 #[test]
 fn book_contains_the_help_of_every_command() {
     let page = include_str!("../../../docs/book/src/reference/cli.md");
-    for command in ["", "watch", "get", "apiserver", "explain", "completions", "man"] {
+    for command in ["", "watch", "get", "apiserver", "shards", "explain", "completions", "man"] {
         let args: Vec<&str> = [command, "--help"].into_iter().filter(|arg| !arg.is_empty()).collect();
         let (stdout, _) = check(&args, 0);
         let lines: Vec<&str> = stdout.trim_end().lines().map(str::trim_end).collect();

@@ -9,6 +9,7 @@ use informer::election::LeaderElector;
 use informer::manager::{Manager, ManagerHandle};
 use informer::metrics::{self, Collect, Encoder, Histogram};
 use informer::recorder::EventRecorder;
+use informer::shard::ShardGroup;
 use informer::workqueue::WorkQueue;
 use informer::{Selection, SharedInformerFactory};
 use informer_apiserver::ApiServer;
@@ -149,8 +150,10 @@ async fn documentation_lists_all_metrics_with_labels_and_meaning() {
     let queue = WorkQueue::<&str>::new();
     let pods = factory.informer::<Pod>();
     let _projection = pods.add_projection::<serde_json::Value>();
+    let group = ShardGroup::builder(server.client(), "default", "shop").build().unwrap();
     let manager = Manager::new()
         .controller(controller.clone())
+        .add_shard_group(&group)
         .leader_election(LeaderElector::new(server.client(), "default", "shop"))
         .recorder(EventRecorder::new(server.client(), "shop"))
         .queue("pods", &queue)

@@ -182,15 +182,13 @@ impl GroupClient {
                     Err(error) => MemberResponse::Failed(error.to_string()),
                 }
             }
-            MemberRequest::ListLeases => {
-                match self.leases.list(&ListParams::default().labels(&self.label_selector())).await {
-                    Ok(list) => {
-                        let records = self.records(&list.items).into_iter().map(|(record, _)| record);
-                        MemberResponse::Leases(records.collect())
-                    }
-                    Err(error) => MemberResponse::Failed(error.to_string()),
+            MemberRequest::ListLeases => match self.list_leases().await {
+                Ok(leases) => {
+                    let records = self.records(&leases).into_iter().map(|(record, _)| record);
+                    MemberResponse::Leases(records.collect())
                 }
-            }
+                Err(error) => MemberResponse::Failed(error.to_string()),
+            },
         }
     }
 
@@ -234,7 +232,18 @@ impl GroupClient {
         }
     }
 
-    async fn read_assignment(&self) -> Result<Option<StoredAssignment>, kube::Error> {
+    pub(super) async fn list_leases(&self) -> Result<Vec<DynamicObject>, kube::Error> {
+        Ok(self.leases.list(&ListParams::default().labels(&self.label_selector())).await?.items)
+    }
+
+    /// Returns the holder of the Lease of the election.
+    pub(super) async fn read_coordinator(&self) -> Result<Option<String>, kube::Error> {
+        let lease = self.leases.get(&self.group.coordinator_lease()).await?;
+        let holder = lease.data.get("spec").and_then(|spec| spec.get("holderIdentity"));
+        Ok(holder.and_then(|holder| holder.as_str()).filter(|holder| !holder.is_empty()).map(str::to_owned))
+    }
+
+    pub(super) async fn read_assignment(&self) -> Result<Option<StoredAssignment>, kube::Error> {
         let map = self.maps.get_opt(&self.group.assignment()).await?;
         Ok(map.map(|map| self.handle_assignment(map)))
     }
@@ -317,6 +326,6 @@ fn recall(last: &Mutex<Option<Arc<DynamicObject>>>, version: &str) -> Option<Arc
     last.as_ref().filter(|object| object.metadata.resource_version.as_deref() == Some(version)).cloned()
 }
 
-fn is_status(error: &kube::Error, code: u16) -> bool {
+pub(super) fn is_status(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
 }

@@ -7,6 +7,7 @@ mod assignment;
 mod builder;
 mod client;
 mod coordinator;
+mod describe;
 mod lease;
 mod member;
 mod ranges;
@@ -18,6 +19,7 @@ mod watch;
 mod tests;
 
 pub use builder::{ShardGroupBuilder, ShardKey};
+pub use describe::{GroupDescription, MemberDescription, RangeDescription, describe};
 pub use informer_core::shard::{
     HashRange, HashRangeError, HashRanges, RangeCount, RangeLossReason, RangeToken, shard_hash,
 };

@@ -1,0 +1,185 @@
+//! The command `shards`: the members of a shard group, and which of them has which ranges.
+
+use crate::args::Shards;
+use crate::cli_error::{CliError, chain};
+use crate::cluster;
+use crate::show::columns::age;
+use crate::show::escape::escape;
+use crate::terminal::{Terminal, print};
+use informer::Timestamp;
+use informer::shard::{GroupDescription, HashRanges, MemberDescription, RangeDescription, describe};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// Prints a shard group.
+pub(crate) async fn run(args: Shards) -> Result<(), CliError> {
+    let group = args.group.clone();
+    let (timeout, json) = (args.timeout, args.is_json());
+    let cluster = cluster::connect(&args.into_watch(), &Terminal::new()).await?;
+    let read = tokio::time::timeout(timeout, describe(cluster.client, &group.namespace, &group.name)).await;
+    let subject = format!("shard group {}/{}", group.namespace, group.name);
+    let read = read.map_err(|_| {
+        CliError::new(format!("{subject}: no response within {timeout:?}"), "increase --timeout")
+    })?;
+    let description = read.map_err(|error| {
+        let hint = match &error {
+            kube::Error::Api(status) if status.code == 403 => {
+                "the user needs permission to get config maps, and to get and list leases"
+            }
+            _ => "",
+        };
+        CliError::new(format!("{subject}: {}", chain(&error)), hint)
+    })?;
+    if description.members.is_empty() && description.assignment_version.is_none() {
+        return Err(CliError::new(
+            format!("{subject} does not exist"),
+            "give NAMESPACE/NAME as in ShardGroup::builder",
+        ));
+    }
+    let text = if json {
+        format!("{:#}\n", to_json(&description))
+    } else {
+        format_tables(&description, informer::now())
+    };
+    print(&text).map_err(|error| CliError::new(format!("write output: {error}"), ""))
+}
+
+/// Formats the members and the ranges as two tables.
+fn format_tables(group: &GroupDescription, now: Timestamp) -> String {
+    let titles = ["MEMBER", "STATUS", "RANGES", "ASSIGNED", "REVISION", "RENEWED", "LAG"];
+    let rows = group.members.iter().map(|member| {
+        let assigned = group.ranges.iter().filter(|range| range.owner.as_deref() == Some(&member.identity));
+        let claimed =
+            group.ranges.iter().filter(|range| range.claimed_by.as_deref() == Some(&member.identity));
+        let renewed = member.renewed.map(|renewed| now.duration_since(renewed));
+        vec![
+            member.identity.clone(),
+            status_of(group, member, now).to_owned(),
+            claimed.count().to_string(),
+            assigned.count().to_string(),
+            or_dash(&member.revision),
+            renewed.map_or_else(|| "-".to_owned(), age),
+            if member.is_up_to_date { "-" } else { "assignment" }.to_owned(),
+        ]
+    });
+    let mut text = table(&titles, &rows.collect::<Vec<_>>());
+    text.push('\n');
+    let titles = ["HASHES", "RANGES", "OWNER", "STATE", "EPOCH", "HELD BY"];
+    let rows = runs(&group.ranges).into_iter().map(|run| {
+        let [first, last] = [run[0], run[run.len() - 1]];
+        vec![
+            format!("{:04x}-{:04x}", first.range.first() >> 48, last.range.last() >> 48),
+            run.len().to_string(),
+            first.owner.clone().unwrap_or_else(|| "-".to_owned()),
+            state_of(first).to_owned(),
+            first.epoch.to_string(),
+            first.claimed_by.clone().unwrap_or_else(|| "-".to_owned()),
+        ]
+    });
+    text.push_str(&table(&titles, &rows.collect::<Vec<_>>()));
+    if group.ranges.is_empty() {
+        text.push_str("(no assignment that can be read)\n");
+    }
+    text
+}
+
+/// Returns the status of a member. Clocks may differ, so a Lease counts as expired only with some tolerance.
+fn status_of(group: &GroupDescription, member: &MemberDescription, now: Timestamp) -> &'static str {
+    let is_expired = member.renewed.is_some_and(|renewed| {
+        let since = now.duration_since(renewed).unsigned_abs();
+        now > renewed && since > 2 * member.lease_duration
+    });
+    // The election appends a random suffix to the name of a candidate.
+    let is_coordinator = group
+        .coordinator
+        .as_deref()
+        .is_some_and(|holder| holder.rsplit_once('_').map_or(holder, |(name, _)| name) == member.identity);
+    match () {
+        () if is_expired => "expired",
+        () if member.is_leaving => "leaving",
+        () if is_coordinator => "coordinator",
+        () => "member",
+    }
+}
+
+fn state_of(range: &RangeDescription) -> &'static str {
+    match (&range.owner, range.is_releasing, &range.claimed_by) {
+        (None, ..) => "Unassigned",
+        (Some(_), true, _) => "Releasing",
+        (Some(owner), false, Some(claimed_by)) if owner == claimed_by => "Owned",
+        (Some(_), false, _) => "Moving",
+    }
+}
+
+/// Groups neighbouring ranges that differ in nothing but their hashes.
+fn runs(ranges: &[RangeDescription]) -> Vec<Vec<&RangeDescription>> {
+    let mut runs: Vec<Vec<&RangeDescription>> = Vec::new();
+    let key = |range: &RangeDescription| {
+        (range.owner.clone(), range.epoch, range.is_releasing, range.claimed_by.clone())
+    };
+    for range in ranges {
+        match runs.last_mut() {
+            Some(run) if key(run[0]) == key(range) => run.push(range),
+            _ => runs.push(vec![range]),
+        }
+    }
+    runs
+}
+
+/// Formats a table with columns as wide as their longest cell.
+fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| escape(cell).into_owned()).collect()).collect();
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| console::measure_text_width(&row[column]));
+        cells.chain([titles[column].len()]).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..titles.len()).map(width).collect();
+    let titles: Vec<String> = titles.iter().map(|title| (*title).to_owned()).collect();
+    let mut text = String::new();
+    for row in std::iter::once(&titles).chain(&rows) {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            let padding = width - console::measure_text_width(cell);
+            // Writing to a string does not fail.
+            let _ = write!(line, "{cell}{}   ", " ".repeat(padding));
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn or_dash(text: &str) -> String {
+    if text.is_empty() { "-".to_owned() } else { text.to_owned() }
+}
+
+fn to_json(group: &GroupDescription) -> Value {
+    let hashes = |ranges: &HashRanges| ranges.to_string();
+    let members = group.members.iter().map(|member| {
+        json!({
+            "name": member.identity,
+            "revision": member.revision,
+            "renewed": member.renewed.map(|renewed| renewed.to_string()),
+            "leaseDurationSeconds": member.lease_duration.as_secs(),
+            "leaving": member.is_leaving,
+            "claims": hashes(&member.claims),
+            "upToDate": member.is_up_to_date,
+        })
+    });
+    let ranges = group.ranges.iter().map(|range| {
+        json!({
+            "range": range.range.to_string(),
+            "owner": range.owner,
+            "epoch": range.epoch,
+            "state": state_of(range),
+            "heldBy": range.claimed_by,
+        })
+    });
+    json!({
+        "coordinator": group.coordinator,
+        "assignmentVersion": group.assignment_version,
+        "members": members.collect::<Vec<_>>(),
+        "ranges": ranges.collect::<Vec<_>>(),
+    })
+}
