@@ -55,6 +55,7 @@ async fn main() -> ExitCode {
     .await
 }
 
+// ANCHOR: manager
 /// Creates the operator: the membership in the group, and the controller for the namespaces of its shard.
 pub(crate) fn manager(client: kube::Client, group: &ShardGroup) -> Manager {
     let factory = SharedInformerFactory::new(client.clone());
@@ -67,6 +68,7 @@ pub(crate) fn manager(client: kube::Client, group: &ShardGroup) -> Manager {
         .reconcile(reconcile);
     Manager::new().add_shard_group(group).controller(controller)
 }
+// ANCHOR_END: manager
 
 /// Reconciles the budget of one deployment. No other process does so at the same time.
 pub(crate) async fn reconcile(key: Key, ctx: Context<kube::Client>) -> Result<Outcome, Error> {

@@ -51,7 +51,7 @@ impl MemberRecord {
 
 /// Which member is to act for which range of hashes.
 ///
-/// It says what should be; who acts is decided by the claims in the Leases.
+/// It contains what should be; which member acts is decided by the claims in the Leases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
     count: RangeCount,

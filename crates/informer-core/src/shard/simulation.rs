@@ -3,7 +3,7 @@
 //! time, two coordinators, members with other numbers of ranges, and assignments that are edited or deleted.
 //!
 //! No two members act for the same hash, the tokens of a hash increase, and soon after the faults have ended, the
-//! ranges are divided as the assignment says. Then a member that joins or leaves moves no more ranges than necessary.
+//! ranges are divided as in the assignment. Then a member that joins or leaves moves no more ranges than necessary.
 //! A run depends only on its seed.
 
 mod network;
@@ -24,7 +24,7 @@ const FAULTY_MILLIS: u64 = 120_000;
 const COVERED_MILLIS: u64 = 75_000;
 /// Time in which each member has the ranges that the assignment contains for it: some have moved once more.
 const SETTLED_MILLIS: u64 = 120_000;
-const SEEDS: u64 = 2_000;
+const SEEDS: u64 = 5_000;
 /// One of this number of seeds has a large group.
 const LARGE_EVERY: u64 = 100;
 /// One of this number of seeds counts the moves after a member has joined or left.
@@ -179,7 +179,7 @@ impl World {
         acting.covers(&HashRange::ALL)
     }
 
-    /// Returns whether all processes are members and act as the assignment says, and nothing is moving. If all have one
+    /// Returns whether all processes are members and act as in the assignment, and nothing is moving. If all have one
     /// revision, their numbers of ranges differ by at most one.
     fn is_settled(&self) -> bool {
         let Some((Some(assignment), _)) = &self.server.assignment else { return false };
@@ -203,7 +203,7 @@ impl World {
 
     /// Returns the number of ranges for which each process acts.
     fn held(&self) -> Vec<usize> {
-        self.processes.iter().map(|process| process.member.acting(process.clock(self.now)).count()).collect()
+        self.processes.iter().map(|process| process.working(self.now).count()).collect()
     }
 
     /// The tokens of a range increase.
@@ -218,9 +218,11 @@ impl World {
     }
 
     fn acting(&self) -> Vec<(HashRange, usize)> {
-        let acting = self.processes.iter().enumerate().flat_map(|(index, process)| {
-            process.member.acting(process.clock(self.now)).map(move |range| (range, index))
-        });
+        let acting = self
+            .processes
+            .iter()
+            .enumerate()
+            .flat_map(|(index, process)| process.working(self.now).map(move |range| (range, index)));
         let mut acting: Vec<(HashRange, usize)> = acting.collect();
         acting.sort_unstable();
         acting
@@ -287,7 +289,7 @@ fn edit(assignment: &mut Option<Assignment>, random: &mut Random, count: u32) {
     }
 }
 
-/// `INFORMER_SHARD_SEEDS` is the number of seeds, 2,000 by default.
+/// `INFORMER_SHARD_SEEDS` is the number of seeds, 5,000 by default.
 #[test]
 fn at_most_one_member_acts_for_a_hash() {
     let mut gained = 0;

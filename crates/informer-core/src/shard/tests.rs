@@ -311,3 +311,31 @@ fn claims_report_their_state() {
     fixture.read_assignment(1, [None, None]);
     assert_eq!(states(&fixture), [(first, 1, ClaimState::Releasing)]);
 }
+
+/// The record with a new claim may not be stored: a list does not confirm the claim before that is known.
+#[test]
+fn claim_whose_write_has_failed_is_not_confirmed() {
+    let mut fixture = Fixture::new([Some("a"), Some("b")]);
+    let [first, second] = two();
+    let own = fixture.write(0);
+    fixture.list(0, &own, &[first]);
+    fixture.read_assignment(1, [Some("a"), Some("a")]);
+    assert!(matches!(fixture.request(1), Some(MemberRequest::UpdateLease(..))));
+    fixture.respond(1, MemberResponse::Failed("timeout".to_owned()));
+    assert_eq!(fixture.request(5), Some(MemberRequest::ReadLease));
+    fixture.respond(5, MemberResponse::Lease(own.clone(), "2".to_owned()));
+    fixture.list(5, &own, &[]);
+    assert_eq!(fixture.acting(5), [first]);
+    let own = fixture.write(5);
+    fixture.list(5, &own, &[]);
+    assert_eq!(fixture.acting(5), [first, second]);
+}
+
+/// The work of an earlier time in which the member acted for the range ends late.
+#[test]
+fn end_of_work_that_was_not_to_be_released_is_ignored() {
+    let mut fixture = Fixture::acting_for_the_first_range();
+    fixture.member.record_released(two()[0]);
+    fixture.member.record_released(two()[1]);
+    assert_eq!(fixture.acting(1), [two()[0]]);
+}

@@ -46,8 +46,8 @@ impl<S> Context<S> {
     /// synced, existing objects are missing from the lister.
     pub fn lister<K: Resource<DynamicType = ()> + 'static>(&self) -> Lister<K> {
         let shared = &self.request.shared;
-        let sharded = shared.sharded_engine(&ResourceType::of::<K>(&()));
-        self.lister_of(sharded.unwrap_or_else(|| shared.factory.engine_of::<K>()))
+        let source = shared.sharded_engine(&ResourceType::of::<K>(&()));
+        self.lister_of(source.unwrap_or_else(|| shared.factory.engine_of::<K>()))
     }
 
     /// Returns a lister for a kind that is known only at run time. Like for [`lister`](Self::lister), the

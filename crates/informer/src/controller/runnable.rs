@@ -62,8 +62,8 @@ impl RunnableController {
     pub(super) fn new(spec: ControllerSpec, call: Call) -> Self {
         let ControllerSpec { factory, name, owner_kind, sources, streams, settings, sharding, deleted_keys } =
             spec;
-        let shard = sharding.map(|group| ControllerShard::new(group, owner_kind.cluster_scoped));
-        let source_factory = SourceFactory::new(&factory, shard.as_ref(), &deleted_keys);
+        let sharding = sharding.map(|group| ControllerShard::new(group, owner_kind.cluster_scoped));
+        let source_factory = SourceFactory::new(&factory, sharding.as_ref(), &deleted_keys);
         let sources = sources.into_iter().map(|source| source(&source_factory)).collect();
         let rejection = source_factory.rejection();
         let metrics = MetricsRecorder::new(settings.concurrency);
@@ -73,7 +73,7 @@ impl RunnableController {
             factory,
             name,
             sources,
-            shard,
+            shard: sharding,
             deleted_keys,
             rejection,
             streams,

@@ -5,7 +5,9 @@
 //! not divided, so a changed object of theirs does not tell which process has to act. This file must not know which
 //! ranges the process holds.
 
+use super::Controller;
 use crate::factory::SharedInformerFactory;
+use crate::shard::ShardGroup;
 use crate::shard_view::ShardHandle;
 use crate::shared::Selection;
 use informer_core::Key;
@@ -14,6 +16,34 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+impl<L: 'static, S> Controller<L, S> {
+    /// Divides the keys among the processes of a shard group: this process reconciles only those for which it acts.
+    ///
+    /// - The informers of all sources cache the share of this process. Divided by namespace, cluster-scoped kinds are
+    ///   cached completely, except the kind of the controller, which is then divided by uid. Divided by uid, owned
+    ///   objects are divided by the uid of their owner, kinds that are only [read](Self::reads) are cached completely,
+    ///   and [`watches`](Self::watches) is rejected when the controller runs. Informers that are passed to
+    ///   `owns_informer` and `watches_informer` stay as they are.
+    /// - When a range is gained, its objects are reconciled as after a start, once all sources contain them.
+    /// - When a range is released, no further reconcile of it starts. Running ones are asked to end
+    ///   ([`Context::stop_requested`]), and are dropped after the [shutdown timeout](Self::shutdown_timeout). When a
+    ///   range is lost, because the Lease was not renewed in time, they are dropped immediately.
+    /// - Keys of other processes are ignored, also those of streams.
+    /// - By uid, the unit is one incarnation of an object: while this process reconciles its deletion, another one may
+    ///   reconcile the next incarnation.
+    ///
+    /// The group must run, for example with [`Manager::add_shard_group`](crate::manager::Manager::add_shard_group).
+    pub fn sharded(self, group: &ShardGroup) -> Self {
+        self.with_shard_handle(group.handle().clone())
+    }
+
+    /// Divides the keys by the views that a shard group publishes.
+    pub(crate) fn with_shard_handle(mut self, group: ShardHandle) -> Self {
+        self.spec.sharding = Some(group);
+        self
+    }
+}
 
 /// How the objects of a source relate to those of the controller's kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What the server has stored about a group: for tools that show it.
 
 use super::client::{GroupClient, GroupName, is_status};
-use informer_core::shard::{HashRange, HashRanges};
+use informer_core::shard::{Assignment, HashRange, HashRanges};
 use jiff::Timestamp;
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ pub async fn describe(
         coordinator => coordinator?,
     };
     let assignment = assignment.and_then(|stored| stored.assignment);
-    let ranges = assignment.iter().flat_map(|assignment| assignment.iter()).map(|(range, assigned)| {
+    let ranges = assignment.iter().flat_map(Assignment::iter).map(|(range, assigned)| {
         let claims = |range| records.iter().find(|record| record.claims.overlaps(&range));
         RangeDescription {
             range,

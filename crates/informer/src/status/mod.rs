@@ -125,8 +125,8 @@ impl InformerStatus {
     ///
     /// Ranges that are being gained are missing, although the cache stays [synced](Self::synced).
     pub fn complete_ranges(&self) -> Option<HashRanges> {
-        let ranges = self.scopes.iter().map(|scope| scope.complete.as_ref().map(|complete| &complete.ranges));
-        ranges.fold(Some(HashRanges::all()), |all, ranges| Some(all?.intersection(ranges?)))
+        let mut ranges = self.scopes.iter().map(|scope| scope.complete.as_ref());
+        ranges.try_fold(HashRanges::all(), |all, complete| Some(all.intersection(&complete?.ranges)))
     }
 
     /// Recomputes the fields that are derived from the scopes.

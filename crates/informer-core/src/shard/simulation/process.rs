@@ -9,6 +9,7 @@ use super::server::{Server, member_name};
 use crate::election::{Election, ElectionConfig, LeaseRequest, LeaseResponse};
 use crate::time::Moment;
 use jiff::Timestamp;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub(super) struct Process {
@@ -26,6 +27,8 @@ pub(super) struct Process {
     has_watch: bool,
     seen_assignment: u64,
     noticed_at: Option<u64>,
+    /// Ranges for which work runs, according to the events of the member.
+    working: BTreeSet<HashRange>,
     /// Ranges whose work ends at a moment.
     releasing: Vec<(u64, HashRange)>,
     pub(super) paused_until: u64,
@@ -88,6 +91,7 @@ impl Process {
             has_watch: random.below(2) == 0,
             seen_assignment: 0,
             noticed_at: None,
+            working: BTreeSet::new(),
             releasing: Vec::new(),
             paused_until: 0,
             usurps_until: 0,
@@ -107,6 +111,12 @@ impl Process {
     fn reaches(&self, moment: Moment) -> u64 {
         let millis = u64::try_from(moment.since_origin().as_micros().div_ceil(1_000)).unwrap();
         self.started_at + (millis.saturating_sub(self.offset) * 1_000).div_ceil(self.rate)
+    }
+
+    /// Returns the ranges for which work runs: until the member reports a loss, or until its deadline.
+    pub(super) fn working(&self, now: u64) -> impl Iterator<Item = HashRange> {
+        let is_working = self.member.acts_until().is_some_and(|until| self.clock(now) < until);
+        self.working.iter().copied().filter(move |_| is_working)
     }
 
     pub(super) fn stop(&mut self, now: u64) {
@@ -212,6 +222,7 @@ impl Process {
         let mut gained = self.handle_events(now, network);
         let ended: Vec<(u64, HashRange)> = self.releasing.extract_if(.., |(at, _)| *at <= now).collect();
         for (_, range) in ended {
+            self.working.remove(&range);
             self.member.record_released(range);
         }
         if self.member_lane.is_idle()
@@ -227,11 +238,17 @@ impl Process {
         let mut gained = Vec::new();
         while let Some(event) = self.member.poll_event() {
             match event {
-                MemberEvent::Gained(range, token) => gained.push((range, token)),
+                MemberEvent::Gained(range, token) => {
+                    assert!(self.working.insert(range), "{range} gained twice");
+                    gained.push((range, token));
+                }
                 MemberEvent::ReleaseRequested(range) => {
                     self.releasing.push((now + network.random.below(5_000), range));
                 }
-                MemberEvent::Lost(range, _) => self.releasing.retain(|(_, releasing)| *releasing != range),
+                MemberEvent::Lost(range, _) => {
+                    assert!(self.working.remove(&range), "{range} lost twice");
+                    self.releasing.retain(|(_, releasing)| *releasing != range);
+                }
             }
         }
         gained
