@@ -26,9 +26,9 @@ const COVERED_MILLIS: u64 = 75_000;
 const SETTLED_MILLIS: u64 = 120_000;
 const SEEDS: u64 = 5_000;
 /// One of this number of seeds has a large group.
-const LARGE_EVERY: u64 = 100;
+const SEEDS_PER_LARGE_GROUP: u64 = 100;
 /// One of this number of seeds counts the moves after a member has joined or left.
-const MOVES_EVERY: u64 = 10;
+const SEEDS_PER_COUNT_OF_MOVES: u64 = 10;
 
 struct World {
     seed: u64,
@@ -51,7 +51,7 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let is_large = seed % LARGE_EVERY == LARGE_EVERY - 1;
+        let is_large = seed % SEEDS_PER_LARGE_GROUP == SEEDS_PER_LARGE_GROUP - 1;
         let members = if is_large { 30 + random.below(71) } else { 2 + random.below(7) };
         let count = if is_large { 128 } else { 16 };
         let mut world = World {
@@ -309,7 +309,7 @@ fn at_most_one_member_acts_for_a_hash() {
         world.check_holders();
         longest_covered = longest_covered.max(covered);
         longest_settled = longest_settled.max(settled);
-        if seed % MOVES_EVERY == 0 || is_large {
+        if seed % SEEDS_PER_COUNT_OF_MOVES == 0 || is_large {
             world.check_moves();
         }
     }

@@ -205,6 +205,7 @@ fn reported(changes: &[Change]) -> Vec<Reported> {
         Change::Added(entry) => vec![seen('+', entry)],
         Change::Updated { old, new } => vec![seen('<', old), seen('>', new)],
         Change::Deleted { last, observed } => vec![seen(if *observed { '-' } else { '?' }, last)],
+        Change::Released(last) => panic!("{last:?} released without sharding"),
     };
     changes.iter().flat_map(each).collect()
 }

@@ -8,6 +8,7 @@
 mod apply;
 mod context;
 mod metrics;
+mod new;
 mod outcome;
 mod patch_status;
 mod pending_keys;
@@ -31,24 +32,20 @@ pub(crate) use reconcile::panic_message;
 pub use runnable::{ControllerState, RunnableController};
 pub(crate) use test_context::TestSettings;
 
-use crate::discovery::DynamicResource;
 use crate::error::ControllerError;
 use crate::event::Event;
-use crate::factory::SharedInformerFactory;
 use crate::informer::SharedInformer;
-use crate::resource::{ResourceType, is_cluster_scoped};
 use crate::workqueue::WorkQueue;
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{Stream, StreamExt as _};
 use informer_core::workqueue::{RateLimiter, RetryLimit};
 use informer_core::{Key, Object};
 use kube::Resource;
-use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 use sharding::SourceRole;
 use shared::ReconcileRequest;
-use source::{KeyMapper, OwnerKind, SourceInformer, TypedSource};
-use spec::{BoxError, ControllerSpec, Settings};
+use source::{KeyMapper, SourceInformer, TypedSource};
+use spec::{BoxError, ControllerSpec};
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -102,60 +99,6 @@ pub struct Controller<L = (), S = ()> {
     state: S,
     /// The source added last, which can still be configured.
     last: TypedSource<L>,
-}
-
-impl Controller {
-    /// Creates a controller for a kind, with informers of `factory`.
-    ///
-    /// A factory from [`SharedInformerFactory::select`] restricts the objects of all sources; to restrict one
-    /// kind only, [configure](SharedInformerFactory::configure) it.
-    pub fn new<K>(factory: &SharedInformerFactory) -> Controller<K>
-    where
-        K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
-    {
-        let resource = ResourceType::of::<K>(&());
-        Controller::from_kind(factory, &resource, is_cluster_scoped::<K>(), SourceInformer::of_kind())
-    }
-
-    /// Creates a controller for a kind that is known only at run time, as in
-    /// `Controller::dynamic(&factory, &resource, &resource.scope())` for a
-    /// [`ServedResource`](crate::discovery::ServedResource).
-    pub fn dynamic(
-        factory: &SharedInformerFactory,
-        resource: &impl DynamicResource,
-        scope: &kube::discovery::Scope,
-    ) -> Controller<DynamicObject> {
-        let cluster_scoped = matches!(scope, kube::discovery::Scope::Cluster);
-        let resource = ResourceType::of::<DynamicObject>(&resource.to_api_resource());
-        let kind = resource.clone();
-        let create = Box::new(move |factory: &SharedInformerFactory| {
-            SharedInformer::from_engine(factory.engine(&resource, cluster_scoped))
-        });
-        let informer = SourceInformer::OfKind { cluster_scoped, create };
-        Controller::from_kind(factory, &kind, cluster_scoped, informer)
-    }
-}
-
-impl<K: 'static> Controller<K> {
-    fn from_kind(
-        factory: &SharedInformerFactory,
-        kind: &ResourceType,
-        cluster_scoped: bool,
-        informer: SourceInformer<K>,
-    ) -> Self {
-        let spec = ControllerSpec {
-            factory: factory.clone(),
-            name: kind.name().into(),
-            owner_kind: OwnerKind { group: kind.group.clone(), kind: kind.kind.clone(), cluster_scoped },
-            sources: Vec::new(),
-            streams: Vec::new(),
-            settings: Settings::default(),
-            sharding: None,
-            deleted_keys: Arc::default(),
-        };
-        let last = TypedSource::new(informer, SourceRole::Own, KeyMapper::own_key());
-        Self { spec, state: (), last }
-    }
 }
 
 impl<L: 'static, S> Controller<L, S> {

@@ -95,9 +95,8 @@ impl Setup {
                 self.received.apply(self.stream.next().await.expect("the informer runs"));
             }
         };
-        if tokio::time::timeout(TIMEOUT, reached).await.is_err() {
-            panic!("expected {expected:?}, received {:?}", self.received.known);
-        }
+        let is_in_time = tokio::time::timeout(TIMEOUT, reached).await.is_ok();
+        assert!(is_in_time, "expected {expected:?}, received {:?}", self.received.known);
         let cached: BTreeSet<String> =
             self.informer.snapshot().iter().map(|object| object.name().to_owned()).collect();
         assert_eq!(cached, expected);

@@ -59,7 +59,7 @@ fn initial_list_is_delivered_when_none_of_its_events_is_pending() {
     outbox.mark_initial_list_complete();
     outbox.add(&added("c", 3), NOT_INITIAL, Moment::default());
     outbox.add(&deleted("b", 4), NOT_INITIAL, Moment::default());
-    assert_eq!(text(&outbox.pop().unwrap().into()), "+a@1!");
+    assert_eq!(text(&outbox.pop().unwrap()), "+a@1!");
     assert!(outbox.initial_list_delivered(), "b was deleted, c is not in the initial list");
     assert_eq!(drain(&mut outbox), "+c@3");
 }
