@@ -10,6 +10,8 @@ use crate::delta::Replaced;
 use crate::key::Key;
 use crate::scope::Scope;
 use crate::shard::ShardFilter;
+use crate::wire::UnreadableObject;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl StoreWriter {
@@ -26,6 +28,8 @@ impl StoreWriter {
             *known = version;
         }
         result.unreadable += unreadable.len() as u64;
+        let newer_states: BTreeMap<&Key, &UnreadableObject> =
+            unreadable.iter().filter_map(|object| Some((object.key.as_ref()?, object))).collect();
         for new in sort_and_deduplicate(entries, result) {
             let (slot, old) = self.state.objects.find(new.key()).unzip();
             if old.is_some_and(|old| new.head().version.is_before(&old.head().version)) {
@@ -33,7 +37,12 @@ impl StoreWriter {
                 continue;
             }
             result.push_upsert(old, &new);
+            // An unreadable object that is not in the list may be another incarnation, of other ranges.
+            let newer_state = newer_states.get(new.key()).copied();
             self.insert_or_replace(slot, new);
+            if let Some(object) = newer_state {
+                object.key.iter().for_each(|key| self.record_unreadable(key, object));
+            }
         }
     }
 
@@ -57,7 +66,7 @@ mod tests {
     use crate::retention::Retention;
     use crate::shard::{HashRange, HashRanges, ShardProperty, shard_hash};
     use crate::version::ResourceVersion;
-    use crate::wire::{Limits, ManagedFields, TypeMeta, read_object};
+    use crate::wire::{BodyLocation, Limits, ManagedFields, ObjectError, TypeMeta, read_object};
 
     fn entry(name: &str, uid: &str, version: u32) -> Arc<Entry> {
         let json = format!(
@@ -98,6 +107,27 @@ mod tests {
         let result = writer.apply(&Scope::All, [Delta::Released(only("u2"))]);
         assert_eq!(changes(&result), ["Released(a/y@4)"]);
         assert_eq!(reader.snapshot().len(), 2);
+        writer.check_invariants();
+    }
+
+    /// Bug: while ranges were gained, an object was listed, and its next state was unreadable. Its entry was not marked
+    /// as stale, because only lists that replaced a scope marked entries.
+    #[test]
+    fn gained_object_with_newer_unreadable_state_is_stale() {
+        let (writer, reader) = StoreWriter::new([Scope::All]);
+        let mut writer = writer.sharded();
+        writer.apply(&Scope::All, [Delta::Replaced(list(vec![entry("y", "u2", 4)], "5"))]);
+        let unreadable = ["x", "y"].map(|name| UnreadableObject {
+            key: Some(Key::new("a", name)),
+            version: Some(ResourceVersion::new("8")),
+            location: BodyLocation { index: 0, byte: 0 },
+            error: ObjectError::NotAnObject,
+        });
+        let gained = Replaced { unreadable: unreadable.into(), ..list(vec![entry("x", "u1", 7)], "9") };
+        writer.apply(&Scope::All, [Delta::Gained(gained)]);
+        let is_stale = |name| reader.get(&Key::new("a", name)).map(|entry| entry.is_stale());
+        assert_eq!(is_stale("x"), Some(true));
+        assert_eq!(is_stale("y"), Some(false), "the unreadable object may be in other ranges");
         writer.check_invariants();
     }
 
