@@ -51,6 +51,8 @@ impl StoreWriter {
         for object in &unreadable {
             object.key.iter().for_each(|key| self.record_unreadable(key, object));
         }
+        // The list is authoritative, also for earlier states.
+        self.released.retain(|key, _| !scope.contains(key));
         self.state.versions.insert(scope, Some(version));
         self.has_restored &= self.state.versions.values().any(Option::is_none);
         if audit {

@@ -10,6 +10,7 @@ use crate::delta::Replaced;
 use crate::key::Key;
 use crate::scope::Scope;
 use crate::shard::ShardFilter;
+use crate::version::ResourceVersion;
 use crate::wire::UnreadableObject;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,7 +55,22 @@ impl StoreWriter {
         for key in &keys {
             self.remove(key);
         }
+        let scope_version = self.state.versions.get(scope).and_then(Option::as_ref);
+        for change in &changes {
+            if let (Change::Released(entry), Some(scope_version)) = (change, scope_version)
+                && scope_version.is_before(&entry.head().version)
+            {
+                self.released.insert(entry.key().clone(), entry.head().version.clone());
+            }
+        }
         result.changes.append(&mut changes);
+    }
+
+    /// Forgets the released objects of a scope that are not newer than `version`.
+    pub(super) fn forget_released(&mut self, scope: &Scope, version: &ResourceVersion) {
+        if !self.released.is_empty() {
+            self.released.retain(|key, released| !scope.contains(key) || version.is_before(released));
+        }
     }
 }
 
@@ -65,7 +81,6 @@ mod tests {
     use crate::object::Entry;
     use crate::retention::Retention;
     use crate::shard::{HashRange, HashRanges, ShardProperty, shard_hash};
-    use crate::version::ResourceVersion;
     use crate::wire::{BodyLocation, Limits, ManagedFields, ObjectError, TypeMeta, read_object};
 
     fn entry(name: &str, uid: &str, version: u32) -> Arc<Entry> {
@@ -107,6 +122,27 @@ mod tests {
         let result = writer.apply(&Scope::All, [Delta::Released(only("u2"))]);
         assert_eq!(changes(&result), ["Released(a/y@4)"]);
         assert_eq!(reader.snapshot().len(), 2);
+        writer.check_invariants();
+    }
+
+    /// Bug: ranges were gained at a newer version than that of the others, with a newer incarnation of a cached key. The
+    /// ranges were released again before the others had received the deletion of the cached incarnation. An earlier
+    /// frame of the latter then revived it after its deletion was reported.
+    #[test]
+    fn c1_earlier_incarnation_stays_deleted_after_release_of_the_newer_one() {
+        let (writer, reader) = StoreWriter::new([Scope::All]);
+        let mut writer = writer.sharded();
+        writer.apply(&Scope::All, [Delta::Replaced(list(vec![entry("x", "u1", 3)], "5"))]);
+        let result = writer.apply(&Scope::All, [Delta::Gained(list(vec![entry("x", "u2", 9)], "9"))]);
+        assert_eq!(changes(&result), ["Deleted { last: a/x@3, observed: false }", "Added(a/x@9)"]);
+        writer.apply(&Scope::All, [Delta::Released(only("u2"))]);
+        let result = writer.apply(&Scope::All, [Delta::Updated(entry("x", "u1", 6))]);
+        assert_eq!((result.changes.len(), result.stale_deltas), (0, 1));
+        writer.apply(&Scope::All, [Delta::Bookmark(ResourceVersion::new("9"))]);
+        assert!(writer.released.is_empty(), "all ranges have received the deletion");
+        let result = writer.apply(&Scope::All, [Delta::Added(entry("x", "u3", 12))]);
+        assert_eq!(changes(&result), ["Added(a/x@12)"]);
+        assert_eq!(reader.snapshot().len(), 1);
         writer.check_invariants();
     }
 

@@ -15,6 +15,7 @@ use crate::scope::Scope;
 use crate::version::ResourceVersion;
 use crate::wire::UnreadableObject;
 use imbl::OrdMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The writer of a store: applies deltas and publishes snapshots.
@@ -44,6 +45,9 @@ pub struct StoreWriter {
     pub(super) has_restored: bool,
     /// Whether the store may contain only some hash ranges of its scopes.
     is_sharded: bool,
+    /// The versions of released objects that are newer than their scope. Older states of these keys are dropped (C1):
+    /// with ranges of uids, a range that lags behind may contain an earlier incarnation.
+    pub(super) released: BTreeMap<Key, ResourceVersion>,
 }
 
 impl StoreWriter {
@@ -63,6 +67,7 @@ impl StoreWriter {
             reported_panics: 0,
             has_restored: false,
             is_sharded: false,
+            released: BTreeMap::new(),
         };
         (writer, reader)
     }
@@ -239,7 +244,7 @@ impl StoreWriter {
     ) -> Option<&'a ResourceVersion> {
         match self.state.unreadable.get(key) {
             Some(mark) => mark.version.as_ref(),
-            None => cached.map(|entry| &entry.head().version),
+            None => cached.map(|entry| &entry.head().version).or_else(|| self.released.get(key)),
         }
     }
 
@@ -295,6 +300,7 @@ impl StoreWriter {
     /// Records the version that a scope has reached; a lower version than the recorded one is ignored.
     pub(super) fn advance(&mut self, scope: &Scope, version: Option<ResourceVersion>) {
         let Some(version) = version else { return };
+        self.forget_released(scope, &version);
         match self.state.versions.get_mut(scope) {
             Some(Some(known)) if version.is_before(known) => {}
             Some(known) => *known = Some(version),
