@@ -228,6 +228,7 @@ impl Reflector {
         let (mut entries, unreadable) = (listing.entries, listing.unreadable);
         entries.extend(self.cache.saved_entries(&unreadable));
         self.drop_released(&mut entries);
+        self.record_undecided(&unreadable);
         self.record_full_list(now, version.clone(), consistent);
         let scope = self.config.scope.clone();
         self.push(Delta::Replaced(Replaced { scope, version, entries, unreadable, audit }));

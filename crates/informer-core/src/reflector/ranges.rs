@@ -9,13 +9,15 @@
 use super::machine::Reflector;
 use super::phase::{ListKind, Phase, Resume};
 use super::state::RelistReason;
-use crate::delta::Delta;
+use crate::delta::{Deleted, Delta};
+use crate::key::Key;
 use crate::object::Entry;
 use crate::shard::{HashRanges, ShardFilter};
 use crate::time::Moment;
 use crate::version::ResourceVersion;
-use crate::wire::Head;
+use crate::wire::{Head, ScannedObject, UnreadableObject};
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What a reflector knows about its hash ranges, besides their selection.
@@ -25,6 +27,9 @@ pub(super) struct Ranges {
     pub(super) floors: Vec<(ShardFilter, ResourceVersion)>,
     /// Whether the open stream was requested with other ranges.
     pub(super) is_stream_outdated: bool,
+    /// The unreadable objects of the last full list that may be in other ranges. Meanwhile, the store keeps an earlier
+    /// incarnation with the same key.
+    undecided: BTreeSet<Key>,
 }
 
 impl Reflector {
@@ -39,6 +44,24 @@ impl Reflector {
             filter.contains(head) && head.version.compare(floor).is_some_and(Ordering::is_le)
         };
         !self.ranges.floors.iter().any(is_passed)
+    }
+
+    /// Handles a frame that is not applied.
+    pub(super) fn skip_frame(&mut self, scanned: ScannedObject) {
+        let version = scanned.head.version.clone();
+        self.advance(version.clone());
+        // The object is in other ranges, so the store keeps an object that does not exist any more.
+        if self.ranges.undecided.contains(&scanned.head.key) && !self.config.selects(&scanned.head) {
+            let entry = self.changed_entry(scanned);
+            let key = entry.key().clone();
+            self.push(Delta::Deleted(Deleted { key, version: Some(version), last: Some(entry) }));
+        }
+    }
+
+    /// Records the unreadable objects of a full list.
+    pub(super) fn record_undecided(&mut self, unreadable: &[UnreadableObject]) {
+        let keys = unreadable.iter().filter_map(|object| object.key.as_ref());
+        self.ranges.undecided = keys.filter(|key| self.config.key_decides(key).is_none()).cloned().collect();
     }
 
     /// Advances the position to the version of a frame.

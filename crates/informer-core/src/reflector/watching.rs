@@ -187,7 +187,7 @@ impl Reflector {
             Frame::Added(scanned) | Frame::Modified(scanned) | Frame::Deleted(scanned)
                 if !self.accepts_frame(&scanned.head) =>
             {
-                self.advance(scanned.head.version);
+                self.skip_frame(scanned);
             }
             Frame::Added(scanned) => {
                 let entry = self.changed_entry(scanned);

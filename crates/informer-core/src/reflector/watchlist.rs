@@ -113,6 +113,7 @@ impl Reflector {
         let unreadable: Vec<_> = listing.unreadable.into_values().collect();
         entries.extend(self.cache.saved_entries(&unreadable));
         self.drop_released(&mut entries);
+        self.record_undecided(&unreadable);
         self.record_full_list(now, version.clone(), consistent);
         self.server.watch_list.unfinished = 0;
         let scope = self.config.scope.clone();

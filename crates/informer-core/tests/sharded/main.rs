@@ -11,6 +11,7 @@
 mod checks;
 mod dice;
 mod net;
+mod regressions;
 mod run;
 mod selection;
 mod server;
