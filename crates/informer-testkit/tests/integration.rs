@@ -9,3 +9,4 @@ mod determinism;
 mod misuse;
 mod programs;
 mod reports;
+mod sharded_simulation;
