@@ -50,6 +50,12 @@ impl Reflector {
     pub(super) fn skip_frame(&mut self, scanned: ScannedObject) {
         let version = scanned.head.version.clone();
         self.advance(version.clone());
+        let may_leave = self.config.shard.as_ref().is_some_and(|shard| shard.property().can_change());
+        if may_leave && !self.config.selects(&scanned.head) {
+            // It may have been in the ranges before. The last state that was, with its owner, is what matters then.
+            let key = scanned.head.key;
+            return self.push(Delta::Deleted(Deleted { key, version: Some(version), last: None }));
+        }
         // The object is in other ranges, so the store keeps an object that does not exist any more.
         if self.ranges.undecided.contains(&scanned.head.key) && !self.config.selects(&scanned.head) {
             let entry = self.changed_entry(scanned);

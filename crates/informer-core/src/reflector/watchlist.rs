@@ -40,6 +40,9 @@ impl Reflector {
                 self.out.counters.foreign += 1;
                 if let Phase::WatchListing(listing) = &mut self.phase {
                     listing.foreign += 1;
+                    // It had another owner before, or is the next incarnation.
+                    listing.entries.remove(&scanned.head.key);
+                    listing.unreadable.remove(&scanned.head.key);
                 }
                 return;
             }

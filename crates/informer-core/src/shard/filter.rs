@@ -1,7 +1,7 @@
 //! Which objects of a kind belong to ranges of hashes.
 //!
-//! An object has one hash, which never changes: that of its uid, of its namespace, or of the uid of its controlling
-//! owner. An object without this property belongs to no range. This file must not know who has which range.
+//! An object has one hash: that of its uid, of its namespace, or of the uid of its controlling owner. Only the last one
+//! can change. An object without this property belongs to no range. This file must not know who has which range.
 
 use super::range::{HashRange, HashRanges, shard_hash};
 use crate::key::Key;
@@ -37,6 +37,11 @@ impl ShardProperty {
             Self::ControllerUid => return Some(shard_hash(head.owners.controller()?.uid)),
         };
         text.filter(|text| !text.is_empty()).map(shard_hash)
+    }
+
+    /// Returns whether the hash of an object can change: an object may get another controlling owner, or lose it.
+    pub fn can_change(self) -> bool {
+        self == Self::ControllerUid
     }
 
     /// Returns the hash of an object of which only the key is known; `None` if the key does not determine it.

@@ -194,7 +194,8 @@ impl StoreWriter {
         }
         let Some(old) = old else {
             self.state.unreadable.remove(&key);
-            result.deletes_of_unknown += 1;
+            // With hash ranges, the reflector does not always know whether it was cached.
+            result.deletes_of_unknown += u64::from(!self.is_sharded);
             return self.advance(scope, version);
         };
         // C3: a different uid means that the deleted incarnation was never cached, and that the deletion of

@@ -18,8 +18,12 @@ struct Client {
 impl Client {
     /// Starts a reflector of the range that contains this uid.
     fn new(uid: &str) -> Self {
+        Self::of(ShardProperty::Uid, uid)
+    }
+
+    fn of(property: ShardProperty, uid: &str) -> Self {
         let mut config = Config::new(TypeMeta::new("v1", "Pod"), Scope::All);
-        config.shard = Some(ShardFilter::new(ShardProperty::Uid, HashRanges::default()));
+        config.shard = Some(ShardFilter::new(property, HashRanges::default()));
         config.watch_list = WatchListPolicy::Never;
         let (writer, reader) = StoreWriter::new([Scope::All]);
         let reflector = ShardedReflector::new(config, 1, Some(reader.clone()));
@@ -64,6 +68,35 @@ fn pod(uid: &str, version: u64, more: &str) -> String {
     )
 }
 
+/// Bug: the hash of an owned object changes if it gets another owner. The frame with the new owner was dropped like any
+/// of another range, so that the object stayed in the cache, and the reconcile of its earlier owner still saw it.
+#[test]
+fn c2_object_with_another_owner_leaves_the_cache() {
+    let owner = |uid: &str| {
+        format!(
+            r#","ownerReferences":[{{"apiVersion":"v1","kind":"Job","name":"o","uid":"{uid}","controller":true}}]"#
+        )
+    };
+    let first = "owner-1";
+    let is_other = |uid: &String| bucket(uid) != bucket(first);
+    let second = (2..99).map(|number| format!("owner-{number}")).find(is_other).unwrap();
+    for more in [owner(&second), String::new()] {
+        let mut client = Client::of(ShardProperty::ControllerUid, first);
+        client.respond(200, &list(5, &pod("u", 3, &owner(first))));
+        let frame = |version, more: &str| {
+            format!(r#"{{"type":"MODIFIED","object":{}}}"#, pod("u", version, more)) + "\n"
+        };
+        client.send(200, &frame(7, &more));
+        assert_eq!(client.changes, ["Added(a/x@3)", "Deleted { last: a/x@3, observed: true }"]);
+        client.reflector.handle_bytes(Moment::default(), client.open, frame(8, &more).as_bytes());
+        client.carry_out();
+        client.reflector.handle_bytes(Moment::default(), client.open, frame(9, &owner(first)).as_bytes());
+        client.carry_out();
+        assert_eq!(client.changes[2..], ["Added(a/x@9)"]);
+        assert_eq!(client.reader.snapshot().len(), 1);
+    }
+}
+
 fn list(version: u64, item: &str) -> String {
     format!(
         r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{"resourceVersion":"{version}"}},"items":[{item}]}}"#
@@ -77,7 +110,8 @@ fn list(version: u64, item: &str) -> String {
 #[test]
 fn c2_object_with_unreadable_successor_of_another_range_is_deleted() {
     let first = "u-1";
-    let second = (2..99).map(|number| format!("u-{number}")).find(|uid| bucket(uid) != bucket(first)).unwrap();
+    let second =
+        (2..99).map(|number| format!("u-{number}")).find(|uid| bucket(uid) != bucket(first)).unwrap();
     for kind in ["MODIFIED", "DELETED"] {
         let mut client = Client::new(first);
         client.respond(200, &list(5, &pod(first, 3, "")));
