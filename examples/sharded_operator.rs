@@ -84,7 +84,7 @@ pub(crate) async fn reconcile(key: Key, ctx: Context<kube::Client>) -> Result<Ou
         .expect("these fields have the types of the API");
         ctx.apply(&deployment, budget).await?;
     } else if let Some(budget) = ctx.lister::<PodDisruptionBudget>().get_by_key(&key) {
-        // A budget of somebody else stays, and so does one that was created again.
+        // A budget with another owner stays, and so does one that was created again.
         if informer::owner::is_controlled_by(&budget, &deployment) {
             let budgets = Api::<PodDisruptionBudget>::namespaced(
                 ctx.state().clone(),

@@ -63,6 +63,7 @@ mod operator_reconcile;
 mod pod_informer;
 mod resync;
 mod scheduler;
+mod sharded_operator;
 mod shared_factory;
 mod simulation;
 mod to_database;

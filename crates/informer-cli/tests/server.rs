@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::{File, Live, Server, check, fresh, informer, run, runtime, text};
+use common::{File, Live, Server, TIMEOUT, check, fresh, informer, run, runtime, text};
+use informer::shard::ShardGroup;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
@@ -170,5 +171,33 @@ fn control_characters_from_cluster_are_escaped() {
             stdout.chars().find(|letter| *letter != '\n' && (letter.is_control() || *letter == '\u{202e}'));
         assert_eq!(bad, None, "{format}: {stdout:?}");
     }
+    server.stop();
+}
+
+#[test]
+fn shards_shows_the_members_of_a_group_and_their_ranges() {
+    let (server, _) = Server::start("shards", &[]);
+    let path = server.file.path();
+    let (stdout, stderr) = check(&["shards", "default/shop", "--kubeconfig", path], 1);
+    assert!(stdout.is_empty() && stderr.contains("shard group default/shop does not exist ("), "{stderr}");
+
+    let runtime = runtime();
+    let client = server.client(&runtime);
+    let group =
+        ShardGroup::builder(client, "default", "shop").identity("web-0").revision("r1").build().unwrap();
+    let member = group.clone();
+    runtime.spawn(async move { member.run(std::future::pending()).await });
+    let settled = async { group.subscribe_status().wait_for(|status| status.is_settled).await.map(drop) };
+    runtime.block_on(async { tokio::time::timeout(TIMEOUT, settled).await }).unwrap().unwrap();
+
+    let (stdout, _) = check(&["shards", "default/shop", "--kubeconfig", path], 0);
+    let rows: Vec<Vec<&str>> = stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[1][..5], ["web-0", "coordinator", "256", "256", "r1"], "{stdout}");
+    assert_eq!(rows[4], ["0000-ffff", "256", "web-0", "Owned", "1", "web-0"], "{stdout}");
+
+    let (stdout, _) = check(&["shards", "default/shop", "-o", "json", "--kubeconfig", path], 0);
+    let json: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(json["ranges"].as_array().map(Vec::len), Some(256));
+    assert_eq!(json["members"][0]["claims"], "0000000000000000-ffffffffffffffff");
     server.stop();
 }

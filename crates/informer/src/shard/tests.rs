@@ -1,4 +1,4 @@
-//! Participants: releases wait for them, and nobody else acts meanwhile.
+//! Participants: releases wait for them, and no other member acts meanwhile.
 
 use super::{HashRanges, ShardGroup};
 use crate::shard_view::{Participant, ShardView};

@@ -183,7 +183,7 @@ async fn informer_without_ranges_is_synced_when_the_group_is_settled() {
     setup.wait_for(&half(true)).await;
 }
 
-/// Objects that are deleted while nobody watches their range do not come back, and a deletion in a range that was
+/// Objects that are deleted while no process watches their range do not come back, and a deletion in a range that was
 /// released is not delivered.
 #[tokio::test(start_paused = true)]
 async fn range_that_comes_back_contains_no_deleted_object() {
