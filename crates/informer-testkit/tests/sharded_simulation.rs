@@ -92,7 +92,7 @@ impl Registry {
         if let Some(other) = work.running.insert(unit.clone(), running)
             && beat.saturating_duration_since(other.beat) < MAX_BEAT_AGE
         {
-            work.report(&unit, format!("{member} begins while {} still works", other.member));
+            work.report(&unit, &format!("{member} begins while {} still works", other.member));
         }
         let last = work.seen.remove(&unit);
         let last_object = last.as_ref().and_then(|last| last.object.clone());
@@ -102,7 +102,7 @@ impl Registry {
                 if version < last.version {
                     let (then, now) = (last.version, version);
                     let text = format!("{member} has version {now}, but {} has seen {then}", last.member);
-                    work.report(&unit, text);
+                    work.report(&unit, &text);
                 }
                 last.copy
             }
@@ -123,7 +123,7 @@ impl Registry {
 }
 
 impl Work {
-    fn report(&mut self, (key, uid): &Unit, text: String) {
+    fn report(&mut self, (key, uid): &Unit, text: &str) {
         let incarnation = if uid.is_empty() { String::new() } else { format!(" with uid {uid}") };
         self.problem.get_or_insert(format!("{key}{incarnation}: {text}"));
     }
@@ -153,7 +153,7 @@ impl Entered {
         match work.running.get_mut(&self.unit) {
             Some(running) if running.number == self.number => running.beat = now,
             _ if now.saturating_duration_since(before) >= MAX_BEAT_AGE => {}
-            _ => work.report(&self.unit, format!("{} works, but another member has begun", self.member)),
+            _ => work.report(&self.unit, &format!("{} works, but another member has begun", self.member)),
         }
     }
 
@@ -163,7 +163,7 @@ impl Entered {
         // Not checked by uid: a member of an earlier incarnation may write the copy too, which then leaves the share.
         if !was_cached && self.unit.1.is_empty() && self.copy.as_deref() == Some(uid) {
             let text = format!("the cache of {} lacks the copy of the previous member", self.member);
-            work.report(&self.unit, text);
+            work.report(&self.unit, &text);
         }
         if let Some(seen) = work.seen.get_mut(&self.unit).filter(|seen| seen.member == self.member) {
             seen.copy = Some(uid.to_owned());
@@ -171,10 +171,10 @@ impl Entered {
     }
 
     /// Records that the server has an object with this uid, which was not in the cache when the work began.
-    fn missed(&self, uid: Option<String>) {
-        if uid.is_some() && uid == self.last_object {
+    fn missed(&self, uid: Option<&str>) {
+        if uid.is_some() && uid == self.last_object.as_deref() {
             let text = format!("the cache of {} lacks the object, which was not deleted", self.member);
-            self.registry.lock().report(&self.unit, text);
+            self.registry.lock().report(&self.unit, &text);
         }
     }
 
@@ -255,7 +255,7 @@ async fn copy(
         let secrets =
             Api::<Secret>::namespaced(ctx.state().client.clone(), key.namespace().unwrap_or_default());
         let stored = secrets.get_opt(key.name()).await?;
-        entered.missed(stored.and_then(|stored| stored.metadata.uid));
+        entered.missed(stored.as_ref().and_then(|stored| stored.metadata.uid.as_deref()));
         return Ok(Outcome::Done);
     };
     let was_cached = ctx.lister::<ConfigMap>().get_by_key(key).is_some();
@@ -413,8 +413,8 @@ async fn scenario(world: World) -> Result<(), Status> {
     set_value(&world, 3, "last").await
 }
 
-fn value_of(labels: &Option<BTreeMap<String, String>>) -> Option<&String> {
-    labels.as_ref()?.get("value")
+fn value_of(labels: Option<&BTreeMap<String, String>>) -> Option<&String> {
+    labels?.get("value")
 }
 
 /// Each secret has a copy with its value.
@@ -423,9 +423,9 @@ fn copies_are_right(state: &State) -> Result<(), String> {
         let metadata = &secret.metadata;
         let (namespace, name) = (metadata.namespace.as_deref().unwrap(), metadata.name.as_deref().unwrap());
         let map = state.get::<ConfigMap>(namespace, name);
-        let copied = map.as_ref().and_then(|map| value_of(&map.data));
-        if copied != value_of(&metadata.labels) {
-            let value = value_of(&metadata.labels);
+        let copied = map.as_ref().and_then(|map| value_of(map.data.as_ref()));
+        if copied != value_of(metadata.labels.as_ref()) {
+            let value = value_of(metadata.labels.as_ref());
             return Err(format!(
                 "{namespace}/{name}: the copy has the value {copied:?} instead of {value:?}"
             ));
