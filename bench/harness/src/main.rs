@@ -10,6 +10,7 @@ mod failure;
 mod plan;
 mod plot;
 mod program;
+mod proxy;
 mod replay;
 mod repo;
 mod report;

@@ -45,8 +45,12 @@ pub(super) const TOKEN_FILE: &str = "tokens.csv";
 pub(super) const ACCOUNT_KEY: &str = "service-account.key";
 pub(super) const CERTIFICATES: &str = "certificates";
 
+/// Feature gates of kube-apiserver. Disabled by default in 1.36; changes nothing for requests without the parameter
+/// `shardSelector`.
+pub(super) const FEATURE_GATES: &str = "ShardedListAndWatch=true";
+
 /// Returns the arguments of kube-apiserver.
-pub(super) fn apiserver_args(folder: &Path, etcd: &str, port: u16) -> Vec<String> {
+pub(super) fn apiserver_args(folder: &Path, etcd: &str, port: u16, feature_gates: &str) -> Vec<String> {
     let file = |name: &str| folder.join(name).display().to_string();
     let key = file(ACCOUNT_KEY);
     vec![
@@ -70,8 +74,7 @@ pub(super) fn apiserver_args(folder: &Path, etcd: &str, port: u16) -> Vec<String
         // Tests decide when old versions expire.
         "--etcd-compaction-interval=0".to_owned(),
         "--event-ttl=2h".to_owned(),
-        // Disabled by default in 1.36. It changes nothing for requests without the parameter `shardSelector`.
-        "--feature-gates=ShardedListAndWatch=true".to_owned(),
+        format!("--feature-gates={feature_gates}"),
     ]
 }
 
@@ -146,7 +149,7 @@ mod tests {
 
     #[test]
     fn apiserver_args_contain_paths_and_recorded_flags() {
-        let args = apiserver_args(Path::new("/s"), "http://127.0.0.1:1", 6443);
+        let args = apiserver_args(Path::new("/s"), "http://127.0.0.1:1", 6443, "A=false");
         for flag in [
             "--etcd-servers=http://127.0.0.1:1",
             "--bind-address=127.0.0.1",
@@ -160,6 +163,7 @@ mod tests {
             "--allow-privileged=true",
             "--etcd-compaction-interval=0",
             "--event-ttl=2h",
+            "--feature-gates=A=false",
         ] {
             assert!(args.iter().any(|arg| arg == flag), "{flag}");
         }

@@ -3,6 +3,7 @@
 //! In the end, either everything is running, or nothing is and the state folder is removed: every failure,
 //! including a signal, ends the processes that were started.
 
+use std::env;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::net::{Ipv4Addr, TcpListener};
@@ -23,6 +24,9 @@ pub(super) const ETCD_ADDRESS: &str = "etcd.address";
 
 const ETCD: &str = "etcd";
 const APISERVER: &str = "kube-apiserver";
+
+/// Environment variable with other feature gates of kube-apiserver than [`config::FEATURE_GATES`].
+const FEATURE_GATES: &str = "INFORMER_CONTROL_PLANE_FEATURE_GATES";
 
 /// Time limit until a server is ready, on a busy machine.
 const READY_TIMEOUT: Duration = Duration::from_secs(180);
@@ -262,7 +266,8 @@ impl<'a> Start<'a> {
 
     fn apiserver(&self, etcd: &str, port: u16) -> Command {
         let mut command = Command::new(self.programs.path(APISERVER));
-        command.args(config::apiserver_args(self.folder.path(), etcd, port));
+        let gates = env::var(FEATURE_GATES).unwrap_or_else(|_| config::FEATURE_GATES.to_owned());
+        command.args(config::apiserver_args(self.folder.path(), etcd, port, &gates));
         command
     }
 

@@ -5,6 +5,7 @@
 
 mod changes;
 mod reads;
+mod sharded;
 mod syncs;
 mod warm;
 
@@ -65,6 +66,8 @@ pub(super) enum Scenario {
     WarmSmall { pods: usize },
     /// Warm start from a saved cache of a control plane that contains these pods.
     WarmControlPlane { pods: usize },
+    /// Several processes that divide the pods of a control plane among themselves.
+    ShardedControlPlane { pods: usize },
     /// Cost of saving for changes at a fixed rate.
     Saving { encoding: Encoding, rate: u32, pods: usize, seconds: u32 },
     /// Changes at full speed.
@@ -113,6 +116,7 @@ impl Scenario {
             }
             Self::WarmSmall { pods } => format!("warm start {} small", short(*pods)),
             Self::WarmControlPlane { pods } => format!("control-plane warm start {}", short(*pods)),
+            Self::ShardedControlPlane { pods } => format!("control-plane sharded {}", short(*pods)),
             Self::Saving { encoding, rate, .. } => format!("saving {rate} {}", encoding.name()),
             Self::Watch { encoding, .. } => format!("watch {}", encoding.name()),
             Self::ProjectedWatch { encoding, .. } => format!("watch {} projection", encoding.name()),
@@ -144,6 +148,7 @@ impl Scenario {
             | Self::Warm { .. }
             | Self::WarmSmall { .. }
             | Self::WarmControlPlane { .. }
+            | Self::ShardedControlPlane { .. }
             | Self::Saving { .. }
             | Self::ProjectedWatch { .. } => &[Client::Informer],
             Self::Latency { encoding: Encoding::Protobuf, .. }
@@ -159,7 +164,9 @@ impl Scenario {
     /// Returns the number of pods that the control plane must contain; `None` if the scenario needs none.
     pub(super) fn control_plane_pods(&self) -> Option<usize> {
         match self {
-            Self::ControlPlane { pods } | Self::WarmControlPlane { pods } => Some(*pods),
+            Self::ControlPlane { pods }
+            | Self::WarmControlPlane { pods }
+            | Self::ShardedControlPlane { pods } => Some(*pods),
             _ => None,
         }
     }
@@ -176,6 +183,7 @@ impl Scenario {
             Self::Warm { encoding, pods } => warm::warm(context, encoding, pods),
             Self::WarmSmall { pods } => warm::small(context, pods),
             Self::WarmControlPlane { pods } => warm::control_plane(context, pods),
+            Self::ShardedControlPlane { pods } => sharded::control_plane(context, pods),
             Self::Saving { encoding, rate, pods, seconds } => {
                 warm::saving(context, encoding, rate, pods, seconds)
             }

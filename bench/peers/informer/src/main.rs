@@ -4,6 +4,8 @@ mod pod_lite;
 mod queue;
 mod reads;
 mod saved;
+mod shard;
+mod tally;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use informer::cache::Retention;
 use informer::source::WatchListPolicy;
 use informer::{
     Event, Index, IndexHandle, InformerOptions, Object, Projection, Registration, SharedInformer,
+    SharedInformerFactory,
 };
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -23,13 +26,19 @@ use serde_json::{Value, json};
 
 use pod_lite::PodLite;
 use saved::Difference;
+use shard::Membership;
+use tally::Tally;
 
 fn main() -> ExitCode {
-    peer_protocol::run(|config| Ok(InformerPeer { client: informer::client(config)?, syncing: None }))
+    peer_protocol::run(|config| {
+        let client = informer::client(config)?;
+        Ok(InformerPeer { client, membership: None, syncing: None })
+    })
 }
 
 struct InformerPeer {
     client: kube::Client,
+    membership: Option<Membership>,
     syncing: Option<Syncing>,
 }
 
@@ -41,6 +50,7 @@ struct Syncing {
     deliveries: Arc<Deliveries>,
     handlers: Vec<Registration>,
     _durable: Option<Registration>,
+    tally: Option<(Arc<Tally>, Registration)>,
 }
 
 impl Peer for InformerPeer {
@@ -59,6 +69,16 @@ impl Peer for InformerPeer {
             Command::Count { revision } => self.synced()?.count(revision.as_deref()),
             Command::Change { pods, revision } => {
                 saved::change(&self.client, &self.synced()?.pods, pods, &revision).await
+            }
+            Command::Join { group, identity } => {
+                self.membership = Some(Membership::join(self.client.clone(), &group, &identity)?);
+                Ok(json!({}))
+            }
+            Command::Shard => Ok(self.joined()?.response(self.pods())),
+            Command::Events => self.synced()?.events(),
+            Command::Leave => {
+                let pods = self.syncing.as_ref().map(|syncing| &syncing.pods);
+                self.membership.as_mut().ok_or("join first")?.leave(pods).await
             }
             Command::Stop => saved::stop(&self.synced()?.pods).await,
             Command::Report { .. } | Command::Quit => Err("handled by the protocol loop".into()),
@@ -85,7 +105,16 @@ impl InformerPeer {
         if let Some(directory) = &sync.state {
             options = options.persist(saved::persistence(directory));
         }
-        let pods = SharedInformer::with_options(self.client.clone(), options);
+        let pods = match &self.membership {
+            None => SharedInformer::with_options(self.client.clone(), options),
+            Some(membership) => {
+                let factory = SharedInformerFactory::with_options(self.client.clone(), options);
+                factory.sharded(&membership.group).informer()
+            }
+        };
+        if let Some(membership) = &self.membership {
+            membership.observe(&pods);
+        }
         let index = pods.add_index(match sync.index {
             IndexBy::Node => Index::field("spec.nodeName"),
             IndexBy::Group => Index::label(GROUP),
@@ -99,10 +128,11 @@ impl InformerPeer {
         let handlers: Vec<Registration> = (0..sync.handlers).map(handler).collect();
         let difference = Arc::new(Difference::default());
         let durable = sync.durable.then(|| saved::add_durable_handler(&pods, &difference));
+        let tally = sync.tally.then(|| Tally::add(&pods));
         pods.start();
         let readable = if sync.state.is_some() { Some(saved::readable(&pods, &stats).await) } else { None };
         pods.wait_for_sync(Duration::from_secs(600)).await?;
-        for handler in handlers.iter().chain(&durable) {
+        for handler in handlers.iter().chain(&durable).chain(tally.as_ref().map(|(_, handler)| handler)) {
             handler.wait_for_sync().await;
         }
         let mut response = stats.response(json!({"objects": pods.lister().len(), "readable": readable}));
@@ -111,8 +141,17 @@ impl InformerPeer {
         response["expired"] = json!(counters.expired);
         response["cached"] = json!(pods.metrics().memory_bytes);
         response["difference"] = difference.response();
-        self.syncing = Some(Syncing { pods, index, projection, deliveries, handlers, _durable: durable });
+        self.syncing =
+            Some(Syncing { pods, index, projection, deliveries, handlers, _durable: durable, tally });
         Ok(response)
+    }
+
+    fn joined(&self) -> Result<&Membership, Failure> {
+        self.membership.as_ref().ok_or_else(|| "join first".into())
+    }
+
+    fn pods(&self) -> Option<&SharedInformer<Pod>> {
+        self.syncing.as_ref().map(|syncing| &syncing.pods)
     }
 
     fn synced(&self) -> Result<&Syncing, Failure> {
@@ -131,6 +170,14 @@ fn record(deliveries: &Deliveries, handler: usize, event: &Event<Pod>) {
 }
 
 impl Syncing {
+    fn events(&self) -> Result<Value, Failure> {
+        let (tally, handler) = self.tally.as_ref().ok_or("sync with `tally` first")?;
+        let mut response = tally.response();
+        response["pending"] = json!(handler.pending_events());
+        response["objects"] = json!(self.pods.lister().len());
+        Ok(response)
+    }
+
     fn count(&self, revision: Option<&str>) -> Result<Value, Failure> {
         let mut response =
             json!({"objects": self.pods.lister().len(), "delivered": self.deliveries.events()});

@@ -90,6 +90,19 @@ pub enum Command {
         /// The new value of the annotation.
         revision: String,
     },
+    /// Joins a shard group, before a sync; informer only.
+    Join {
+        /// Name of the group.
+        group: String,
+        /// Name of this process in the group.
+        identity: String,
+    },
+    /// Returns which ranges this process holds, and since when; informer only.
+    Shard,
+    /// Returns the number of events by kind, and a sum of the hashes of their objects; informer only.
+    Events,
+    /// Leaves the shard group in order; informer only.
+    Leave,
     /// Stops the informer, which saves its cache; informer only.
     Stop,
     /// Exits.
@@ -127,6 +140,9 @@ pub struct Sync {
     /// Whether there is a durable handler besides the others; informer only.
     #[serde(default)]
     pub durable: bool,
+    /// Whether another handler counts the events by kind; informer only.
+    #[serde(default)]
+    pub tally: bool,
 }
 
 fn one() -> usize {

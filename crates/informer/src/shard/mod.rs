@@ -106,6 +106,9 @@ struct Membership {
 
 impl ShardGroup {
     /// Returns a builder for a membership in the group `name`, whose objects are in `namespace`.
+    ///
+    /// Do not name one group in a namespace like another one followed by `-`, such as `web` and `web-cache`: if a member
+    /// `cache-1` of the first and a member `1` of the second use the same Lease, one of them has to wait.
     pub fn builder(client: kube::Client, namespace: &str, name: &str) -> ShardGroupBuilder {
         ShardGroupBuilder::new(client, namespace, name)
     }
