@@ -59,6 +59,9 @@ impl ShardProperty {
     }
 }
 
+/// Largest number of ranges in a selector. Encoded, each takes about 105 bytes of the URL, and many proxies accept 8 KB.
+const MAX_SELECTOR_RANGES: usize = 64;
+
 impl ShardFilter {
     /// Creates the selection of the objects whose hash is in one of the ranges.
     pub fn new(property: ShardProperty, ranges: HashRanges) -> Self {
@@ -98,13 +101,15 @@ impl ShardFilter {
 
     /// Returns the selection as the query parameter `shardSelector` (KEP-5866); `None` if servers cannot filter so, or
     /// if all hashes are selected.
+    ///
+    /// If there are very many ranges, the parameter also selects hashes between some of them.
     pub fn selector(&self) -> Option<String> {
         let path = self.property.path()?;
         if self.ranges.covers(&HashRange::ALL) {
             return None;
         }
         let mut text = String::new();
-        for range in self.ranges.iter() {
+        for range in self.widened(MAX_SELECTOR_RANGES) {
             if !text.is_empty() {
                 text.push_str(" || ");
             }
@@ -113,6 +118,24 @@ impl ShardFilter {
             let _ = write!(text, "shardRange({path}, '0x{:016x}', '0x{end:016x}')", range.first());
         }
         Some(text)
+    }
+
+    /// Returns at most `count` ranges that contain the selected ones: small gaps are closed.
+    fn widened(&self, count: usize) -> Vec<HashRange> {
+        let mut ranges: Vec<HashRange> = self.ranges.iter().copied().collect();
+        let mut excess = ranges.len().saturating_sub(count);
+        let mut gaps: Vec<u64> = ranges.windows(2).map(|pair| pair[1].first() - pair[0].last()).collect();
+        gaps.sort_unstable();
+        let Some(limit) = excess.checked_sub(1).and_then(|last| gaps.get(last)) else { return ranges };
+        ranges.dedup_by(|next, range| {
+            let is_closed = excess > 0 && next.first() - range.last() <= *limit;
+            if is_closed {
+                *range = HashRange::new(range.first(), next.last()).unwrap_or(*range);
+                excess -= 1;
+            }
+            is_closed
+        });
+        ranges
     }
 }
 
@@ -134,6 +157,31 @@ mod tests {
         let all: HashRanges = [HashRange::ALL].into_iter().collect();
         assert_eq!(filter.with_ranges(all.clone()).selector(), None, "no selector selects everything");
         assert_eq!(ShardFilter::new(ShardProperty::ControllerUid, all).selector(), None);
+    }
+
+    /// The selector of a process with many separate ranges was so long that proxies reject the request: 105 bytes for
+    /// each range when encoded, and many proxies accept 8 KB.
+    #[test]
+    fn selector_of_many_ranges_has_limited_length_and_selects_them_all() {
+        let every_other = |count: u64| -> HashRanges {
+            let range = |number: u64| HashRange::new(2 * number << 48, ((2 * number + 1) << 48) - 1);
+            (0..count).filter_map(range).collect()
+        };
+        for count in [1, 63, 64, 65, 100, 512] {
+            let filter = ShardFilter::new(ShardProperty::Uid, every_other(count));
+            let selected: HashRanges = filter.widened(MAX_SELECTOR_RANGES).into_iter().collect();
+            assert!(filter.ranges().is_subset(&selected), "{count}");
+            let text = filter.selector().unwrap();
+            assert_eq!(text.matches("shardRange").count() as u64, count.min(64));
+            assert!(count > 64 || selected == *filter.ranges(), "{count}");
+        }
+        let uneven = [(0, 1), (3, 4), (100, 200), (202, 300)];
+        let uneven = uneven.into_iter().filter_map(|(first, last)| HashRange::new(first, last)).collect();
+        let widened = ShardFilter::new(ShardProperty::Uid, uneven).widened(2);
+        assert_eq!(
+            widened.iter().map(|range| (range.first(), range.last())).collect::<Vec<_>>(),
+            [(0, 4), (100, 300)]
+        );
     }
 
     #[test]
