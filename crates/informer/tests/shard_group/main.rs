@@ -5,4 +5,6 @@ mod faults;
 mod harness;
 mod manager;
 mod membership;
+#[path = "../common/shard_members.rs"]
+mod shard_members;
 mod storage;

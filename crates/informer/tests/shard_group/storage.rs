@@ -1,9 +1,13 @@
 //! The stored objects, and what happens when they are edited.
 
 use crate::harness::{Groups, Member, NAMESPACE, acting, assignment, delete_lease, lease, pass};
-use informer_apiserver::ApiServer;
+use http::{Request, Response};
+use informer::shard::ShardGroup;
+use informer_apiserver::{ApiServer, ApiService, ResponseBody};
+use kube::client::Body;
 use serde_json::{Value, json};
 use std::time::Duration;
+use tower::{BoxError, ServiceExt as _};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -108,6 +112,36 @@ async fn edited_assignment_never_leads_to_two_members_for_one_range() {
 async fn member_without_lease_loses_its_ranges_and_joins_again() {
     let (server, groups) = (ApiServer::new(), Groups::default());
     let one = Member::start(&server, &groups, "one");
+    one.wait_for_ranges(256).await;
+    delete_lease(&server, "one");
+    one.wait_until(|one| one.status().lost == 256).await;
+    one.wait_for_ranges(256).await;
+    assert_eq!(one.status().gained, 512);
+}
+
+/// Removes the uid from an update.
+async fn send_without_uid(
+    service: ApiService,
+    request: Request<Body>,
+) -> Result<Response<ResponseBody>, BoxError> {
+    let (parts, body) = request.into_parts();
+    let mut bytes = body.collect_bytes().await?.to_vec();
+    if parts.method == "PUT" {
+        let mut object: Value = serde_json::from_slice(&bytes)?;
+        object["metadata"]["uid"] = json!(null);
+        bytes = object.to_string().into_bytes();
+    }
+    Ok(service.oneshot(Request::from_parts(parts, Body::from(bytes))).await?)
+}
+
+/// A server that ignores the uid creates the Lease again, with its claims. kube-apiserver answers with a conflict.
+#[tokio::test(start_paused = true)]
+async fn lease_created_by_a_renewal_does_not_keep_the_ranges() {
+    let (server, groups) = (ApiServer::new(), Groups::default());
+    let service = server.service();
+    let client = tower::service_fn(move |request| send_without_uid(service.clone(), request));
+    let group = ShardGroup::builder(kube::Client::new(client, NAMESPACE), NAMESPACE, "shop").identity("one");
+    let one = groups.run(group.build().unwrap());
     one.wait_for_ranges(256).await;
     delete_lease(&server, "one");
     one.wait_until(|one| one.status().lost == 256).await;
