@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::json_edit::is_empty;
 use super::resource::Resource;
-use super::state::State;
+use super::state::{self, State};
 
 /// Returns the metadata of an object, created if it is missing. Fields of the wrong type are an error.
 pub(super) fn metadata<'a>(
@@ -161,15 +161,33 @@ pub(super) fn check_preconditions(
         }
     }
     if !uid.is_empty() && uid != before.uid {
-        let key = format!("/registry/{plural}/{}", before.key());
-        let why = format!(
-            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
-             failed: UID in precondition: {uid}, UID in object meta: {}",
-            before.uid
-        );
-        return Err(Status::conflict(group, plural, name, &why));
+        return Err(uid_conflict(resource, name, &before.key(), [uid, &before.uid]));
     }
     Ok(())
+}
+
+/// Rejects an update that was meant for an incarnation of an object, and would create another one.
+pub(super) fn check_no_uid_is_expected(
+    resource: &Resource,
+    namespace: &str,
+    name: &str,
+    metadata: &Map<String, Value>,
+) -> Result<(), Status> {
+    let uid = metadata.get("uid").and_then(Value::as_str).unwrap_or_default();
+    if uid.is_empty() {
+        return Ok(());
+    }
+    Err(uid_conflict(resource, name, &state::key(namespace, name), [uid, ""]))
+}
+
+/// Returns the error for an update of another incarnation: the expected uid and the stored one.
+fn uid_conflict(resource: &Resource, name: &str, key: &str, [expected, stored]: [&str; 2]) -> Status {
+    let plural = &resource.plural;
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{plural}/{key}, ResourceVersion: 0, AdditionalErrorMsg: \
+         Precondition failed: UID in precondition: {expected}, UID in object meta: {stored}"
+    );
+    Status::conflict(&resource.group, plural, name, &why)
 }
 
 /// Returns the error for a body without a name.

@@ -17,7 +17,8 @@ use super::json_edit::drop_field;
 use super::kinds::{ResourceId, VersionedResource};
 use super::merge::{is_deletion_complete, merge};
 use super::meta::{
-    self, check_namespace, check_preconditions, check_version_is_set, initialize_metadata, metadata,
+    self, check_namespace, check_no_uid_is_expected, check_preconditions, check_version_is_set,
+    initialize_metadata, metadata,
 };
 use super::representation::Representation;
 use super::resource::Resource;
@@ -105,6 +106,7 @@ impl Model {
         check_namespace(&resource, namespace, new)?;
         let Some(before) = self.get(gvr, namespace, name) else {
             if target == WriteTarget::Object && resource.put_creates() {
+                check_no_uid_is_expected(&resource, namespace, name, new)?;
                 new.remove("resourceVersion");
                 return self.create(context, gvr, namespace, object, origin);
             }
