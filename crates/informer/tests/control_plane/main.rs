@@ -23,6 +23,9 @@ mod rewind;
 mod rights;
 #[path = "../../../informer-apiserver/tests/conformance/runner.rs"]
 mod runner;
+#[path = "../common/shard_members.rs"]
+mod shard_members;
+mod shards;
 mod targets;
 #[path = "../common/types.rs"]
 mod types;
@@ -42,6 +45,7 @@ async fn main() -> ExitCode {
         outage::ALL,
         rewind::ALL,
         rights::ALL,
+        shards::ALL,
         #[cfg(feature = "persistence")]
         warm_start::ALL,
     ];

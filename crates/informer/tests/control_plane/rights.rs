@@ -19,10 +19,11 @@ statements![
     namespaced_rights_suffice_for_a_namespaced_factory,
 ];
 
-const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+/// The path of the group of roles and bindings.
+pub(crate) const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
 /// Creates a service account without rights and returns its token.
-async fn account(target: &Target) -> String {
+pub(crate) async fn account(target: &Target) -> String {
     target.post("$ns/serviceaccounts", &json!({"metadata": {"name": "limited"}})).await;
     let token = target.post("$ns/serviceaccounts/limited/token", &json!({"spec": {}})).await;
     token["status"]["token"].as_str().unwrap().to_owned()
