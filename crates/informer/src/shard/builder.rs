@@ -28,6 +28,9 @@ pub enum ShardKey {
     ///
     /// Only with this choice does each key, namespace and name, have at most one holder at any time. Cluster-scoped
     /// objects have no namespace and are divided by uid.
+    ///
+    /// The hash changes little with the last characters of a name: the namespaces `team-01` to `team-99` are all in one
+    /// range. Names that differ at the beginning are divided evenly.
     #[default]
     Namespace,
     /// The uid: the objects are divided evenly, also if most are in one namespace, and cluster-scoped ones too.

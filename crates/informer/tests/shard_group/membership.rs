@@ -2,8 +2,9 @@
 
 use crate::harness::{Groups, Member, lease, pass};
 use informer::election::ElectionConfig;
-use informer::shard::{ShardGroup, ShardKey};
+use informer::shard::{RangeCount, ShardGroup, ShardKey, shard_hash};
 use informer_apiserver::{ApiServer, Verb};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -203,4 +204,17 @@ async fn settings_are_checked() {
     let group = builder("shop").ranges(1_024).unwrap().shard_by(ShardKey::Uid).build().unwrap();
     assert_eq!((group.shard_by(), group.to_string().as_str()), (ShardKey::Uid, "default/shop"));
     assert_ne!(group.identity(), builder("shop").build().unwrap().identity());
+}
+
+/// The figures in the documentation of sharding by namespace.
+#[test]
+fn numbered_namespaces_are_in_few_ranges() {
+    let ranges: Vec<_> = RangeCount::default().ranges().collect();
+    let in_ranges = |names: Vec<String>| {
+        let range = |name: &String| ranges.iter().position(|range| range.contains(shard_hash(name))).unwrap();
+        names.iter().map(range).collect::<BTreeSet<usize>>().len()
+    };
+    assert_eq!(in_ranges((1..100).map(|number| format!("team-{number:02}")).collect()), 1);
+    assert_eq!(in_ranges((0..1000).map(|number| format!("tenant-{number:03}")).collect()), 13);
+    assert!(in_ranges((0..1000).map(|number| format!("{number:03}-tenant")).collect()) > 200);
 }
