@@ -9,6 +9,9 @@ mod operator;
 #[path = "../../scheduler.rs"]
 #[allow(dead_code)]
 mod scheduler;
+#[path = "../../sharded_operator.rs"]
+#[allow(dead_code)]
+mod sharded_operator;
 #[path = "../../to_database.rs"]
 #[allow(dead_code)]
 mod to_database;
@@ -19,6 +22,8 @@ mod workqueue;
 use std::collections::BTreeMap;
 
 use futures::StreamExt as _;
+use informer::manager::ManagerHandle;
+use informer::shard::{ShardGroup, shard_hash};
 use informer::{InformerOptions, SharedInformer};
 use k8s_openapi::api::core::v1::Pod;
 use kube::CustomResourceExt as _;
@@ -26,6 +31,7 @@ use operator::Website;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use crate::common::cluster::EventLog;
 use crate::common::{Program, output};
@@ -36,6 +42,7 @@ use crate::watching::{delete_pod, pod};
 statements![
     scheduler_places_a_thousand_pods_although_its_leader_is_killed,
     operator_creates_repairs_and_cleans_up,
+    sharded_operator_takes_over_from_processes_that_end,
     workqueue_retries_failures,
     to_database_is_correct_after_a_restart,
     namespaces_copies_a_config_map,
@@ -165,6 +172,86 @@ async fn operator_creates_repairs_and_cleans_up(target: &Target) {
     for reason in ["Applied", "Stopped"] {
         assert!(events.iter().any(|event| event["reason"] == reason), "{reason}: {events:?}");
     }
+}
+
+/// One process of the sharded operator.
+struct Process {
+    group: ShardGroup,
+    handle: ManagerHandle,
+    task: JoinHandle<()>,
+}
+
+impl Process {
+    fn start(target: &Target, identity: &str) -> Self {
+        let client = target.again().client;
+        let group = ShardGroup::builder(client.clone(), &target.namespace, "budget-operator");
+        let group = group.identity(identity).build().unwrap();
+        let manager = sharded_operator::manager(client, &group);
+        let handle = manager.handle();
+        let task = tokio::spawn(async { manager.run_until(std::future::pending()).await.unwrap() });
+        Self { group, handle, task }
+    }
+}
+
+/// Three processes, of which one ends in order and one is killed.
+async fn sharded_operator_takes_over_from_processes_that_end(target: &Target) {
+    // Names that differ in their last character only would belong to one process.
+    let words = ["alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel"];
+    let namespaces = words.map(|word| format!("{word}-{}", target.namespace));
+    let path = |namespace: &str| format!("/apis/apps/v1/namespaces/{namespace}/deployments");
+    let create = async |name: &str, replicas: i32| {
+        for namespace in &namespaces {
+            let labels = json!({"app": name});
+            let pod = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "nginx"}]}});
+            let spec = json!({"replicas": replicas, "selector": {"matchLabels": labels}, "template": pod});
+            target.post(&path(namespace), &json!({"metadata": {"name": name}, "spec": spec})).await;
+        }
+    };
+    let have_budgets = async |name: &str, expected: bool| {
+        for namespace in &namespaces {
+            let budget = format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}");
+            if target.request("GET", &budget, None).await.is_ok() != expected {
+                return false;
+            }
+        }
+        true
+    };
+    let owners = |processes: &[Process], namespace: &str| {
+        processes.iter().filter(|process| process.group.owns_hash(shard_hash(namespace))).count()
+    };
+    for name in &namespaces {
+        target.post_outside("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await;
+    }
+    create("web", 2).await;
+    let mut processes = ["one", "two", "three"]
+        .map(|identity| Process::start(target, identity))
+        .into_iter()
+        .collect::<Vec<_>>();
+    until("each deployment has a budget", async || have_budgets("web", true).await).await;
+    let is_settled =
+        |process: &Process| process.group.status().is_settled && process.group.status().held.share() > 0.3;
+    until("each process has a shard", async || processes.iter().all(is_settled)).await;
+    assert!(namespaces.iter().all(|namespace| owners(&processes, namespace) == 1));
+
+    let stopped = processes.remove(0);
+    stopped.handle.stop();
+    stopped.task.await.unwrap();
+    let is_coordinator = |process: &Process| process.group.status().is_coordinator;
+    until("a process is the coordinator", async || processes.iter().any(is_coordinator)).await;
+    let killed = processes.iter().position(|process| !is_coordinator(process)).unwrap();
+    processes.remove(killed).task.abort();
+    create("late", 3).await;
+    for namespace in &namespaces {
+        target.merge(&format!("{}/web", path(namespace)), &json!({"spec": {"replicas": 1}})).await;
+    }
+    until("new deployments have budgets", async || have_budgets("late", true).await).await;
+    until("budgets that are not needed are deleted", async || have_budgets("web", false).await).await;
+    // Another run of this test on the same server may have written the budgets.
+    let is_owned = |namespace: &String| owners(&processes, namespace) == 1;
+    until("one process has all namespaces", async || namespaces.iter().all(is_owned)).await;
+    let last = processes.pop().unwrap();
+    last.handle.stop();
+    last.task.await.unwrap();
 }
 
 async fn workqueue_retries_failures(target: &Target) {
