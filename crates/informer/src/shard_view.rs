@@ -3,12 +3,15 @@
 //! The group publishes a [`ShardView`]; informers and controllers are its [`Participant`]s and confirm that they have
 //! applied it. A range is released only when every participant has stopped its work for it. This file must not know how
 //! the group decides, nor what the work is.
+//!
+//! Invariant: those who wait for a view are woken in the order in which they began to wait, so that a simulation of the
+//! program is reproducible. The channel `watch` of tokio wakes its receivers in a random order.
 
 use informer_core::shard::{HashRanges, ShardProperty};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 /// What this process may do at this moment.
@@ -55,7 +58,9 @@ struct Shared {
     /// Namespace and name of the group.
     name: Box<str>,
     property: ShardProperty,
-    view: watch::Sender<ShardView>,
+    view: Mutex<ShardView>,
+    /// Notifies those who wait for a new view.
+    view_changed: Notify,
     /// When the process stops acting if the group renews nothing; `None` if it does not act.
     acts_until: Mutex<Option<Instant>>,
     /// The numbers that the participants have confirmed.
@@ -66,9 +71,15 @@ struct Shared {
 
 /// One informer or controller that acts for the ranges of a group.
 pub(crate) struct Participant {
-    handle: ShardHandle,
-    view: watch::Receiver<ShardView>,
+    views: ViewReceiver,
     confirmed: Option<Arc<AtomicU64>>,
+}
+
+/// Receives the views of a group.
+pub(crate) struct ViewReceiver {
+    handle: ShardHandle,
+    /// The number of the last view that was seen.
+    seen: Option<u64>,
 }
 
 impl ShardHandle {
@@ -76,7 +87,8 @@ impl ShardHandle {
         Self(Arc::new(Shared {
             name: name.into(),
             property,
-            view: watch::Sender::default(),
+            view: Mutex::default(),
+            view_changed: Notify::new(),
             acts_until: Mutex::default(),
             participants: Mutex::default(),
             confirmations: watch::Sender::default(),
@@ -100,26 +112,29 @@ impl ShardHandle {
 
     /// Returns the newest view.
     pub(crate) fn view(&self) -> ShardView {
-        self.0.view.borrow().clone()
+        self.lock_view().clone()
     }
 
-    /// Returns a channel with the newest view.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<ShardView> {
-        self.0.view.subscribe()
+    /// Returns a receiver of views. It has seen none.
+    pub(crate) fn subscribe(&self) -> ViewReceiver {
+        ViewReceiver { handle: self.clone(), seen: None }
     }
 
     /// Changes the view; returns its number.
     pub(crate) fn publish(&self, change: impl FnOnce(&mut ShardView)) -> u64 {
-        self.0.view.send_if_modified(|view| {
-            let before = view.clone();
-            change(view);
-            let is_changed = *view != before;
-            if is_changed {
-                view.finish(&before);
-            }
-            is_changed
-        });
-        self.0.view.borrow().number
+        let mut view = self.lock_view();
+        let before = view.clone();
+        change(&mut view);
+        let is_changed = *view != before;
+        if is_changed {
+            view.finish(&before);
+        }
+        let number = view.number;
+        drop(view);
+        if is_changed {
+            self.0.view_changed.notify_waiters();
+        }
+        number
     }
 
     /// Sets the point in time at which the process stops acting if nothing is renewed.
@@ -134,31 +149,33 @@ impl ShardHandle {
 
     /// Returns whether the process may begin work for a hash at this moment.
     pub(crate) fn owns_hash(&self, hash: u64) -> bool {
-        self.acts() && self.0.view.borrow().held.contains(hash)
+        self.acts() && self.lock_view().held.contains(hash)
     }
 
     /// Adds a participant, which must confirm every later view. It has begun no work.
     pub(crate) fn join(&self) -> Participant {
-        let mut view = self.0.view.subscribe();
-        view.mark_changed();
         let mut participants = self.participants();
-        let confirmed = Arc::new(AtomicU64::new(self.0.view.borrow().number));
+        let confirmed = Arc::new(AtomicU64::new(self.lock_view().number));
         participants.retain(|known| known.strong_count() > 0);
         participants.push(Arc::downgrade(&confirmed));
         drop(participants);
-        Participant { handle: self.clone(), view, confirmed: Some(confirmed) }
+        Participant { views: self.subscribe(), confirmed: Some(confirmed) }
     }
 
     /// Returns the highest number that every participant has confirmed; the newest one if there are no participants.
     pub(crate) fn confirmed(&self) -> u64 {
         let numbers = self.participants();
         let numbers = numbers.iter().filter_map(Weak::upgrade).map(|number| number.load(Ordering::Acquire));
-        numbers.min().unwrap_or_else(|| self.0.view.borrow().number)
+        numbers.min().unwrap_or_else(|| self.lock_view().number)
     }
 
     /// Returns a channel that changes when [`confirmed`](Self::confirmed) may have.
     pub(crate) fn subscribe_confirmations(&self) -> watch::Receiver<()> {
         self.0.confirmations.subscribe()
+    }
+
+    fn lock_view(&self) -> MutexGuard<'_, ShardView> {
+        self.0.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_acts_until(&self) -> MutexGuard<'_, Option<Instant>> {
@@ -170,15 +187,22 @@ impl ShardHandle {
     }
 }
 
-impl Participant {
+impl ViewReceiver {
     /// Returns the newest view, and marks it as seen.
     pub(crate) fn view(&mut self) -> ShardView {
-        self.view.borrow_and_update().clone()
+        let view = self.handle.view();
+        self.seen = Some(view.number);
+        view
+    }
+
+    /// Marks the newest view as seen.
+    pub(crate) fn mark_seen(&mut self) {
+        self.seen = Some(self.handle.lock_view().number);
     }
 
     /// Returns whether there is a view that was not seen.
     pub(crate) fn has_changed(&self) -> bool {
-        self.view.has_changed().unwrap_or(false)
+        self.seen != Some(self.handle.lock_view().number)
     }
 
     /// Waits until there is a view that was not seen, without marking it as seen.
@@ -186,12 +210,36 @@ impl Participant {
     /// # Cancel safety
     ///
     /// This function is cancel safe.
-    pub(crate) async fn changed(&mut self) {
-        // The handle owns the sender, so the channel cannot close.
-        if !self.has_changed() {
-            let _closed = self.view.changed().await.is_err();
-            self.view.mark_changed();
+    pub(crate) async fn changed(&self) {
+        loop {
+            // Receives every notification from here on.
+            let notified = self.handle.0.view_changed.notified();
+            if self.has_changed() {
+                return;
+            }
+            notified.await;
         }
+    }
+}
+
+impl Participant {
+    /// Returns the newest view, and marks it as seen.
+    pub(crate) fn view(&mut self) -> ShardView {
+        self.views.view()
+    }
+
+    /// Returns whether there is a view that was not seen.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.views.has_changed()
+    }
+
+    /// Waits until there is a view that was not seen, without marking it as seen.
+    ///
+    /// # Cancel safety
+    ///
+    /// This function is cancel safe.
+    pub(crate) async fn changed(&self) {
+        self.views.changed().await;
     }
 
     /// Confirms that all views up to `number` are applied: no work for other ranges than the held ones is running.
@@ -199,7 +247,7 @@ impl Participant {
         if let Some(confirmed) = &self.confirmed
             && confirmed.fetch_max(number, Ordering::AcqRel) < number
         {
-            self.handle.0.confirmations.send_replace(());
+            self.views.handle.0.confirmations.send_replace(());
         }
     }
 }
@@ -208,7 +256,7 @@ impl Participant {
 impl Drop for Participant {
     fn drop(&mut self) {
         self.confirmed = None;
-        self.handle.0.confirmations.send_replace(());
+        self.views.handle.0.confirmations.send_replace(());
     }
 }
 

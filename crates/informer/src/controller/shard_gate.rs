@@ -124,7 +124,7 @@ impl ShardGate {
         let mut view = self.shard.group.subscribe();
         let mut statuses: Vec<_> = self.sources.iter().map(|engine| engine.subscribe_status()).collect();
         loop {
-            view.mark_unchanged();
+            view.mark_seen();
             statuses.iter_mut().for_each(watch::Receiver::mark_unchanged);
             let deadline = self.apply();
             let caches = async {
@@ -138,7 +138,7 @@ impl ShardGate {
                 }
             };
             tokio::select! {
-                changed = view.changed() => if changed.is_err() { return },
+                () = view.changed() => {}
                 () = caches => {}
                 () = sleep_until(deadline) => {}
             }

@@ -65,7 +65,7 @@ impl Drop for CoordinatorFlag {
 /// Coordinates the group for one term: until it is asked to end, and then until the ranges of this member, which has
 /// left, belong to others, or `end_timeout` has passed.
 pub(super) async fn coordinate(parts: CoordinatorParts, term: Term, end_timeout: Duration) {
-    let watch = ObjectWatch::new(&parts.client, &Selected::Leases, parts.seed);
+    let mut watch = ObjectWatch::new(&parts.client, &Selected::Leases, parts.seed);
     let _flag = CoordinatorFlag::new(Arc::clone(&parts.state));
     let mut driver = CoordinatorDriver::new(parts, watch.subscribe());
     let run = async {

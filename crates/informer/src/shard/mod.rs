@@ -210,15 +210,15 @@ impl ShardGroup {
             lease_duration,
         ));
         let run = self.state_arc().begin_run();
-        let assignment = ObjectWatch::new(&client, &Selected::Assignment, seed);
-        let versions = assignment.subscribe();
+        let mut assignment = ObjectWatch::new(&client, &Selected::Assignment, seed);
+        let versions = (assignment.subscribe(), assignment.subscribe());
         let ends = (channel::Sender::new(false), channel::Sender::new(false));
         // Dropping the sets aborts the tasks.
         let (mut member, mut coordinator, mut watch) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
         watch.spawn(assignment.run().in_current_span());
-        let driver = self.member_driver(machine, &client, run.publisher(), versions.clone());
+        let driver = self.member_driver(machine, &client, run.publisher(), versions.0);
         member.spawn(driver.run(ends.0.subscribe()).in_current_span());
-        let coordination = self.run_coordinator(elector, client, versions, seed, ends.1.subscribe());
+        let coordination = self.run_coordinator(elector, client, versions.1, seed, ends.1.subscribe());
         coordinator.spawn(coordination.in_current_span());
         tokio::select! {
             biased;

@@ -40,7 +40,8 @@ pub(super) struct ObjectWatch {
     scope: Scope,
     seed: u64,
     description: Arc<str>,
-    objects: watch::Sender<Objects>,
+    /// One channel for each subscriber, so that they are woken in a fixed order.
+    objects: Vec<watch::Sender<Objects>>,
 }
 
 impl ObjectWatch {
@@ -66,11 +67,14 @@ impl ObjectWatch {
         };
         let description = format!("{} of shard group {client}", resource.name()).into();
         let scope = Scope::namespace(namespace);
-        Self { source, resource, scope, seed, description, objects: watch::Sender::new(None) }
+        Self { source, resource, scope, seed, description, objects: Vec::new() }
     }
 
-    pub(super) fn subscribe(&self) -> watch::Receiver<Objects> {
-        self.objects.subscribe()
+    /// Returns a channel with the objects, for one task.
+    pub(super) fn subscribe(&mut self) -> watch::Receiver<Objects> {
+        let (sender, receiver) = watch::channel(None);
+        self.objects.push(sender);
+        receiver
     }
 
     /// Watches until dropped.
@@ -96,11 +100,16 @@ impl ObjectWatch {
 
     async fn publish(&self, queue: &DeltaQueue) {
         let mut objects = BTreeMap::new();
+        let mut is_published = false;
         while let Some((scope_index, batch)) = queue.pop(MAX_BATCH_DELTAS).await {
             let end = batch.end();
             let is_changed = apply(&mut objects, batch);
-            if queue.applied(scope_index, end) && (is_changed || self.objects.borrow().is_none()) {
-                self.objects.send_replace(Some(Arc::new(objects.clone())));
+            if queue.applied(scope_index, end) && (is_changed || !is_published) {
+                let published = Arc::new(objects.clone());
+                for subscriber in &self.objects {
+                    subscriber.send_replace(Some(Arc::clone(&published)));
+                }
+                is_published = true;
             }
         }
     }
