@@ -131,7 +131,7 @@ impl ReflectorDriver {
     pub(crate) async fn run(mut self) {
         let (clock, mut stop) = (self.clock, self.stop.subscribe());
         let mut requests = Requests::default();
-        let mut shard = self.shard.as_ref().map(|group| ShardProgress::new(group.join()));
+        let mut shard = self.shard.as_ref().map(|group| ShardProgress::new(group.join_cache()));
         if let Some(saved) = self.saved.take() {
             tokio::select! {
                 biased;
@@ -244,7 +244,7 @@ impl ReflectorDriver {
             self.status.record_ranges(scope_index, complete, now);
         }
         if let Some(view) = shard.new_view() {
-            self.machine.set_ranges(now, &view.held, view.is_settled);
+            self.machine.set_ranges(now, shard.ranges_of(&view), view.is_settled);
             let remaining = self.machine.complete_ranges().unwrap_or_default();
             self.status.record_ranges(scope_index, shard.begin_view(view.number, &remaining), now);
         }

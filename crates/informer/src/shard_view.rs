@@ -1,8 +1,9 @@
 //! What this process may do as a member of a shard group, as its informers and controllers see it.
 //!
 //! The group publishes a [`ShardView`]; informers and controllers are its [`Participant`]s and confirm that they have
-//! applied it. A range is released only when every participant has stopped its work for it. This file must not know how
-//! the group decides, nor what the work is.
+//! applied it. A range is released only when every participant has stopped its work for it. Caches keep a range until the
+//! work of the controllers has ended, which reads them. This file must not know how the group decides, nor what the work
+//! is.
 //!
 //! Invariant: those who wait for a view are woken in the order in which they began to wait, so that a simulation of the
 //! program is reproducible. The channel `watch` of tokio wakes its receivers in a random order.
@@ -59,14 +60,23 @@ struct Shared {
     name: Box<str>,
     property: ShardProperty,
     view: Mutex<ShardView>,
-    /// Notifies those who wait for a new view.
-    view_changed: Notify,
+    /// Notifies those who wait for a new view, or for the end of work.
+    changed: Notify,
     /// When the process stops acting if the group renews nothing; `None` if it does not act.
     acts_until: Mutex<Option<Instant>>,
     /// The numbers that the participants have confirmed.
-    participants: Mutex<Vec<Weak<AtomicU64>>>,
+    participants: Mutex<Vec<(Role, Weak<AtomicU64>)>>,
     /// Changed whenever a participant confirms a view, or ends.
     confirmations: watch::Sender<()>,
+}
+
+/// What a participant does with a range that is being released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// It ends its work.
+    Work,
+    /// It keeps the objects until all work has ended.
+    Cache,
 }
 
 /// One informer or controller that acts for the ranges of a group.
@@ -88,7 +98,7 @@ impl ShardHandle {
             name: name.into(),
             property,
             view: Mutex::default(),
-            view_changed: Notify::new(),
+            changed: Notify::new(),
             acts_until: Mutex::default(),
             participants: Mutex::default(),
             confirmations: watch::Sender::default(),
@@ -132,7 +142,7 @@ impl ShardHandle {
         let number = view.number;
         drop(view);
         if is_changed {
-            self.0.view_changed.notify_waiters();
+            self.0.changed.notify_waiters();
         }
         number
     }
@@ -152,26 +162,64 @@ impl ShardHandle {
         self.acts() && self.lock_view().held.contains(hash)
     }
 
-    /// Adds a participant, which must confirm every later view. It has begun no work.
+    /// Adds a participant with work, which must confirm every later view. It has begun none.
     pub(crate) fn join(&self) -> Participant {
+        self.add(Role::Work)
+    }
+
+    /// Adds a participant that caches objects. It keeps those of ranges that are being released until
+    /// [`work_confirmed`](Self::work_confirmed) is the number of the view.
+    pub(crate) fn join_cache(&self) -> Participant {
+        self.add(Role::Cache)
+    }
+
+    fn add(&self, role: Role) -> Participant {
         let mut participants = self.participants();
         let confirmed = Arc::new(AtomicU64::new(self.lock_view().number));
-        participants.retain(|known| known.strong_count() > 0);
-        participants.push(Arc::downgrade(&confirmed));
+        participants.retain(|(_, known)| known.strong_count() > 0);
+        participants.push((role, Arc::downgrade(&confirmed)));
         drop(participants);
         Participant { views: self.subscribe(), confirmed: Some(confirmed) }
     }
 
     /// Returns the highest number that every participant has confirmed; the newest one if there are no participants.
     pub(crate) fn confirmed(&self) -> u64 {
-        let numbers = self.participants();
-        let numbers = numbers.iter().filter_map(Weak::upgrade).map(|number| number.load(Ordering::Acquire));
-        numbers.min().unwrap_or_else(|| self.lock_view().number)
+        self.confirmed_by(|_| true)
+    }
+
+    /// Returns the highest number that every participant with work has confirmed; the newest one if there are none.
+    pub(crate) fn work_confirmed(&self) -> u64 {
+        self.confirmed_by(|role| role == Role::Work)
+    }
+
+    fn confirmed_by(&self, is_counted: impl Fn(Role) -> bool) -> u64 {
+        let participants = self.participants();
+        let counted = participants.iter().filter(|(role, _)| is_counted(*role));
+        let numbers = counted.filter_map(|(_, number)| number.upgrade());
+        let lowest = numbers.map(|number| number.load(Ordering::Acquire)).min();
+        lowest.unwrap_or_else(|| self.lock_view().number)
     }
 
     /// Returns a channel that changes when [`confirmed`](Self::confirmed) may have.
     pub(crate) fn subscribe_confirmations(&self) -> watch::Receiver<()> {
         self.0.confirmations.subscribe()
+    }
+
+    fn notify_confirmation(&self) {
+        self.0.confirmations.send_replace(());
+        self.0.changed.notify_waiters();
+    }
+
+    /// Waits for a condition that becomes true only by a new view or a confirmation.
+    async fn wait_until(&self, is_met: impl Fn() -> bool) {
+        loop {
+            // Receives every notification from here on.
+            let notified = self.0.changed.notified();
+            if is_met() {
+                return;
+            }
+            notified.await;
+        }
     }
 
     fn lock_view(&self) -> MutexGuard<'_, ShardView> {
@@ -182,7 +230,7 @@ impl ShardHandle {
         self.0.acts_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn participants(&self) -> MutexGuard<'_, Vec<Weak<AtomicU64>>> {
+    fn participants(&self) -> MutexGuard<'_, Vec<(Role, Weak<AtomicU64>)>> {
         self.0.participants.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -211,14 +259,7 @@ impl ViewReceiver {
     ///
     /// This function is cancel safe.
     pub(crate) async fn changed(&self) {
-        loop {
-            // Receives every notification from here on.
-            let notified = self.handle.0.view_changed.notified();
-            if self.has_changed() {
-                return;
-            }
-            notified.await;
-        }
+        self.handle.wait_until(|| self.has_changed()).await;
     }
 }
 
@@ -247,8 +288,22 @@ impl Participant {
         if let Some(confirmed) = &self.confirmed
             && confirmed.fetch_max(number, Ordering::AcqRel) < number
         {
-            self.views.handle.0.confirmations.send_replace(());
+            self.views.handle.notify_confirmation();
         }
+    }
+
+    /// Returns whether all participants with work have confirmed a view.
+    pub(crate) fn has_work_ended(&self, number: u64) -> bool {
+        self.views.handle.work_confirmed() >= number
+    }
+
+    /// Waits until all participants with work have confirmed a view.
+    ///
+    /// # Cancel safety
+    ///
+    /// This function is cancel safe.
+    pub(crate) async fn work_ended(&self, number: u64) {
+        self.views.handle.wait_until(|| self.has_work_ended(number)).await;
     }
 }
 
@@ -256,7 +311,7 @@ impl Participant {
 impl Drop for Participant {
     fn drop(&mut self) {
         self.confirmed = None;
-        self.views.handle.0.confirmations.send_replace(());
+        self.views.handle.notify_confirmation();
     }
 }
 

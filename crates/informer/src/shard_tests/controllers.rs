@@ -27,6 +27,8 @@ struct Entry {
     ended: u32,
     /// The number of owned objects that the last reconcile has seen.
     children: usize,
+    /// The same at its end.
+    children_at_end: usize,
     /// Whether the last reconcile was asked to stop.
     was_stopped: bool,
 }
@@ -101,13 +103,16 @@ fn controller(
             let is_child = |secret: &Object<Secret>| {
                 secret.namespace() == key.namespace() && secret.name().starts_with(key.name())
             };
-            let children = secrets.list().into_iter().filter(is_child).count();
-            log.update(&key, |entry| (entry.started, entry.children) = (entry.started + 1, children));
+            let children = || secrets.list().into_iter().filter(is_child).count();
+            log.update(&key, |entry| (entry.started, entry.children) = (entry.started + 1, children()));
             if key.name() == "slow" {
                 slow.acquire().await.unwrap().forget();
             }
             let was_stopped = ctx.is_stop_requested();
-            log.update(&key, |entry| (entry.ended, entry.was_stopped) = (entry.ended + 1, was_stopped));
+            log.update(&key, |entry| {
+                (entry.ended, entry.was_stopped) = (entry.ended + 1, was_stopped);
+                entry.children_at_end = children();
+            });
             Ok::<_, Infallible>(Outcome::Done)
         }
     };
@@ -175,11 +180,42 @@ async fn release_waits_for_running_reconciles() {
         .unwrap();
     slow.add_permits(2);
     eventually(|| group.confirmed() >= number).await;
-    let expected = Entry { started: 1, ended: 1, children: 0, was_stopped: true };
+    let expected = Entry { started: 1, ended: 1, was_stopped: true, ..Entry::default() };
     assert_eq!(log.get("b/slow"), expected);
     assert!(!log.get("a/slow").was_stopped);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(log.get("b/slow"), expected);
+}
+
+/// Bug: the objects of a range left the caches as soon as its release began. A reconcile that still ran read none of
+/// them, as if they were deleted.
+#[tokio::test(start_paused = true)]
+async fn reconcile_of_a_released_range_reads_its_objects_until_it_ends() {
+    for property in [ShardProperty::Namespace, ShardProperty::Uid] {
+        let server = ApiServer::new();
+        namespace(&server, "a");
+        let owner = create(&server, "ConfigMap", "a", "slow", None);
+        create(&server, "Secret", "a", "slow-1", Some(&owner));
+        let (group, log, slow) = (group(property), Log::default(), Arc::new(Semaphore::new(0)));
+        hold(&group, HashRanges::all());
+        let _stop = spawn(&controller(&server, &group, &log, &slow));
+        eventually(|| log.get("a/slow").started == 1).await;
+        let hash = if property == ShardProperty::Uid { uid_hash(&owner) } else { shard_hash("a") };
+        let number = group.publish(|view| {
+            (view.held, view.releasing) =
+                (Arc::new(HashRanges::all().difference(&only(hash))), Arc::new(only(hash)));
+        });
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        // A view that changes something else does not end the work either.
+        let number = number.max(group.publish(|view| view.is_settled = false));
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert!(group.confirmed() < number, "a reconcile of the range runs");
+        slow.add_permits(1);
+        // The range is released when the work has ended and the caches do not contain it.
+        eventually(|| group.confirmed() >= number).await;
+        let entry = log.get("a/slow");
+        assert_eq!((entry.ended, entry.children, entry.children_at_end), (1, 1, 1), "{property:?}");
+    }
 }
 
 /// A range that was lost, and not released, may have another owner already.
