@@ -85,7 +85,8 @@
 //! - **C10 Shutdown.** Shutdown delivers pending events until its timeout, ends every task, and calls no
 //!   handler afterwards.
 //! - **C11 Server load.** No behaviour of the server causes a hot loop; `Retry-After` is honoured; a dead
-//!   connection is detected; users of a factory share one watch per kind and selection.
+//!   connection is detected; users of a factory share one watch per kind and selection, two while a
+//!   shard group moves ranges.
 //! - **C12 Resync.** Each handler has its own resync period, which reconnects do not reset. Deliveries are spread
 //!   over the period, and no request is sent.
 //! - **C13 Read-only.** Cached objects cannot be modified.

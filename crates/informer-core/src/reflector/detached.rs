@@ -18,7 +18,7 @@ pub(super) struct DetachedState {
 }
 
 impl DetachedState {
-    /// Applies a frame, or returns a list. As in the store, versions do not go back (C1).
+    /// Creates the state from a list.
     pub(super) fn new(
         entries: impl IntoIterator<Item = Arc<Entry>>,
         unreadable: impl IntoIterator<Item = UnreadableObject>,
@@ -27,6 +27,7 @@ impl DetachedState {
         Self { entries: entries.into_iter().map(EntryByKey).collect(), unreadable: unreadable.collect() }
     }
 
+    /// Applies a frame, or returns a list. As in the store, versions do not go back (C1).
     pub(super) fn apply(&mut self, delta: Delta) -> Option<Delta> {
         match delta {
             Delta::Added(entry) | Delta::Updated(entry) => {

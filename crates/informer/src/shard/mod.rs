@@ -86,6 +86,8 @@ use watch::{ObjectWatch, Objects, Selected};
 ///
 /// Work that blocks its thread cannot be dropped. [`owns_hash`](Self::owns_hash) is exact in this case too, and a write
 /// to another system carries the [token](Self::token), which that system compares with the highest one it has seen.
+/// The clock may not count the time in which a virtual machine was paused, or the computer suspended: afterwards, a
+/// process may act until its next renewal fails, so that only a receiver that compares tokens rejects its writes.
 /// Deleting the Lease of a member that runs, or removing its label, is not covered: others may act for its ranges until
 /// it notices, at its next renewal.
 ///
@@ -129,15 +131,16 @@ impl ShardGroup {
 
     /// Returns whether this process may begin work for a hash at this moment.
     ///
-    /// It compares the clock with the time until which the process may act, so that a process that continues after a
-    /// pause notices immediately that it has lost its ranges.
+    /// It compares the clock with the time until which the process may act, so that a process that continues after it was
+    /// stopped or throttled notices immediately that it has lost its ranges.
     pub fn owns_hash(&self, hash: u64) -> bool {
         self.state().handle.owns_hash(hash)
     }
 
     /// Returns whether this process acts for an object at this moment: by the hash of its namespace or uid.
     ///
-    /// The key of an object is not enough if the group divides by uid.
+    /// The key of an object is not enough if the group divides by uid. In such a group, do not call it for objects of a kind
+    /// that a controller [`owns`](crate::controller::Controller::owns): these are divided by the uid of their owner.
     pub fn owns<K>(&self, object: &Object<K>) -> bool {
         let head = object.entry().head();
         let by_uid = || ShardProperty::Uid.hash(head);

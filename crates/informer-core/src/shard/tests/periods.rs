@@ -47,7 +47,7 @@ fn is_write(request: &MemberRequest) -> bool {
     matches!(request, MemberRequest::CreateLease(_) | MemberRequest::UpdateLease(..))
 }
 
-/// docs/decisions/sharding.md promises one write and one read in half of `renew_deadline`.
+/// docs/decisions/sharding.md: one write and one read in half of `renew_deadline`.
 #[test]
 fn member_at_rest_sends_one_write_and_one_read_every_five_seconds() {
     let mut fixture = Fixture::acting_for_the_first_range();
