@@ -103,10 +103,10 @@ impl Claims {
     }
 
     /// Confirms the claims in the record with this number that overlap no claim of another member.
-    pub(super) fn confirm(&mut self, number: u64, version: &str, others: &[&MemberRecord]) {
+    pub(super) fn confirm(&mut self, number: u64, version: &str, key: &str, others: &[&MemberRecord]) {
         let Self { claims, events } = self;
         for (range, claim) in claims {
-            let is_claimed = || others.iter().any(|record| record.claims.overlaps(range));
+            let is_claimed = || others.iter().any(|record| record.conflicts_with(key, range));
             if claim.state == ClaimState::Claimed && claim.is_in(number) && !is_claimed() {
                 claim.state = ClaimState::Held;
                 let token = RangeToken { version: version.to_owned(), epoch: claim.epoch };

@@ -2,7 +2,8 @@
 //!
 //! The assignment is not what keeps two members from acting for one range; their claims are. So two coordinators, or
 //! one that has been paused, can at worst move ranges needlessly. A Lease is deleted only in the version that has not
-//! changed for its duration. This file does not know why members leave, nor how requests are sent.
+//! changed for its duration. All changes within a write period are one version of the assignment, because each version
+//! causes reads of the members that it concerns. This file does not know why members leave, nor how requests are sent.
 
 use super::member::request_timeout;
 use super::plan::plan;
@@ -51,7 +52,7 @@ pub struct Coordinator {
     assignment: KnownAssignment,
     /// When the request in flight was sent.
     sent_at: Option<Moment>,
-    /// The next request for the assignment.
+    /// The next request for the assignment: after a failed request, or a write.
     next_attempt: Moment,
     /// Whether the last request deleted a Lease: then the assignment is next.
     is_assignment_next: bool,
@@ -167,7 +168,12 @@ impl Coordinator {
             return;
         }
         match response {
-            CoordinatorResponse::Assignment(assignment) => self.observe_assignment(assignment),
+            CoordinatorResponse::Assignment(assignment) => {
+                if !matches!(request, CoordinatorRequest::ReadAssignment) {
+                    self.next_attempt = now + write_period(&self.config);
+                }
+                self.observe_assignment(assignment);
+            }
             CoordinatorResponse::Conflict | CoordinatorResponse::Deleted => {
                 self.assignment = KnownAssignment::Unknown;
             }
@@ -215,9 +221,10 @@ impl Coordinator {
         }
         let known = current.cloned().unwrap_or_else(|| self.claimed_assignment());
         let mut next = known.clone();
-        next.revisions = self.revisions(&known);
+        next.key = self.key(Some(&known.key)).unwrap_or(&known.key).to_owned();
+        next.revisions = self.revisions(&known, &next.key);
         // The ranges of members that leave are divided among the others.
-        let members = self.members();
+        let members = self.members(&next.key);
         next.members = members.iter().map(|name| (*name).to_owned()).collect();
         let newest = next.revisions.last();
         let is_newest = |name: &&str| Some(&self.leases[*name].record.revision) == newest;
@@ -247,17 +254,29 @@ impl Coordinator {
 
     /// Returns an assignment that changes nothing: each range belongs to the member that claims it.
     fn claimed_assignment(&self) -> Assignment {
-        let mut assignment = Assignment::without_owners(self.count);
+        let key = self.key(None).unwrap_or_default();
+        let mut assignment = Assignment::without_owners(self.count).with_key(key);
+        let is_owner =
+            |record: &MemberRecord, range: &HashRange| record.key == key && record.claims.covers(range);
         for (range, assigned) in self.count.ranges().zip(&mut assignment.ranges) {
-            let owner = self.leases.values().find(|lease| lease.record.claims.covers(&range));
+            let owner = self.leases.values().find(|lease| is_owner(&lease.record, &range));
             assigned.owner = owner.map(|lease| lease.record.identity.clone());
         }
         assignment
     }
 
-    /// Returns the identities of the members among which the ranges are divided.
-    fn members(&self) -> BTreeSet<&str> {
-        let members = self.leases.iter().filter(|(_, lease)| !lease.record.is_leaving);
+    /// Returns the key of the members among which the ranges are divided: the known one while a member has it. It is
+    /// replaced by the key of a member with claims, or of any other one.
+    fn key<'a>(&'a self, known: Option<&'a str>) -> Option<&'a str> {
+        let records = || self.leases.values().map(|lease| &lease.record).filter(|record| !record.is_leaving);
+        let kept = known.filter(|key| records().any(|record| record.key == *key));
+        kept.or_else(|| Some(&*records().min_by_key(|record| record.claims.is_empty())?.key))
+    }
+
+    /// Returns the identities of the members among which the ranges are divided: those with this key.
+    fn members(&self, key: &str) -> BTreeSet<&str> {
+        let is_member = |record: &MemberRecord| !record.is_leaving && record.key == key;
+        let members = self.leases.iter().filter(|(_, lease)| is_member(&lease.record));
         members.map(|(name, _)| name.as_str()).collect()
     }
 
@@ -266,9 +285,9 @@ impl Coordinator {
     /// A revision becomes the newest when a member joins with it, so that an update that is rolled back ends with the
     /// earlier revision. Known revisions with which members joined at the same time keep their order, and new ones
     /// follow.
-    fn revisions(&self, known: &Assignment) -> Vec<String> {
+    fn revisions(&self, known: &Assignment, key: &str) -> Vec<String> {
         let mut present: BTreeMap<&String, bool> = BTreeMap::new();
-        for name in self.members() {
+        for name in self.members(key) {
             let has_joined = known.members.binary_search_by(|member| member.as_str().cmp(name)).is_err();
             *present.entry(&self.leases[name].record.revision).or_default() |= has_joined;
         }
@@ -279,4 +298,9 @@ impl Coordinator {
         revisions.sort_by_key(|(revision, has_joined)| (*has_joined, position(revision)));
         revisions.into_iter().map(|(revision, _)| revision.clone()).collect()
     }
+}
+
+/// Returns the time between two writes of the assignment. A move takes two of them, and less than a second by default.
+fn write_period(config: &ElectionConfig) -> Duration {
+    config.retry_period / 5
 }

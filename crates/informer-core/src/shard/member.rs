@@ -5,15 +5,19 @@
 //! the other, because both write before they list. So no two members act for the same hash, whatever the assignment
 //! contains.
 //!
+//! Hashes of members with different keys are not comparable: a claim of one counts as a claim of all hashes for the
+//! others. The assignment contains the key of the members that are to act; the others claim nothing.
+//!
 //! Invariants: at most one request is in flight. Each record contains all claims. A member acts only within
 //! `renew_deadline` after it sent the last successful renewal of its Lease and the last successful read of the
 //! assignment; its Lease is not deleted before `lease_duration` after the renewal. A member that has left has no
 //! claims.
 
 use super::claims::Claims;
+use super::member_state::{ForeignLease, InFlight, LeaseState, RequestKind, Stopping};
 use super::protocol::{ClaimState, MemberEvent, MemberRequest, MemberResponse, RangeLossReason};
 use super::range::HashRange;
-use super::record::{MemberRecord, StoredAssignment};
+use super::record::{Assignment, MemberRecord, StoredAssignment};
 use crate::election::ElectionConfig;
 use crate::error::ConfigError;
 use crate::random::Random;
@@ -50,46 +54,12 @@ pub struct Member {
     next_read: Moment,
     next_list: Moment,
     in_flight: Option<InFlight>,
+    /// The key of a member with claims that was listed last, if it is another one.
+    listed_key: Option<String>,
+    /// The Lease with the name of this member that another process has written.
+    foreign: Option<ForeignLease>,
     last_error: String,
     stopping: Stopping,
-}
-
-/// What is known of the Lease of this member.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum LeaseState {
-    /// A request had an unknown effect, or another process has changed the Lease.
-    Unknown,
-    Missing,
-    /// The Lease contains the record with this number.
-    Stored {
-        version: String,
-        number: u64,
-    },
-}
-
-#[derive(Debug)]
-struct InFlight {
-    sent_at: Moment,
-    /// The Lease when the request was sent.
-    lease: LeaseState,
-    request: RequestKind,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RequestKind {
-    ReadAssignment,
-    ReadLease,
-    Write,
-    Delete,
-    List,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stopping {
-    No,
-    /// Since this moment, the work ends; then the Lease is deleted.
-    Requested(Moment),
-    Finished,
 }
 
 impl Member {
@@ -128,9 +98,26 @@ impl Member {
             next_read: Moment::default(),
             next_list: Moment::default(),
             in_flight: None,
+            listed_key: None,
+            foreign: None,
             last_error: "no response".to_owned(),
             stopping: Stopping::No,
         })
+    }
+
+    /// Sets by what the member divides the objects: the [`key`](MemberRecord::key) of its records. Empty by default.
+    #[must_use]
+    pub fn with_key(mut self, key: &str) -> Self {
+        key.clone_into(&mut self.record.key);
+        self
+    }
+
+    /// Returns the key of other members because of which this one does not act; `None` if no other key is known.
+    pub fn other_key(&self) -> Option<&str> {
+        let stored = self.assignment.as_ref().and_then(|stored| stored.assignment.as_ref());
+        let assigned = stored.map(Assignment::key).filter(|key| *key != self.record.key);
+        let listed = || self.listed_key.as_deref().filter(|_| self.has_unconfirmed_claims());
+        assigned.or_else(listed)
     }
 
     /// Returns the ranges for which the member may act at this moment.
@@ -165,8 +152,9 @@ impl Member {
     /// The assignment may contain it because of an earlier process with the same name.
     pub fn is_considered(&self) -> bool {
         let assignment = self.assignment.as_ref().and_then(|stored| stored.assignment.as_ref());
-        let is_member =
-            assignment.is_some_and(|assignment| assignment.members().contains(&self.record.identity));
+        let is_member = assignment.is_some_and(|assignment| {
+            assignment.key == self.record.key && assignment.members().contains(&self.record.identity)
+        });
         is_member && matches!(self.lease, LeaseState::Stored { .. })
     }
 
@@ -183,6 +171,20 @@ impl Member {
     /// Reads the assignment as soon as possible, because it has changed.
     pub fn read_assignment(&mut self) {
         self.next_read = Moment::default();
+    }
+
+    /// Records an assignment that a watch has shown, which may be older than the known one. It is read as soon as possible
+    /// if it contains something else for this member, and otherwise at the next regular read: so a version does not
+    /// cause a read of every member.
+    pub fn observe_assignment(&mut self, observed: Option<&StoredAssignment>) {
+        let known = self.assignment.as_ref().and_then(|stored| stored.assignment.as_ref());
+        let observed = observed.and_then(|stored| stored.assignment.as_ref());
+        let is_same = known
+            .zip(observed)
+            .is_some_and(|(known, observed)| known.is_same_for(&self.record.identity, observed));
+        if !is_same {
+            self.read_assignment();
+        }
     }
 
     /// Leaves the group: all ranges are released, and then the Lease is deleted.
@@ -293,6 +295,7 @@ impl Member {
             }
             (_, MemberResponse::Missing) => self.handle_missing(now),
             (_, MemberResponse::Conflict) => {
+                self.foreign = None;
                 self.lease = LeaseState::Unknown;
                 self.next_renewal = now;
             }
@@ -320,6 +323,9 @@ impl Member {
         // Claims are added and removed as soon as possible.
         let is_changed = self.claims.ranges() != self.record.claims || is_leaving && !self.record.is_leaving;
         let lease = match self.lease {
+            LeaseState::Unknown if self.has_expired_foreign_lease() => {
+                (self.next_renewal, RequestKind::Delete)
+            }
             LeaseState::Unknown => (self.next_renewal, RequestKind::ReadLease),
             LeaseState::Stored { .. } if is_changed => (Moment::default(), RequestKind::Write),
             LeaseState::Stored { .. } | LeaseState::Missing => (self.next_renewal, RequestKind::Write),
@@ -356,13 +362,25 @@ impl Member {
     fn delete(&self) -> MemberRequest {
         match &self.lease {
             LeaseState::Stored { version, .. } => MemberRequest::DeleteLease(version.clone()),
-            LeaseState::Unknown | LeaseState::Missing => MemberRequest::ReadLease,
+            LeaseState::Unknown | LeaseState::Missing => {
+                let foreign = self.foreign.as_ref().map(|foreign| foreign.version.clone());
+                foreign.map_or(MemberRequest::ReadLease, MemberRequest::DeleteLease)
+            }
         }
+    }
+
+    /// Returns whether the next request can delete the Lease of another process.
+    fn has_expired_foreign_lease(&self) -> bool {
+        self.foreign.as_ref().is_some_and(|foreign| foreign.expires_at <= self.next_renewal)
     }
 
     fn handle_read(&mut self, now: Moment, sent_at: Moment, record: &MemberRecord, version: String) {
         if record.instance != self.record.instance {
-            // The Lease of another process with the same name. If it has ended, the coordinator deletes its Lease.
+            // The Lease of another process with the same name. If it has ended, the coordinator deletes its Lease, or
+            // this member: the coordinator does not see a Lease without the label of the group.
+            if self.foreign.as_ref().is_none_or(|foreign| foreign.version != version) {
+                self.foreign = Some(ForeignLease { version, expires_at: now + record.valid_for() });
+            }
             self.claims.lose_all(&RangeLossReason::LeaseChanged);
             self.next_renewal = self.retry_at(sent_at);
             if self.stopping != Stopping::No {
@@ -370,6 +388,7 @@ impl Member {
             }
             return;
         }
+        self.foreign = None;
         self.claims.lose_missing(record);
         self.lease = LeaseState::Stored { version, number: record.number };
         self.next_renewal = now;
@@ -378,6 +397,7 @@ impl Member {
     /// Handles that the Lease was deleted. The next one starts without claims: others may have claimed them since.
     fn handle_missing(&mut self, now: Moment) {
         self.claims.lose_all(&RangeLossReason::LeaseChanged);
+        self.foreign = None;
         (self.lease, self.renewed_at, self.next_renewal) = (LeaseState::Missing, None, now);
     }
 
@@ -390,7 +410,11 @@ impl Member {
         };
         self.record.assignment_version.clone_from(version);
         if self.stopping == Stopping::No {
-            self.claims.apply(assignment, &self.record.identity);
+            if assignment.key == self.record.key {
+                self.claims.apply(assignment, &self.record.identity);
+            } else {
+                self.claims.release(|_| true);
+            }
         }
     }
 
@@ -405,9 +429,14 @@ impl Member {
             self.lease = LeaseState::Unknown;
             return;
         }
+        let others: Vec<&MemberRecord> = leases.iter().filter(|record| !is_own(record)).collect();
+        let has_other_key =
+            |record: &&&MemberRecord| record.key != self.record.key && !record.claims.is_empty();
+        // A Lease that cannot be read has no key.
+        let mut keys = others.iter().filter(has_other_key).map(|record| &record.key);
+        self.listed_key = keys.find(|key| !key.is_empty()).cloned();
         if self.acts_until().is_some_and(|until| now < until) {
-            let others: Vec<&MemberRecord> = leases.iter().filter(|record| !is_own(record)).collect();
-            self.claims.confirm(*number, version, &others);
+            self.claims.confirm(*number, version, &self.record.key, &others);
         }
     }
 

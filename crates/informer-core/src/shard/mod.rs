@@ -10,6 +10,7 @@ mod claims;
 mod coordinator;
 mod filter;
 mod member;
+mod member_state;
 mod plan;
 mod protocol;
 mod range;

@@ -14,6 +14,9 @@ pub struct MemberRecord {
     pub instance: u64,
     /// The revision of the program, for example the hash of its pod template. Compared for equality only.
     pub revision: String,
+    /// By what the member divides the objects. Compared for equality only: hashes of members with different keys are
+    /// not comparable.
+    pub key: String,
     /// Increases with each record that the process writes.
     pub number: u64,
     /// Time after which a Lease without changes counts as expired, in seconds.
@@ -35,6 +38,7 @@ impl MemberRecord {
             identity: identity.to_owned(),
             instance,
             revision: revision.to_owned(),
+            key: String::new(),
             number: 0,
             lease_duration_seconds: 0,
             renewed: None,
@@ -42,6 +46,12 @@ impl MemberRecord {
             is_leaving: false,
             assignment_version: String::new(),
         }
+    }
+
+    /// Returns whether the member may act for hashes of a range of a member with this key. If the keys are different,
+    /// any claim contains objects of the range.
+    pub(super) fn conflicts_with(&self, key: &str, range: &HashRange) -> bool {
+        if self.key == key { self.claims.overlaps(range) } else { !self.claims.is_empty() }
     }
 
     pub(super) fn valid_for(&self) -> Duration {
@@ -55,6 +65,8 @@ impl MemberRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
     count: RangeCount,
+    /// By what the members divide the objects.
+    pub(super) key: String,
     /// One for each range.
     pub(super) ranges: Vec<RangeAssignment>,
     /// The revisions of the members, the newest one last.
@@ -94,13 +106,25 @@ impl Assignment {
         let count = u32::try_from(ranges.len()).ok().and_then(RangeCount::new)?;
         members.sort_unstable();
         members.dedup();
-        Some(Self { count, ranges, revisions, members })
+        Some(Self { count, key: String::new(), ranges, revisions, members })
     }
 
     /// Creates an assignment without owners.
     pub fn without_owners(count: RangeCount) -> Self {
         let ranges = vec![RangeAssignment::default(); count.get()];
-        Self { count, ranges, revisions: Vec::new(), members: Vec::new() }
+        Self { count, key: String::new(), ranges, revisions: Vec::new(), members: Vec::new() }
+    }
+
+    /// Sets the [`key`](MemberRecord::key) of the members among which the ranges are divided. Empty by default.
+    #[must_use]
+    pub fn with_key(mut self, key: &str) -> Self {
+        key.clone_into(&mut self.key);
+        self
+    }
+
+    /// Returns the [`key`](MemberRecord::key) of the members among which the ranges are divided.
+    pub fn key(&self) -> &str {
+        &self.key
     }
 
     /// Returns the number of ranges.
@@ -111,6 +135,17 @@ impl Assignment {
     /// Returns the ranges in ascending order, each with its assignment.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (HashRange, &RangeAssignment)> {
         self.count.ranges().zip(&self.ranges)
+    }
+
+    /// Returns whether this assignment and another one contain the same for a member: its ranges, and whether it is one of
+    /// the members.
+    pub fn is_same_for(&self, identity: &str, other: &Self) -> bool {
+        let is_own =
+            |(_, assigned): &(HashRange, &RangeAssignment)| assigned.owner.as_deref() == Some(identity);
+        let is_member = |assignment: &Self| assignment.members.iter().any(|member| member == identity);
+        self.key == other.key
+            && is_member(self) == is_member(other)
+            && self.iter().filter(is_own).eq(other.iter().filter(is_own))
     }
 
     /// Returns the revisions of the members. The last one is the newest: the one with which a member joined last.

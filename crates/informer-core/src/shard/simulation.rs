@@ -1,10 +1,11 @@
 //! Simulated groups under faults: clocks that run fast or slow, requests and responses that are late or lost, members
 //! that crash, pause and restart with the same name, alone or all at once, requests of one kind that fail for some
-//! time, two coordinators, members with other numbers of ranges, and assignments that are edited or deleted.
+//! time, two coordinators, members with other numbers of ranges or another key, and assignments that are edited or
+//! deleted.
 //!
-//! No two members act for the same hash, the tokens of a hash increase, and soon after the faults have ended, the
-//! ranges are divided as in the assignment. Then a member that joins or leaves moves no more ranges than necessary.
-//! A run depends only on its seed.
+//! No two members act for the same hash, or with different keys; the tokens of a hash increase, and soon after the faults
+//! have ended, the ranges are divided as in the assignment. Then a member that joins or leaves moves no more ranges than
+//! necessary. A run depends only on its seed.
 
 mod network;
 mod process;
@@ -15,6 +16,7 @@ use crate::random::Random;
 use network::Network;
 use process::{Broken, LateRequest, Process};
 use server::{Server, member_name};
+use std::collections::BTreeSet;
 
 const STEP_MILLIS: u64 = 100;
 const FAULTY_MILLIS: u64 = 120_000;
@@ -27,8 +29,12 @@ const SETTLED_MILLIS: u64 = 120_000;
 const SEEDS: u64 = 5_000;
 /// One of this number of seeds has a large group.
 const SEEDS_PER_LARGE_GROUP: u64 = 100;
+/// One of this number of seeds has members with two keys.
+const SEEDS_PER_TWO_KEYS: u64 = 4;
 /// One of this number of seeds counts the moves after a member has joined or left.
 const SEEDS_PER_COUNT_OF_MOVES: u64 = 10;
+
+const KEYS: [&str; 2] = ["namespace", "uid"];
 
 struct World {
     seed: u64,
@@ -80,7 +86,10 @@ impl World {
 
     fn new_process(&mut self, name: usize) -> Process {
         let random = if self.network.random.below(2) == 0 { "0" } else { "1" };
-        Process::new(&mut self.network, name, self.now, self.count, self.revision.unwrap_or(random))
+        let has_two_keys = self.seed % SEEDS_PER_TWO_KEYS == 1;
+        let key = if has_two_keys && self.network.random.below(3) == 0 { KEYS[1] } else { KEYS[0] };
+        let settings = (self.revision.unwrap_or(random), key);
+        Process::new(&mut self.network, name, self.now, self.count, settings)
     }
 
     fn step(&mut self) {
@@ -179,11 +188,13 @@ impl World {
         acting.covers(&HashRange::ALL)
     }
 
-    /// Returns whether all processes are members and act as in the assignment, and nothing is moving. If all have one
-    /// revision, their numbers of ranges differ by at most one.
+    /// Returns whether all processes with the key of the assignment are members and act as in the assignment, and nothing
+    /// is moving. If all have one revision, their numbers of ranges differ by at most one.
     fn is_settled(&self) -> bool {
         let Some((Some(assignment), _)) = &self.server.assignment else { return false };
-        let mut names: Vec<String> = self.processes.iter().map(|process| member_name(process.name)).collect();
+        let has_key = |process: &&Process| process.member.record().key == assignment.key();
+        let members = || self.processes.iter().filter(has_key);
+        let mut names: Vec<String> = members().map(|process| member_name(process.name)).collect();
         names.sort_unstable();
         let acting = self.acting();
         let is_acting = |(range, assigned): (HashRange, &RangeAssignment)| {
@@ -195,9 +206,12 @@ impl World {
         if assignment.members() != names || !assignment.iter().all(is_acting) {
             return false;
         }
-        let held = self.held();
+        let held: Vec<usize> = members().map(|process| process.working(self.now).count()).collect();
         let is_balanced = held.iter().max().zip(held.iter().min()).is_some_and(|(max, min)| max - min <= 1);
-        let is_considered = self.processes.iter().all(|process| process.member.is_considered());
+        let is_considered = self.processes.iter().all(|process| {
+            process.member.is_considered() == has_key(&process)
+                && process.member.other_key().is_none() == has_key(&process)
+        });
         is_considered && (assignment.revisions().len() > 1 || is_balanced)
     }
 
@@ -230,6 +244,9 @@ impl World {
 
     fn check_holders(&self) {
         let acting = self.acting();
+        let keys: BTreeSet<&str> =
+            acting.iter().map(|(_, index)| &*self.processes[*index].member.record().key).collect();
+        assert!(keys.len() <= 1, "seed {}: members with the keys {keys:?} act at {} ms", self.seed, self.now);
         for pair in acting.windows(2) {
             let [(first, a), (second, b)] = pair else { unreachable!() };
             let seed = self.seed;
@@ -269,8 +286,9 @@ impl World {
 
 fn edit(assignment: &mut Option<Assignment>, random: &mut Random, count: u32) {
     let Some(known) = assignment else { return };
-    match random.below(3) {
+    match random.below(4) {
         0 => *assignment = None,
+        3 => known.key = KEYS[usize::try_from(random.below(2)).unwrap()].to_owned(),
         1 => {
             let owner = member_name(usize::try_from(random.below(4)).unwrap());
             let index = usize::try_from(random.below(known.ranges.len() as u64)).unwrap();
@@ -280,7 +298,7 @@ fn edit(assignment: &mut Option<Assignment>, random: &mut Random, count: u32) {
             // Another number of ranges.
             let half = known.ranges.len() == count as usize;
             let count = RangeCount::new(if half { count / 2 } else { count }).unwrap();
-            let mut other = Assignment::without_owners(count);
+            let mut other = Assignment::without_owners(count).with_key(&known.key);
             for range in &mut other.ranges {
                 range.owner = Some(member_name(usize::try_from(random.below(4)).unwrap()));
             }
@@ -309,6 +327,7 @@ fn at_most_one_member_acts_for_a_hash() {
         world.check_holders();
         longest_covered = longest_covered.max(covered);
         longest_settled = longest_settled.max(settled);
+        // None of these has members with two keys.
         if seed % SEEDS_PER_COUNT_OF_MOVES == 0 || is_large {
             world.check_moves();
         }

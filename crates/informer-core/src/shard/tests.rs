@@ -1,6 +1,8 @@
 //! Members and coordinators, step by step.
 
 mod coordinator;
+mod foreign_lease;
+mod keys;
 mod periods;
 mod rolling_update;
 
@@ -205,12 +207,12 @@ fn lease_of_another_process_with_the_same_name_is_not_overwritten() {
     let mut member = Member::new("a", "1", ElectionConfig::default(), 2).unwrap();
     assert!(matches!(member.poll_request(at(0), Timestamp::UNIX_EPOCH), Some(MemberRequest::CreateLease(_))));
     member.handle_response(at(0), MemberResponse::Conflict);
+    let foreign = coordinator::lease("a", "1", &[]);
     let mut now = 0;
     for _ in 0..3 {
         let request = member.poll_request(at(now), Timestamp::UNIX_EPOCH);
         assert_eq!(request, Some(MemberRequest::ReadLease));
-        member
-            .handle_response(at(now), MemberResponse::Lease(MemberRecord::new("a", 1, "1"), "5".to_owned()));
+        member.handle_response(at(now), MemberResponse::Lease(foreign.clone(), "5".to_owned()));
         assert_eq!(member.poll_request(at(now), Timestamp::UNIX_EPOCH), None);
         now += 4;
     }

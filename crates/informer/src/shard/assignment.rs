@@ -16,6 +16,8 @@ const DATA_KEY: &str = "assignment";
 struct Document {
     /// The number of ranges.
     ranges: u32,
+    /// By what the members divide the objects.
+    key: String,
     runs: Vec<Run>,
     revisions: Vec<String>,
     members: Vec<String>,
@@ -62,7 +64,11 @@ fn parse(text: &str) -> Option<Assignment> {
         let assigned = RangeAssignment::new(owner, epoch, state == State::Releasing);
         ranges.extend(std::iter::repeat_n(assigned, length));
     }
-    (ranges.len() == count).then(|| Assignment::new(ranges, document.revisions, document.members)).flatten()
+    if ranges.len() != count {
+        return None;
+    }
+    let assignment = Assignment::new(ranges, document.revisions, document.members)?;
+    Some(assignment.with_key(&document.key))
 }
 
 fn format(assignment: &Assignment) -> String {
@@ -82,6 +88,7 @@ fn format(assignment: &Assignment) -> String {
     }
     let document = Document {
         ranges: runs.iter().map(|run| run.count).sum(),
+        key: assignment.key().to_owned(),
         runs,
         revisions: assignment.revisions().to_vec(),
         members: assignment.members().to_vec(),
@@ -123,9 +130,10 @@ mod tests {
     fn equal_neighbours_are_one_run() {
         let owned = |owner: &str| RangeAssignment::new(Some(owner.to_owned()), 1, false);
         let ranges = [vec![owned("a"); 3], vec![owned("b"); 5]].concat();
-        let text = format(&Assignment::new(ranges, vec!["r1".to_owned()], vec!["a".to_owned()]).unwrap());
+        let assignment = Assignment::new(ranges, vec!["r1".to_owned()], vec!["a".to_owned()]).unwrap();
+        let text = format(&assignment.with_key("uid"));
         let expected = concat!(
-            r#"{"ranges":8,"runs":[{"first":0,"count":3,"owner":"a","epoch":1,"state":"Owned"},"#,
+            r#"{"ranges":8,"key":"uid","runs":[{"first":0,"count":3,"owner":"a","epoch":1,"state":"Owned"},"#,
             r#"{"first":3,"count":5,"owner":"b","epoch":1,"state":"Owned"}],"revisions":["r1"],"members":["a"]}"#
         );
         assert_eq!(text, expected);
@@ -134,7 +142,7 @@ mod tests {
     #[test]
     fn edited_assignments_are_rejected() {
         let document = |ranges: &str, runs: &str| {
-            format!(r#"{{"ranges":{ranges},"runs":[{runs}],"revisions":[],"members":[]}}"#)
+            format!(r#"{{"ranges":{ranges},"key":"","runs":[{runs}],"revisions":[],"members":[]}}"#)
         };
         let run = |first: u64, count: u64, rest: &str| {
             format!(r#"{{"first":{first},"count":{count},"epoch":1,"state":{rest}}}"#)

@@ -19,7 +19,8 @@ const MAX_HOST_NAME_BYTES: usize = 150;
 
 /// The property of objects by which a group divides them.
 ///
-/// All members of a group must use the same.
+/// All members of a group must use the same. A member with another one than those that act for ranges does not act, is not
+/// ready and reports the reason as [`ShardStatus::last_error`](super::ShardStatus::last_error).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ShardKey {
@@ -41,6 +42,14 @@ pub enum ShardKey {
 }
 
 impl ShardKey {
+    /// The text in the Leases and in the assignment.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Namespace => "namespace",
+            Self::Uid => "uid",
+        }
+    }
+
     pub(crate) fn property(self) -> ShardProperty {
         match self {
             Self::Namespace => ShardProperty::Namespace,
@@ -84,6 +93,9 @@ impl ShardGroupBuilder {
     }
 
     /// Sets by what the objects are divided. Defaults to [`ShardKey::Namespace`].
+    ///
+    /// A program that changes it gives the group another name, or ends all members before: while a member with the
+    /// earlier key runs, those with another one do not act.
     pub fn shard_by(mut self, key: ShardKey) -> Self {
         self.settings.shard_by = key;
         self

@@ -65,6 +65,8 @@ pub(super) struct GroupClient {
     client: kube::Client,
     group: GroupName,
     identity: Arc<str>,
+    /// The random number of this process.
+    instance: u64,
     /// For Leases that cannot be read.
     lease_duration_seconds: u32,
     leases: Api<DynamicObject>,
@@ -82,6 +84,7 @@ impl GroupClient {
         client: kube::Client,
         group: GroupName,
         identity: Arc<str>,
+        instance: u64,
         lease_duration_seconds: u32,
     ) -> Self {
         let lease = GroupVersionKind::gvk("coordination.k8s.io", "v1", "Lease");
@@ -94,6 +97,7 @@ impl GroupClient {
             client,
             group,
             identity,
+            instance,
             lease_duration_seconds,
             leases,
             maps,
@@ -257,7 +261,7 @@ impl GroupClient {
     fn handle_lease(&self, result: Result<DynamicObject, kube::Error>) -> MemberResponse {
         match result {
             Ok(lease) => {
-                let record = lease::decode(&lease, &self.group.name, &self.identity);
+                let record = lease::decode_own(&lease, &self.group.name, &self.identity, self.instance);
                 let version = lease.metadata.resource_version.clone().unwrap_or_default();
                 remember(&self.own_lease, Arc::new(lease));
                 let record = record.unwrap_or_else(|error| {

@@ -69,8 +69,8 @@ pub async fn describe(
     name: &str,
 ) -> Result<GroupDescription, kube::Error> {
     let group = GroupName { namespace: namespace.into(), name: name.into() };
-    let lease_duration = 0;
-    let client = GroupClient::new(client, group, "".into(), lease_duration);
+    let (instance, lease_duration) = (0, 0);
+    let client = GroupClient::new(client, group, "".into(), instance, lease_duration);
     let assignment = client.read_assignment().await?;
     let assignment_version = assignment.as_ref().map(|stored| stored.version.clone());
     let leases = client.list_leases().await?;

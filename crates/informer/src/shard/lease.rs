@@ -14,6 +14,8 @@ pub(super) const GROUP_LABEL: &str = "informer.rs/shard-group";
 /// The random number of the process, in hexadecimal.
 const INSTANCE: &str = "informer.rs/shard-instance";
 const REVISION: &str = "informer.rs/shard-revision";
+/// By what the member divides the objects.
+const KEY: &str = "informer.rs/shard-key";
 /// The number of the record.
 const NUMBER: &str = "informer.rs/shard-number";
 const CLAIMS: &str = "informer.rs/shard-claims";
@@ -28,11 +30,40 @@ const LEAVING: &str = "informer.rs/shard-leaving";
 ///
 /// A message if the Lease is not one that a member of this name has written.
 pub(super) fn decode(lease: &DynamicObject, group: &str, identity: &str) -> Result<MemberRecord, String> {
-    let empty = BTreeMap::new();
-    let labels = lease.metadata.labels.as_ref().unwrap_or(&empty);
-    if labels.get(GROUP_LABEL).map(String::as_str) != Some(group) {
+    if !has_label(lease, group) {
         return Err(format!("label {GROUP_LABEL} is not {group:?} (does another program use the Lease?)"));
     }
+    decode_contents(lease, identity)
+}
+
+/// Reads the record of the process `instance`, also if another client has removed the label of the group: then it has no
+/// claims, because other members may have claimed the same hashes since.
+///
+/// # Errors
+///
+/// A message if the Lease is not one that a member of this name has written.
+pub(super) fn decode_own(
+    lease: &DynamicObject,
+    group: &str,
+    identity: &str,
+    instance: u64,
+) -> Result<MemberRecord, String> {
+    match decode_contents(lease, identity) {
+        Ok(mut record) if record.instance == instance && !has_label(lease, group) => {
+            record.claims = HashRanges::default();
+            Ok(record)
+        }
+        _ => decode(lease, group, identity),
+    }
+}
+
+fn has_label(lease: &DynamicObject, group: &str) -> bool {
+    let labels = lease.metadata.labels.as_ref();
+    labels.and_then(|labels| labels.get(GROUP_LABEL)).is_some_and(|label| label == group)
+}
+
+fn decode_contents(lease: &DynamicObject, identity: &str) -> Result<MemberRecord, String> {
+    let empty = BTreeMap::new();
     let annotations = lease.metadata.annotations.as_ref().unwrap_or(&empty);
     let text = |name: &str| annotations.get(name).map(String::as_str).ok_or(format!("{name} is missing"));
     let spec = |field: &str| lease.data.get("spec").and_then(|spec| spec.get(field));
@@ -43,6 +74,7 @@ pub(super) fn decode(lease: &DynamicObject, group: &str, identity: &str) -> Resu
     let invalid = |name: &str| format!("{name} is invalid");
     let instance = u64::from_str_radix(text(INSTANCE)?, 16).map_err(|_| invalid(INSTANCE))?;
     let mut record = MemberRecord::new(identity, instance, text(REVISION)?);
+    text(KEY)?.clone_into(&mut record.key);
     record.number = text(NUMBER)?.parse().map_err(|_| invalid(NUMBER))?;
     record.claims = text(CLAIMS)?.parse().map_err(|_| invalid(CLAIMS))?;
     record.is_leaving = text(LEAVING)?.parse().map_err(|_| invalid(LEAVING))?;
@@ -74,6 +106,7 @@ pub(super) fn encode(lease: &mut DynamicObject, group: &str, record: &MemberReco
     let values = [
         (INSTANCE, format!("{:016x}", record.instance)),
         (REVISION, record.revision.clone()),
+        (KEY, record.key.clone()),
         (NUMBER, record.number.to_string()),
         (CLAIMS, record.claims.to_string()),
         (ASSIGNMENT, record.assignment_version.clone()),
@@ -157,6 +190,17 @@ mod tests {
     }
 
     #[test]
+    fn own_lease_without_label_has_no_claims() {
+        let mut stored = record();
+        stored.claims = HashRanges::all();
+        let mut lease = lease_of(&stored);
+        assert_eq!(decode_own(&lease, "shop", "web-1", 7), Ok(stored));
+        lease.metadata.labels = None;
+        assert_eq!(decode_own(&lease, "shop", "web-1", 7), Ok(record()));
+        assert!(decode_own(&lease, "shop", "web-1", 8).is_err(), "of another process");
+    }
+
+    #[test]
     fn unreadable_lease_claims_all_hashes() {
         assert!(unreadable("web-1", 15).claims.covers(&HashRange::ALL));
     }
@@ -165,7 +209,7 @@ mod tests {
         #[test]
         fn decoded_record_is_the_encoded_one(
             (instance, number, seconds) in (any::<u64>(), any::<u64>(), 1_u32..),
-            (revision, version) in (".{0,20}", "[0-9]{0,9}"),
+            (revision, version, key) in (".{0,20}", "[0-9]{0,9}", "[a-z]{0,9}"),
             ranges in prop::collection::vec(0_usize..256, 0..20),
             is_leaving in any::<bool>(),
             micros in 0..4_000_000_000_000_000_i64,
@@ -173,15 +217,15 @@ mod tests {
             let all: Vec<HashRange> = RangeCount::default().ranges().collect();
             let mut record = MemberRecord::new("web-1", instance, &revision);
             (record.number, record.lease_duration_seconds, record.is_leaving) = (number, seconds, is_leaving);
-            record.assignment_version = version;
+            (record.assignment_version, record.key) = (version, key);
             record.claims = ranges.iter().map(|index| all[*index]).collect();
             record.renewed = Timestamp::from_microsecond(micros).ok();
             prop_assert_eq!(decode(&lease_of(&record), "shop", "web-1"), Ok(record));
         }
 
         #[test]
-        fn any_annotation_is_read_or_rejected(which in 0_usize..6, value in ".{0,40}") {
-            let name = [INSTANCE, REVISION, NUMBER, CLAIMS, ASSIGNMENT, LEAVING][which];
+        fn any_annotation_is_read_or_rejected(which in 0_usize..7, value in ".{0,40}") {
+            let name = [INSTANCE, REVISION, KEY, NUMBER, CLAIMS, ASSIGNMENT, LEAVING][which];
             let mut lease = lease_of(&record());
             set(&mut lease, name, &value);
             if let Ok(read) = decode(&lease, "shop", "web-1") {

@@ -27,10 +27,12 @@ pub(super) struct MemberDriver {
     ranges: ActingRanges,
     release_timeout: Duration,
     assignment: watch::Receiver<Objects>,
-    /// The version of the assignment in the watch because of which it was read last.
-    read_because_of: Option<String>,
+    /// The version of the assignment in the watch that was passed to the state machine last.
+    observed_version: Option<String>,
     in_flight: Option<Pin<Box<dyn Future<Output = MemberResponse> + Send>>>,
     last_error: Option<String>,
+    /// The other key that was reported last.
+    reported_key: Option<String>,
 }
 
 /// The run of a membership has ended, although its task has not.
@@ -52,9 +54,10 @@ impl MemberDriver {
             ranges: ActingRanges::default(),
             release_timeout,
             assignment,
-            read_because_of: None,
+            observed_version: None,
             in_flight: None,
             last_error: None,
+            reported_key: None,
         }
     }
 
@@ -125,8 +128,28 @@ impl MemberDriver {
         (counters.gained, counters.lost) = (counters.gained + gained, counters.lost + lost);
     }
 
+    /// Logs that other members divide the objects by another key, once for each key.
+    fn report_other_key(&mut self) {
+        let other = self.machine.other_key().map(str::to_owned);
+        if other != self.reported_key {
+            if let Some(error) = self.key_error() {
+                tracing::error!(group = %self.client, identity = self.machine.identity(), error, "this member does not act");
+            }
+            self.reported_key = other;
+        }
+    }
+
+    fn key_error(&self) -> Option<String> {
+        let (own, other) = (&self.machine.record().key, self.machine.other_key()?);
+        Some(format!(
+            "divide objects by {own}: other members of the group divide them by {other} (give the group another name \
+             when the key changes, or end all members with the earlier key)"
+        ))
+    }
+
     /// Publishes view and status.
     fn publish(&mut self, now: Instant) -> Result<(), RunEnded> {
+        self.report_other_key();
         let (held, releasing) = (self.ranges.held(), self.ranges.releasing(now, self.release_timeout));
         let is_settled = self.machine.is_considered() && self.has_all_assigned(&held);
         let view = PublishedRanges { held: Arc::new(held), releasing: Arc::new(releasing), is_settled };
@@ -158,11 +181,12 @@ impl MemberDriver {
             claimed: claimed.into_iter().collect(),
             acts_until,
             assignment_version: assignment.map(|stored| stored.version.clone()).unwrap_or_default(),
+            highest_epoch: self.ranges.highest_epoch(),
             gained: counters.gained,
             released: counters.released,
             lost: counters.lost,
             last_handover: counters.last_handover,
-            last_error: self.last_error.clone(),
+            last_error: self.last_error.clone().or_else(|| self.key_error()),
             ..ShardStatus::new(self.machine.identity())
         };
         drop(counters);
@@ -187,15 +211,17 @@ impl MemberDriver {
         })
     }
 
-    /// Reads the assignment if the watch shows another version, once for each of these.
+    /// Passes each other version that the watch shows to the state machine, which reads the assignment if that concerns
+    /// this member.
     fn follow_watch(&mut self) {
         let objects = self.assignment.borrow().clone();
         let Some(objects) = objects else { return };
-        let observed = objects.values().next().map(|object| assignment::decode(object).version);
+        let object = objects.values().next();
+        let observed = object.map(|object| object.metadata.resource_version.clone().unwrap_or_default());
         let known = self.machine.assignment().map(|stored| &stored.version);
-        if observed.as_ref() != known && observed != self.read_because_of {
-            self.read_because_of = observed;
-            self.machine.read_assignment();
+        if observed.as_ref() != known && observed != self.observed_version {
+            self.observed_version = observed;
+            self.machine.observe_assignment(object.map(|object| assignment::decode(object)).as_ref());
         }
     }
 

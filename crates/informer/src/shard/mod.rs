@@ -198,7 +198,8 @@ impl ShardGroup {
         let _running = self.0.running.lock().await;
         let settings = &self.0.settings;
         let seed = crate::workqueue::seed();
-        let machine = Member::new(&settings.identity, &settings.revision, settings.config, seed)?;
+        let machine = Member::new(&settings.identity, &settings.revision, settings.config, seed)?
+            .with_key(settings.shard_by.name());
         let elector = LeaderElector::new(
             self.0.client.clone(),
             &settings.group.namespace,
@@ -210,6 +211,7 @@ impl ShardGroup {
             self.0.client.clone(),
             settings.group.clone(),
             Arc::clone(&settings.identity),
+            machine.record().instance,
             lease_duration,
         ));
         let run = self.state_arc().begin_run();

@@ -70,6 +70,10 @@ impl ActingRanges {
         (self.0.len() - releasing, releasing)
     }
 
+    pub(super) fn highest_epoch(&self) -> u64 {
+        self.0.values().map(|acting| acting.token.epoch).max().unwrap_or(0)
+    }
+
     pub(super) fn tokens(&self) -> BTreeMap<HashRange, RangeToken> {
         self.0.iter().map(|(range, acting)| (*range, acting.token.clone())).collect()
     }

@@ -31,6 +31,9 @@ pub struct ShardStatus {
     pub acts_until: Option<Instant>,
     /// The resource version of the assignment that was read last; empty if none was read.
     pub assignment_version: String,
+    /// The highest epoch of the ranges for which the process acts; 0 if there are none. The epoch of a range increases each
+    /// time that it is assigned to another member.
+    pub highest_epoch: u64,
     /// Number of ranges that the member has begun to act for.
     pub gained: u64,
     /// Number of ranges that the member has released in order.
@@ -56,6 +59,7 @@ impl ShardStatus {
             claimed: HashRanges::default(),
             acts_until: None,
             assignment_version: String::new(),
+            highest_epoch: 0,
             gained: 0,
             released: 0,
             lost: 0,

@@ -3,6 +3,7 @@
 
 mod faults;
 mod harness;
+mod keys;
 mod manager;
 mod membership;
 #[path = "../common/shard_members.rs"]

@@ -159,6 +159,35 @@ async fn ranges_move_twice_at_most_in_a_rolling_update() {
     assert!(gained <= 2 * 256, "{gained}");
 }
 
+/// Each observed step was a version of the assignment, and each version a read by every member: a start of 40 members
+/// caused 40 versions and 40 times as many reads.
+#[tokio::test(start_paused = true)]
+async fn members_that_start_together_cause_few_versions_and_reads() {
+    let (server, groups) = (ApiServer::new(), Groups::default());
+    let one = Member::start(&server, &groups, "one");
+    one.wait_for_ranges(256).await;
+    let before = server.recorded_requests().len();
+    let begun = Instant::now();
+    let mut members = Vec::new();
+    for index in 0..40 {
+        members.push(Member::start(&server, &groups, &format!("m{index}")));
+        pass(SECOND / 40).await;
+    }
+    for member in &members {
+        member.wait_until(|member| member.status().is_settled && member.ranges() >= 6).await;
+    }
+    assert!(begun.elapsed() < 5 * SECOND, "{:?}", begun.elapsed());
+    let requests = server.recorded_requests().split_off(before);
+    let count = |verb: Verb| {
+        requests.iter().filter(|request| request.verb == verb && request.plural == "configmaps").count()
+    };
+    let (versions, reads) = (count(Verb::Update), count(Verb::Get));
+    assert!(versions <= 12, "{versions} versions");
+    assert!(reads <= 41 * 12, "{reads} reads");
+    assert_eq!(one.status().highest_epoch, 1);
+    assert!(members.iter().all(|member| member.status().highest_epoch >= 2));
+}
+
 /// The formula of the documentation: two requests per half of the renew deadline for each member, and the election's.
 #[tokio::test(start_paused = true)]
 async fn requests_at_rest_are_few() {

@@ -97,7 +97,9 @@ async fn edited_assignment_never_leads_to_two_members_for_one_range() {
     let [one, two] = pair(&server, &groups).await;
     let mut map = assignment(&server).unwrap();
     let run = json!({"first": 0, "count": 256, "owner": "two", "epoch": 9, "state": "Owned"});
-    let document = json!({"ranges": 256, "runs": [run], "revisions": [""], "members": ["one", "two"]});
+    let (revisions, members) = ([""], ["one", "two"]);
+    let document =
+        json!({"ranges": 256, "key": "namespace", "runs": [run], "revisions": revisions, "members": members});
     map["data"]["assignment"] = json!(document.to_string());
     server.update(&map).unwrap();
     for _ in 0..30 {
@@ -161,6 +163,33 @@ async fn damaged_lease_is_replaced_after_its_duration() {
     let took = two.wait_for_ranges(128).await;
     assert!(took > 10 * SECOND && took < 30 * SECOND, "{took:?}");
     assert_eq!(one.status().lost, 0);
+}
+
+/// A member never acted again after another client had removed the label of its Lease: it took the Lease for that of
+/// another process, which the coordinator, which selects by the label, did not delete.
+#[tokio::test(start_paused = true)]
+async fn lease_without_label_is_written_again() {
+    let (server, groups) = (ApiServer::new(), Groups::default());
+    let [one, two] = pair(&server, &groups).await;
+    let remove_label = || {
+        let mut stored = lease(&server, "two").unwrap();
+        stored["metadata"]["labels"] = json!(null);
+        server.update(&stored).unwrap();
+    };
+    let label = || lease(&server, "two").unwrap()["metadata"]["labels"]["informer.rs/shard-group"].clone();
+    remove_label();
+    // Its ranges move, and come back when it has noticed.
+    two.wait_for_ranges(0).await;
+    let took = two.wait_for_ranges(128).await;
+    assert!(took < 10 * SECOND, "{took:?}");
+    assert_eq!((label(), one.ranges()), (json!("shop"), 128));
+    // The process has ended, and another one has its name.
+    two.kill();
+    remove_label();
+    let two = Member::start(&server, &groups, "two");
+    let took = two.wait_for_ranges(128).await;
+    assert!(took > 10 * SECOND && took < 30 * SECOND, "{took:?}");
+    assert_eq!((label(), one.status().lost), (json!("shop"), 0));
 }
 
 /// A Lease that only has the label, and one with a name of the group that no member has written.

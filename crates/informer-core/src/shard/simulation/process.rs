@@ -26,7 +26,7 @@ pub(super) struct Process {
     /// Whether changes of the assignment are watched, and when the last one is noticed.
     has_watch: bool,
     seen_assignment: u64,
-    noticed_at: Option<u64>,
+    noticed: Option<(u64, Option<StoredAssignment>)>,
     /// Ranges for which work runs, according to the events of the member.
     working: BTreeSet<HashRange>,
     /// Ranges whose work ends at a moment.
@@ -74,13 +74,21 @@ pub(super) enum LateRequest {
 }
 
 impl Process {
-    pub(super) fn new(network: &mut Network, name: usize, now: u64, count: u32, revision: &str) -> Self {
+    pub(super) fn new(
+        network: &mut Network,
+        name: usize,
+        now: u64,
+        count: u32,
+        (revision, key): (&str, &str),
+    ) -> Self {
         let random = &mut network.random;
         let config = ElectionConfig::default();
         let count = RangeCount::new(if random.below(4) == 0 { count / 2 } else { count }).unwrap();
         Self {
             name,
-            member: Member::new(&member_name(name), revision, config, random.next_u64()).unwrap(),
+            member: Member::new(&member_name(name), revision, config, random.next_u64())
+                .unwrap()
+                .with_key(key),
             member_lane: Lane::IDLE,
             election: Election::new(member_name(name), config, random.next_u64()).unwrap(),
             election_lane: Lane::IDLE,
@@ -90,7 +98,7 @@ impl Process {
             seen_lease_changes: None,
             has_watch: random.below(2) == 0,
             seen_assignment: 0,
-            noticed_at: None,
+            noticed: None,
             working: BTreeSet::new(),
             releasing: Vec::new(),
             paused_until: 0,
@@ -144,7 +152,7 @@ impl Process {
         });
         if self.has_watch && self.seen_assignment != server.assignment_version() {
             self.seen_assignment = server.assignment_version();
-            self.noticed_at = Some(now + network.delay());
+            self.noticed = Some((now + network.delay(), server.stored_assignment()));
         }
         if self.watched.is_none()
             && self.seen_lease_changes != Some(server.lease_changes)
@@ -161,7 +169,8 @@ impl Process {
             self.coordinator_lane.responds_at(),
         ];
         let watched = self.watched.as_ref().map(|(at, _)| *at);
-        let wakes = lanes.into_iter().chain([watched, self.noticed_at]).flatten();
+        let noticed = self.noticed.as_ref().map(|(at, _)| *at);
+        let wakes = lanes.into_iter().chain([watched, noticed]).flatten();
         self.wakes_at = wakes.min().unwrap_or(u64::MAX).min(self.wakes_at);
     }
 
@@ -204,9 +213,8 @@ impl Process {
     ) -> Vec<(HashRange, RangeToken)> {
         let clock = self.clock(now);
         self.member.handle_timeout(clock);
-        if self.noticed_at.is_some_and(|at| at <= now) {
-            self.noticed_at = None;
-            self.member.read_assignment();
+        if let Some((_, observed)) = self.noticed.take_if(|(at, _)| *at <= now) {
+            self.member.observe_assignment(observed.as_ref());
         }
         let is_late = self.member.request_deadline().is_some_and(|deadline| clock >= deadline);
         if is_late && let Some((request, arrives_at)) = self.member_lane.give_up() {

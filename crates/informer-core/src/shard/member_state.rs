@@ -1,0 +1,51 @@
+//! The parts of the state of a member: its Lease, the request in flight, and whether it leaves.
+//!
+//! Plain data: the rules are in `member.rs`.
+
+use crate::time::Moment;
+
+/// What is known of the Lease of this member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum LeaseState {
+    /// A request had an unknown effect, or another process has changed the Lease.
+    Unknown,
+    Missing,
+    /// The Lease contains the record with this number.
+    Stored {
+        version: String,
+        number: u64,
+    },
+}
+
+/// A Lease of another process with the same name.
+#[derive(Debug)]
+pub(super) struct ForeignLease {
+    pub(super) version: String,
+    /// When it is deleted if it has not changed until then.
+    pub(super) expires_at: Moment,
+}
+
+#[derive(Debug)]
+pub(super) struct InFlight {
+    pub(super) sent_at: Moment,
+    /// The Lease when the request was sent.
+    pub(super) lease: LeaseState,
+    pub(super) request: RequestKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RequestKind {
+    ReadAssignment,
+    ReadLease,
+    Write,
+    Delete,
+    List,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stopping {
+    No,
+    /// Since this moment, the work ends; then the Lease is deleted.
+    Requested(Moment),
+    Finished,
+}
