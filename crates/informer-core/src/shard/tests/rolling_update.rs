@@ -31,11 +31,12 @@ impl Group {
     fn settle(&mut self) {
         loop {
             self.version += 1;
-            let version = self.version.to_string();
+            // The coordinator may write the assignment again.
+            let (version, now) = (self.version.to_string(), at(self.version));
             let leases = self.members.values().map(|record| (record.clone(), version.clone()));
-            self.coordinator.observe_leases(at(0), leases);
+            self.coordinator.observe_leases(now, leases);
             self.coordinator.observe_assignment(self.assignment.clone());
-            let Some(request) = self.coordinator.poll_request(at(0)) else { break };
+            let Some(request) = self.coordinator.poll_request(now) else { break };
             let (CoordinatorRequest::CreateAssignment(next) | CoordinatorRequest::UpdateAssignment(next, _)) =
                 &request
             else {
@@ -54,7 +55,7 @@ impl Group {
             }
             self.assignment = Some(stored.clone());
             let response = CoordinatorResponse::Assignment(Some(stored));
-            self.coordinator.handle_response(at(0), &request, response);
+            self.coordinator.handle_response(now, &request, response);
         }
     }
 
