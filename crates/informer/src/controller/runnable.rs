@@ -105,6 +105,11 @@ impl RunnableController {
         &self.shared.factory
     }
 
+    /// Returns whether the controller reconciles only the share of this process.
+    pub(crate) fn is_sharded(&self) -> bool {
+        self.shared.shard.is_some()
+    }
+
     /// Adds the permissions that the sources need.
     pub(crate) fn add_required_access(&self, access: &mut RequiredAccess) {
         self.shared.sources.iter().for_each(|source| source.engine.add_required_access(access));

@@ -97,6 +97,11 @@ pub enum ManagerError {
     /// Two controllers have the same name.
     #[error("two controllers are named {0} (rename one)")]
     DuplicateController(Box<str>),
+    /// The manager has leader election as well as shard groups or sharded controllers.
+    #[error(
+        "run a manager: leader election and sharding exclude each other, because processes that do not lead would hold hash ranges and reconcile nothing (remove the leader election, or use a manager of its own for what is not sharded)"
+    )]
+    ElectionWithShards,
     /// The leader election is not configured correctly.
     #[error(transparent)]
     Election(#[from] ConfigError),
@@ -122,7 +127,10 @@ impl ManagerError {
     /// Classifies the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Bind { .. } | Self::DuplicateController(_) | Self::Election(_) => ErrorKind::Config,
+            Self::Bind { .. }
+            | Self::DuplicateController(_)
+            | Self::ElectionWithShards
+            | Self::Election(_) => ErrorKind::Config,
             Self::Signals(_) => ErrorKind::Internal,
             Self::Task { source, .. } => {
                 source.downcast_ref::<Error>().map_or(ErrorKind::Internal, Error::kind)

@@ -269,6 +269,9 @@ impl Manager {
     /// It joins before the controllers start. When the manager stops, it leaves after the controllers and tasks have
     /// ended, so that their work is not dropped; its ranges then move to other members without waiting for its Lease to
     /// expire. If that takes longer than the [shutdown timeout](Self::shutdown_timeout), the Lease expires.
+    ///
+    /// A manager with a shard group or a sharded controller cannot have [leader election](Self::leader_election), and
+    /// fails when it runs.
     pub fn add_shard_group(mut self, group: &ShardGroup) -> Self {
         if !self.shard_groups.iter().any(|known| known.is_same(group)) {
             self.shard_groups.push(group.clone());

@@ -47,8 +47,8 @@ impl Manager {
     ///
     /// # Errors
     ///
-    /// Returns an error, before anything starts, if the endpoints cannot be served, or if two controllers have
-    /// the same name. Otherwise the first error of a controller, or else of a task, or an error if tasks or
+    /// Returns an error, before anything starts, if the endpoints cannot be served, if two controllers have the
+    /// same name, or if there are leader election and sharding. Otherwise the first error of a controller, or else of a task, or an error if tasks or
     /// informers did not end in time.
     ///
     /// # Cancel safety
@@ -61,6 +61,11 @@ impl Manager {
         names.sort_unstable();
         if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(ManagerError::DuplicateController(pair[0].into()));
+        }
+        let is_sharded =
+            !self.shard_groups.is_empty() || self.controllers.iter().any(RunnableController::is_sharded);
+        if is_sharded && self.elector.is_some() {
+            return Err(ManagerError::ElectionWithShards);
         }
         let health = Arc::new(self.health());
         self.shared.set_run_state(RunState::Running(Arc::clone(&health)));

@@ -3,6 +3,7 @@
 use crate::harness::{Groups, Member, NAMESPACE, acting, assignment, lease};
 use informer::SharedInformerFactory;
 use informer::controller::{Controller, Outcome};
+use informer::election::LeaderElector;
 use informer::manager::Manager;
 use informer::shard::ShardGroup;
 use informer_apiserver::{ApiServer, User, faults};
@@ -41,6 +42,30 @@ async fn manager_joins_and_leaves_the_group() {
     assert_eq!(lease(&server, "managed"), None);
     assert!(acting(&group.status()).is_empty());
     other.wait_for_ranges(256).await;
+}
+
+/// Bug: a manager with leader election and a shard group was accepted. Every process held ranges, but only the leader ran
+/// the controllers, so that nothing reconciled the ranges of the others, and all were ready.
+#[tokio::test(start_paused = true)]
+async fn manager_with_leader_election_and_sharding_is_rejected() {
+    let server = ApiServer::new();
+    let group = ShardGroup::builder(server.client(), NAMESPACE, "shop").identity("managed").build().unwrap();
+    let factory = SharedInformerFactory::new(server.client());
+    let controller = || {
+        Controller::new::<ConfigMap>(&factory)
+            .sharded(&group)
+            .reconcile(|_, _| async { Ok::<_, std::convert::Infallible>(Outcome::Done) })
+    };
+    let elected =
+        || Manager::new().leader_election(LeaderElector::new(server.client(), NAMESPACE, "operator"));
+    for manager in [elected().add_shard_group(&group), elected().controller(controller())] {
+        let run = tokio::time::timeout(60 * SECOND, manager.run_until(std::future::pending()));
+        let error = run.await.expect("the manager ends").unwrap_err();
+        assert!(error.to_string().contains("leader election and sharding exclude each other"), "{error}");
+        assert_eq!(error.kind(), informer::error::ErrorKind::Config);
+    }
+    Manager::new().controller(controller()).run_until(std::future::ready(())).await.unwrap();
+    elected().run_until(std::future::ready(())).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
