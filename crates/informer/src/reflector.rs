@@ -244,7 +244,14 @@ impl ReflectorDriver {
             self.status.record_ranges(scope_index, complete, now);
         }
         if let Some(view) = shard.new_view() {
-            self.machine.set_ranges(now, shard.ranges_of(&view), view.is_settled);
+            // What was lost and gained since the last view leaves the store, because others may have changed it.
+            let kept = view.kept_since(shard.view());
+            let ranges = shard.ranges_of(&view, &kept);
+            let kept = kept.intersection(ranges);
+            if kept != *ranges {
+                self.machine.set_ranges(now, &kept, false);
+            }
+            self.machine.set_ranges(now, ranges, view.is_settled);
             let remaining = self.machine.complete_ranges().unwrap_or_default();
             self.status.record_ranges(scope_index, shard.begin_view(view.number, &remaining), now);
         }

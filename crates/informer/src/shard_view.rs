@@ -8,7 +8,8 @@
 //! Invariant: those who wait for a view are woken in the order in which they began to wait, so that a simulation of the
 //! program is reproducible. The channel `watch` of tokio wakes its receivers in a random order.
 
-use informer_core::shard::{HashRanges, ShardProperty};
+use informer_core::shard::{HashRange, HashRanges, RangeToken, ShardProperty};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -27,26 +28,54 @@ pub(crate) struct ShardView {
     pub(crate) releasing: Arc<HashRanges>,
     /// Whether the group has considered this process, and every range that is assigned to it is held.
     pub(crate) is_settled: bool,
-    /// The held ranges by the number of the view since which they are held.
-    held_since: Vec<(u64, HashRanges)>,
+    /// The tokens of the ranges for which the process acts. A range whose token changes was lost and gained again.
+    pub(crate) tokens: Arc<BTreeMap<HashRange, RangeToken>>,
+    /// The ranges for which the process acts, held or being released, by the number of the view since which they were
+    /// held.
+    acting_since: Vec<(u64, HashRanges)>,
 }
 
 impl ShardView {
     /// Returns the number of the view since which a hash is held; `None` if it is not.
     pub(crate) fn held_since(&self, hash: u64) -> Option<u64> {
-        self.held_since.iter().find(|(_, ranges)| ranges.contains(hash)).map(|(number, _)| *number)
+        self.acting_since(hash).filter(|_| self.held.contains(hash))
+    }
+
+    /// Returns the number of the view since which a hash was held; `None` if it is neither held nor being released.
+    pub(crate) fn acting_since(&self, hash: u64) -> Option<u64> {
+        self.acting_since.iter().find(|(_, ranges)| ranges.contains(hash)).map(|(number, _)| *number)
+    }
+
+    /// Returns the ranges for which the process has acted since the view with this number, or an earlier one.
+    pub(crate) fn kept_since(&self, number: u64) -> HashRanges {
+        let entries = self.acting_since.iter().filter(|(since, _)| *since <= number);
+        entries.fold(HashRanges::default(), |kept, (_, ranges)| kept.union(ranges))
+    }
+
+    /// Returns the token of the range that contains a hash, if the process acts for it.
+    pub(crate) fn token(&self, hash: u64) -> Option<&RangeToken> {
+        let mut tokens =
+            self.tokens.iter().filter(|_| self.held.contains(hash) || self.releasing.contains(hash));
+        tokens.find(|(range, _)| range.contains(hash)).map(|(_, token)| token)
     }
 
     /// Completes a changed view.
     fn finish(&mut self, before: &Self) {
         self.number = before.number + 1;
-        for (_, ranges) in &mut self.held_since {
-            *ranges = ranges.intersection(&self.held);
+        let is_renewed = |range: &HashRange, token: &RangeToken| {
+            before.tokens.get(range).is_some_and(|known| known != token)
+        };
+        let renewed = self.tokens.iter().filter(|(range, token)| is_renewed(range, token));
+        let renewed: HashRanges = renewed.map(|(range, _)| *range).collect();
+        let gained = self.held.difference(&before.held.difference(&renewed));
+        let acting = self.held.union(&self.releasing);
+        let kept = acting.difference(&gained).difference(&renewed);
+        for (_, ranges) in &mut self.acting_since {
+            *ranges = ranges.intersection(&kept);
         }
-        self.held_since.retain(|(_, ranges)| !ranges.is_empty());
-        let gained = self.held.difference(&before.held);
+        self.acting_since.retain(|(_, ranges)| !ranges.is_empty());
         if !gained.is_empty() {
-            self.held_since.push((self.number, gained));
+            self.acting_since.push((self.number, gained));
         }
     }
 }
@@ -350,6 +379,33 @@ mod tests {
         assert!(confirmations.has_changed().unwrap());
         confirmations.mark_unchanged();
         assert_eq!(handle.confirmed(), number);
+    }
+
+    /// Bug: a range that was lost and gained again between two looks counted as held all the time.
+    #[test]
+    fn range_that_comes_back_is_held_since_then() {
+        let handle = ShardHandle::new("shop/web", ShardProperty::Namespace);
+        let all = || Arc::new(HashRanges::all());
+        let low: HashRanges = HashRange::new(0, 9).into_iter().collect();
+        let rest = Arc::new(HashRanges::all().difference(&low));
+        let first = handle.publish(|view| view.held = all());
+        // A range that is being released belongs to the same claim.
+        let second = handle.publish(|view| {
+            (view.held, view.releasing) = (Arc::clone(&rest), Arc::new(low.clone()));
+        });
+        assert_eq!((handle.view().acting_since(5), handle.view().held_since(5)), (Some(first), None));
+        let third = handle.publish(|view| (view.held, view.releasing) = (all(), Arc::default()));
+        assert_eq!((handle.view().held_since(5), handle.view().held_since(10)), (Some(third), Some(first)));
+        assert_eq!(handle.view().kept_since(second), *rest);
+        // The token of a range that was lost and gained within one view differs.
+        let range = HashRange::new(0, u64::MAX).unwrap();
+        for (version, is_new) in [("1", false), ("1", false), ("2", true)] {
+            let before = handle.view().held_since(10);
+            let tokens = BTreeMap::from([(range, RangeToken::new(version, 1))]);
+            let number = handle.publish(|view| view.tokens = Arc::new(tokens));
+            let expected = if is_new { Some(number) } else { before };
+            assert_eq!(handle.view().held_since(10), expected);
+        }
     }
 
     /// A process that was paused longer than its Lease must not begin work, although it has received no new view.

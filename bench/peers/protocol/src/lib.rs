@@ -111,6 +111,7 @@ pub enum Command {
 
 /// Parameters of a sync.
 #[derive(Debug, Clone, Deserialize)]
+#[allow(clippy::struct_excessive_bools, reason = "independent options of a command")]
 pub struct Sync {
     /// Always `pods`.
     pub resource: String,

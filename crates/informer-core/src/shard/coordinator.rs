@@ -221,7 +221,7 @@ impl Coordinator {
         }
         let known = current.cloned().unwrap_or_else(|| self.claimed_assignment());
         let mut next = known.clone();
-        next.key = self.key(Some(&known.key)).unwrap_or(&known.key).to_owned();
+        self.key(Some(&known.key)).unwrap_or(&known.key).clone_into(&mut next.key);
         next.revisions = self.revisions(&known, &next.key);
         // The ranges of members that leave are divided among the others.
         let members = self.members(&next.key);

@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn selector_of_many_ranges_has_limited_length_and_selects_them_all() {
         let every_other = |count: u64| -> HashRanges {
-            let range = |number: u64| HashRange::new(2 * number << 48, ((2 * number + 1) << 48) - 1);
+            let range = |number: u64| HashRange::new((2 * number) << 48, ((2 * number + 1) << 48) - 1);
             (0..count).filter_map(range).collect()
         };
         for count in [1, 63, 64, 65, 100, 512] {

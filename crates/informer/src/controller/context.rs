@@ -9,6 +9,7 @@ use crate::reference::{ObjectReference, ToObjectReference, group};
 use crate::resource::ResourceType;
 use crate::shared::Engine;
 use informer_core::election::FencingToken;
+use informer_core::shard::RangeToken;
 use informer_core::{Key, ResourceVersion};
 use kube::Resource;
 use kube::core::DynamicObject;
@@ -75,6 +76,25 @@ impl<S> Context<S> {
     /// Returns the fencing token of the current leadership term; `None` without leader election.
     pub fn fencing_token(&self) -> Option<&FencingToken> {
         self.request.term.as_ref().map(|term| term.fencing_token())
+    }
+
+    /// Returns the token of the hash range of the key, as it was when this reconcile began; `None` without
+    /// [sharding](super::Controller::sharded).
+    ///
+    /// A process that was paused may still send the request that was under way, although it has lost the range. A system
+    /// that compares the [version](RangeToken::version) with the highest one that it has seen for this key can reject
+    /// such a request:
+    ///
+    /// ```
+    /// use informer::controller::Context;
+    ///
+    /// /// Returns the number that a request to another system contains.
+    /// fn fence(ctx: &Context) -> Option<u64> {
+    ///     ctx.range_token()?.version.parse().ok()
+    /// }
+    /// ```
+    pub fn range_token(&self) -> Option<RangeToken> {
+        self.request.range_token.clone()
     }
 
     /// Returns the current time, for example for the transition time of a [condition](crate::conditions); see

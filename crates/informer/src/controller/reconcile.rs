@@ -115,6 +115,7 @@ impl ReconcileRunner {
             term: self.term.clone(),
             stop_requested: self.stop_requested.clone(),
             withdrawal: permit.map(Permit::withdrawal),
+            range_token: permit.and_then(Permit::token),
         };
         let withdrawn = request.withdrawal.clone();
         // This reconcile replaces a delayed reconcile of the same key. The outcome of this reconcile decides
@@ -172,7 +173,9 @@ impl ReconcileRunner {
             }
             ReconcileEnd::Failed(error) => retry(item, &error_chain(&*error)),
             ReconcileEnd::Withdrawn => {
-                tracing::info!("reconcile dropped, because another process acts for its hash range");
+                tracing::info!("reconcile dropped, because its hash range was lost, or is released");
+                // The gate decides again: the range may have been gained since.
+                self.queue.add(item.key().clone());
                 item.give_up();
             }
             ReconcileEnd::Panicked(panic) => {

@@ -299,7 +299,7 @@ impl<'a> Run<'a> {
         };
         let registrations = shared.sources.iter().enumerate().map(listen).collect();
         let gate = shared.shard.as_ref().zip(own_engine).map(|(shard, own_kind)| {
-            let sources = shared.sources.iter().map(|source| Arc::clone(&source.engine));
+            let sources = shared.sources.iter().map(ErasedSource::gate_source);
             let timeout = shared.settings.shutdown_timeout;
             ShardGate::new(shard, own_kind, sources, &shared.deleted_keys, &queue, timeout)
         });

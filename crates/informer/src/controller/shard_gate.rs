@@ -7,13 +7,14 @@
 //! Invariant: a view is confirmed only while no reconcile of another range than the held ones runs. The check and the
 //! start of a reconcile happen under one lock.
 
-use super::sharding::{ControllerShard, DeletedKeys};
+use super::sharding::{ControllerShard, DeletedKey, DeletedKeys};
 use crate::clock::sleep_until;
 use crate::shard_view::{Participant, ShardView};
 use crate::shared::Engine;
 use crate::status::CompleteRanges;
 use crate::workqueue::WorkQueue;
 use futures::future::select_all;
+use informer_core::shard::RangeToken;
 use informer_core::workqueue::Priority;
 use informer_core::{Key, StoreReader};
 use std::collections::HashMap;
@@ -32,7 +33,7 @@ pub(super) struct ShardGate {
     /// The cache of the controller's own kind.
     own_kind: StoreReader,
     /// The informers of the sources that are divided.
-    sources: Vec<Arc<Engine>>,
+    sources: Vec<GateSource>,
     deleted_keys: Arc<DeletedKeys>,
     queue: WorkQueue<Key>,
     /// How long reconciles may continue while their range is released.
@@ -40,17 +41,28 @@ pub(super) struct ShardGate {
     state: Mutex<State>,
 }
 
+/// A source of a sharded controller.
+pub(super) struct GateSource {
+    pub(super) engine: Arc<Engine>,
+    /// Whether no key waits for it while it is forbidden or not served.
+    pub(super) optional: bool,
+}
+
 #[derive(Default)]
 struct State {
     running: HashMap<Key, Running>,
     /// Keys whose range is held, but not complete in all caches, or whose group was not renewed in time.
     deferred: HashMap<Key, Priority>,
-    /// What the caches of the sources contain, by scope.
+    /// What the caches of the sources contain, by scope. Those of optional sources that are forbidden or not served are
+    /// left out.
     complete: Vec<CompleteRanges>,
 }
 
 struct Running {
     hash: u64,
+    /// The number of the view since which the hash was held when the reconcile began. If it is another one now, the
+    /// range was lost in between.
+    since: u64,
     withdrawal: watch::Sender<Withdrawal>,
     /// When the reconcile is dropped, while its range is released.
     deadline: Option<Instant>,
@@ -79,6 +91,9 @@ pub(super) enum Admission {
 pub(super) struct Permit {
     gate: Arc<ShardGate>,
     key: Key,
+    /// What was known about the deletion of the object when the reconcile began.
+    deleted: Option<DeletedKey>,
+    token: Option<RangeToken>,
     withdrawal: watch::Receiver<Withdrawal>,
 }
 
@@ -86,43 +101,53 @@ impl ShardGate {
     pub(super) fn new(
         shard: &ControllerShard,
         own_kind: &Arc<Engine>,
-        sources: impl Iterator<Item = Arc<Engine>>,
+        sources: impl Iterator<Item = GateSource>,
         deleted_keys: &Arc<DeletedKeys>,
         queue: &WorkQueue<Key>,
         release_timeout: Duration,
     ) -> Arc<Self> {
+        let sources: Vec<_> = sources.filter(|source| source.engine.shard.is_some()).collect();
+        // Known before the first decision.
+        let complete = complete_ranges(&sources);
         Arc::new(Self {
             participant: shard.group.join(),
             shard: shard.clone(),
             own_kind: own_kind.reader.clone(),
-            sources: sources.filter(|engine| engine.is_sharded).collect(),
+            sources,
             deleted_keys: Arc::clone(deleted_keys),
             queue: queue.clone(),
             release_timeout,
-            state: Mutex::default(),
+            state: Mutex::new(State { complete, ..State::default() }),
         })
     }
 
     /// Decides about a key that is to be reconciled.
     pub(super) fn admit(self: &Arc<Self>, key: &Key, priority: Priority) -> Admission {
-        let Some(hash) = self.hash_of(key) else { return Admission::Foreign };
+        let deleted = self.deleted_keys.get(key);
+        let hash = self.hash_of(key);
         let mut state = self.lock();
         let view = self.shard.group.view();
-        let Some(since) = view.held_since(hash) else { return Admission::Foreign };
+        let held = hash.and_then(|hash| Some((hash, view.held_since(hash)?)));
+        let Some((hash, since)) = held else {
+            self.forget_deleted(key, deleted);
+            return Admission::Foreign;
+        };
         // A group that was not renewed in time may still be renewed before it loses the range.
         if !self.shard.group.acts() || !state.is_complete(hash, since) {
             state.deferred.insert(key.clone(), priority);
             return Admission::Deferred;
         }
         let (sender, withdrawal) = watch::channel(Withdrawal::None);
-        state.running.insert(key.clone(), Running { hash, withdrawal: sender, deadline: None });
-        Admission::Admitted(Permit { gate: Arc::clone(self), key: key.clone(), withdrawal })
+        state.running.insert(key.clone(), Running { hash, since, withdrawal: sender, deadline: None });
+        let token = view.token(hash).cloned();
+        Admission::Admitted(Permit { gate: Arc::clone(self), key: key.clone(), deleted, token, withdrawal })
     }
 
     /// Applies views of the group and states of the caches, until the future is dropped.
     pub(super) async fn run(self: Arc<Self>) {
         let mut view = self.shard.group.subscribe();
-        let mut statuses: Vec<_> = self.sources.iter().map(|engine| engine.subscribe_status()).collect();
+        let mut statuses: Vec<_> =
+            self.sources.iter().map(|source| source.engine.subscribe_status()).collect();
         loop {
             view.mark_seen();
             statuses.iter_mut().for_each(watch::Receiver::mark_unchanged);
@@ -147,8 +172,7 @@ impl ShardGate {
 
     /// Applies the newest view and the states of the caches; returns when it must be called again at the latest.
     fn apply(&self) -> Option<Instant> {
-        let complete: Vec<CompleteRanges> =
-            self.sources.iter().flat_map(|engine| engine.complete_ranges()).collect();
+        let complete = complete_ranges(&self.sources);
         let mut state = self.lock();
         let view = self.shard.group.view();
         let now = Instant::now();
@@ -169,7 +193,7 @@ impl ShardGate {
 
     /// Confirms a view if no reconcile of another range runs.
     fn confirm(&self, state: &State, view: &ShardView) {
-        if state.running.values().all(|running| view.held.contains(running.hash)) {
+        if state.running.values().all(|running| view.held_since(running.hash) == Some(running.since)) {
             self.participant.confirm(view.number);
         }
     }
@@ -179,18 +203,31 @@ impl ShardGate {
         if let Some(hash) = self.shard.property.hash_of_key(key) {
             return Some(hash);
         }
+        let deleted = self.deleted_keys.get(key);
         match self.own_kind.get(key) {
             Some(entry) => {
-                self.deleted_keys.remove(key);
+                self.forget_deleted(key, deleted);
                 self.shard.property.hash(entry.head())
             }
-            None => self.deleted_keys.get(key),
+            None => deleted.map(|deleted| deleted.hash),
+        }
+    }
+
+    /// Forgets a deletion, unless a later one was recorded.
+    fn forget_deleted(&self, key: &Key, deleted: Option<DeletedKey>) {
+        if let Some(deleted) = deleted {
+            self.deleted_keys.remove(key, deleted);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns what the caches of the sources contain, by scope.
+fn complete_ranges(sources: &[GateSource]) -> Vec<CompleteRanges> {
+    sources.iter().flat_map(|source| source.engine.complete_ranges(source.optional)).collect()
 }
 
 impl State {
@@ -215,12 +252,13 @@ impl State {
 }
 
 impl Running {
-    /// Withdraws the permission if the range is not held any more.
+    /// Withdraws the permission if the range is not held any more, or was lost and gained again.
     fn withdraw(&mut self, view: &ShardView, now: Instant, timeout: Duration) {
-        let withdrawal = if view.held.contains(self.hash) {
+        let is_same_claim = view.acting_since(self.hash) == Some(self.since);
+        let withdrawal = if is_same_claim && view.held.contains(self.hash) {
             self.deadline = None;
             Withdrawal::None
-        } else if view.releasing.contains(self.hash) && self.deadline.is_none_or(|deadline| now < deadline) {
+        } else if is_same_claim && self.deadline.is_none_or(|deadline| now < deadline) {
             self.deadline.get_or_insert(now + timeout);
             Withdrawal::Requested
         } else {
@@ -243,10 +281,15 @@ impl Permit {
         self.withdrawal.clone()
     }
 
+    /// Returns the token of the range of the key, as it was when the reconcile began.
+    pub(super) fn token(&self) -> Option<RangeToken> {
+        self.token.clone()
+    }
+
     /// Records that a reconcile of a deleted object has succeeded.
     pub(super) fn forget_deleted(&self) {
         if self.gate.own_kind.get(&self.key).is_none() {
-            self.gate.deleted_keys.remove(&self.key);
+            self.gate.forget_deleted(&self.key, self.deleted);
         }
     }
 }

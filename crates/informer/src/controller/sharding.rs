@@ -9,7 +9,7 @@ use super::Controller;
 use crate::factory::SharedInformerFactory;
 use crate::shard::ShardGroup;
 use crate::shard_view::ShardHandle;
-use crate::shared::Selection;
+use crate::shared::{Selection, Shard};
 use informer_core::Key;
 use informer_core::shard::{ShardProperty, shard_hash};
 use std::cell::Cell;
@@ -31,7 +31,8 @@ impl<L: 'static, S> Controller<L, S> {
     ///   range is lost, because the Lease was not renewed in time, they are dropped immediately.
     /// - Keys of other processes are ignored, also those of streams.
     /// - By uid, the unit is one incarnation of an object: while this process reconciles its deletion, another one may
-    ///   reconcile the next incarnation.
+    ///   reconcile the next incarnation. A reconcile that has read the next incarnation continues if only the range of
+    ///   that one moves.
     ///
     /// The group must run, for example with [`Manager::add_shard_group`](crate::manager::Manager::add_shard_group).
     pub fn sharded(self, group: &ShardGroup) -> Self {
@@ -85,6 +86,8 @@ pub(super) struct SourceFactory<'a> {
     shard: Option<&'a ControllerShard>,
     deleted_keys: &'a Arc<DeletedKeys>,
     has_watched: Cell<bool>,
+    /// Whether an informer is divided differently than the controller.
+    has_other_ranges: Cell<bool>,
 }
 
 impl<'a> SourceFactory<'a> {
@@ -95,12 +98,23 @@ impl<'a> SourceFactory<'a> {
     ) -> Self {
         let by_uid = shard.is_some_and(|shard| shard.property != ShardProperty::Namespace);
         deleted_keys.is_enabled.store(by_uid, Ordering::Relaxed);
-        Self { factory, shard, deleted_keys, has_watched: Cell::new(false) }
+        let (has_watched, has_other_ranges) = Default::default();
+        Self { factory, shard, deleted_keys, has_watched, has_other_ranges }
     }
 
     /// Records that the controller has a source with this role.
     pub(super) fn record_role(&self, role: SourceRole) {
         self.has_watched.set(self.has_watched.get() || role == SourceRole::Watched);
+    }
+
+    /// Records how the informer of a source is divided; one that is not divided contains everything.
+    pub(super) fn record_ranges(&self, role: SourceRole, cluster_scoped: bool, actual: Option<&Shard>) {
+        let expected = self.shard.and_then(|shard| {
+            let property = shard.property_of(role, cluster_scoped)?;
+            Some(Shard { group: shard.group.clone(), property })
+        });
+        let is_other = actual.is_some_and(|actual| expected.as_ref() != Some(actual));
+        self.has_other_ranges.set(self.has_other_ranges.get() || is_other);
     }
 
     /// Returns the factory for a kind.
@@ -122,9 +136,16 @@ impl<'a> SourceFactory<'a> {
     /// Returns why the sources cannot be divided, if so.
     pub(super) fn rejection(&self) -> Option<&'static str> {
         let by_uid = self.deleted_keys.is_enabled();
-        (by_uid && self.has_watched.get()).then_some(
-            "a kind that is only watched cannot be divided by uid: its objects do not tell which process acts (use `owns`, or divide by namespace)",
-        )
+        if by_uid && self.has_watched.get() {
+            return Some(
+                "a kind that is only watched cannot be divided by uid: its objects do not tell which process acts (use `owns`, or divide by namespace)",
+            );
+        }
+        self.has_other_ranges.get().then_some(if self.shard.is_some() {
+            "an informer is divided by another group or property than the controller (pass a factory and informers that are not sharded)"
+        } else {
+            "an informer is divided by a shard group, but the controller is not (call `.sharded(&group)`, and pass a factory that is not sharded)"
+        })
     }
 }
 
@@ -134,7 +155,23 @@ impl<'a> SourceFactory<'a> {
 #[derive(Debug, Default)]
 pub(super) struct DeletedKeys {
     is_enabled: AtomicBool,
-    hashes: Mutex<HashMap<Key, u64>>,
+    records: Mutex<DeletedRecords>,
+}
+
+#[derive(Debug, Default)]
+struct DeletedRecords {
+    by_key: HashMap<Key, DeletedKey>,
+    /// The number of the last record.
+    last: u64,
+}
+
+/// A record of a key whose object may not exist any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DeletedKey {
+    /// The hash of its uid.
+    pub(super) hash: u64,
+    /// Differs from those of all other records.
+    number: u64,
 }
 
 impl DeletedKeys {
@@ -143,23 +180,106 @@ impl DeletedKeys {
     }
 
     /// Records the uid of an object that may not exist any more, if the group divides by uid.
+    ///
+    /// The key must be queued afterwards: the record is removed when it is decided who acts for the key.
     pub(super) fn record(&self, key: &Key, uid: &str) {
         if self.is_enabled() {
-            self.lock().insert(key.clone(), shard_hash(uid));
+            let mut records = self.lock();
+            records.last += 1;
+            let deleted = DeletedKey { hash: shard_hash(uid), number: records.last };
+            records.by_key.insert(key.clone(), deleted);
         }
     }
 
-    /// Returns the hash of the uid of a key.
-    pub(super) fn get(&self, key: &Key) -> Option<u64> {
-        self.lock().get(key).copied()
+    /// Returns the last record of a key.
+    pub(super) fn get(&self, key: &Key) -> Option<DeletedKey> {
+        self.lock().by_key.get(key).copied()
     }
 
-    /// Forgets a key whose object exists, or that was reconciled.
-    pub(super) fn remove(&self, key: &Key) {
-        self.lock().remove(key);
+    /// Removes a record of a key whose object exists, that was reconciled, or for which another process acts. A later
+    /// record of the key stays.
+    pub(super) fn remove(&self, key: &Key, record: DeletedKey) {
+        let mut records = self.lock();
+        if records.by_key.get(key) == Some(&record) {
+            records.by_key.remove(key);
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, u64>> {
-        self.hashes.lock().unwrap_or_else(PoisonError::into_inner)
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.lock().by_key.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, DeletedRecords> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::Outcome;
+    use crate::event::Event;
+    use crate::shard_view::ShardHandle;
+    use informer_apiserver::ApiServer;
+    use informer_core::shard::{HashRange, HashRanges};
+    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    use serde_json::json;
+    use std::convert::Infallible;
+    use std::time::Duration;
+
+    /// Bug: the uid of each deleted object was kept forever if a predicate ignored its deletion, and that of an owner
+    /// for which another process acts, too.
+    #[tokio::test(start_paused = true)]
+    async fn deletions_that_are_not_reconciled_are_forgotten() {
+        let server = ApiServer::new();
+        let object = |kind: &str, name: &str| {
+            let metadata = json!({"name": name, "namespace": "default"});
+            json!({"apiVersion": "v1", "kind": kind, "metadata": metadata})
+        };
+        let group = ShardHandle::new("default/test", ShardProperty::Uid);
+        group.set_acts_until(Some(tokio::time::Instant::now() + Duration::from_secs(1_000_000)));
+        let mine = server.create(&object("ConfigMap", "mine")).unwrap();
+        let hash = shard_hash(mine["metadata"]["uid"].as_str().unwrap());
+        let held: HashRanges = HashRange::new(hash, hash).into_iter().collect();
+        group.publish(|view| (view.held, view.is_settled) = (Arc::new(held), true));
+        let factory = SharedInformerFactory::new(server.client());
+        let (sender, mut reconciled) = tokio::sync::mpsc::unbounded_channel();
+        let controller = Controller::new::<ConfigMap>(&factory)
+            .with_predicate(|event| !matches!(event, Event::Deleted { .. }))
+            // Not divided: the owners of the secrets belong to other processes.
+            .owns_informer(factory.informer::<Secret>())
+            .with_shard_handle(group)
+            .reconcile(move |key, _| {
+                let _received = sender.send(key).is_ok();
+                async { Ok::<_, Infallible>(Outcome::Done) }
+            });
+        let stop = async {
+            reconciled.recv().await.unwrap();
+            let deleted = &controller.shared().deleted_keys;
+            server.delete("v1", "configmaps", Some("default"), "mine").unwrap();
+            for number in 0..20 {
+                let mut secret = object("Secret", &format!("s{number}"));
+                secret["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "ConfigMap",
+                    "controller": true, "name": format!("owner{number}"), "uid": format!("uid{number}")}]);
+                server.create(&secret).unwrap();
+            }
+            let secrets = factory.informer::<Secret>();
+            let (maps, queue) =
+                (&controller.shared().sources[0].engine.reader, || controller.queue_metrics());
+            let settled = async {
+                while secrets.snapshot().len() < 20
+                    || maps.snapshot().list().next().is_some()
+                    || queue().adds < 21
+                    || queue().depth + queue().processing > 0
+                {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(60), settled).await.expect("all events are handled");
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            assert_eq!(deleted.len(), 0);
+        };
+        controller.run_until(stop).await.unwrap();
     }
 }

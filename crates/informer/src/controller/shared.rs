@@ -20,6 +20,7 @@ use crate::shared::Engine;
 use crate::workqueue::WorkQueue;
 use futures::future::BoxFuture;
 use informer_core::Key;
+use informer_core::shard::RangeToken;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -78,6 +79,8 @@ pub(super) struct ReconcileRequest {
     pub(super) stop_requested: watch::Receiver<bool>,
     /// Whether the reconcile may go on, with sharding.
     pub(super) withdrawal: Option<watch::Receiver<Withdrawal>>,
+    /// The token of the hash range of the key, with sharding.
+    pub(super) range_token: Option<RangeToken>,
 }
 
 impl Shared {

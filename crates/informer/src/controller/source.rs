@@ -5,7 +5,8 @@
 
 use super::pending_keys::PendingKeys;
 use super::resume::UnfinishedKeys;
-use super::sharding::{SourceFactory, SourceRole};
+use super::shard_gate::GateSource;
+use super::sharding::{DeletedKeys, SourceFactory, SourceRole};
 use crate::coop::YieldBudget;
 use crate::event::{Delivery, Event, Untyped, UpdateCause};
 use crate::factory::SharedInformerFactory;
@@ -162,10 +163,13 @@ impl<L: 'static> TypedSource<L> {
     fn erase(self, factory: &SourceFactory<'_>) -> ErasedSource {
         let Self { informer, role, mapper, predicates, optional } = self;
         factory.record_role(role);
-        let informer = match informer {
-            SourceInformer::Given(informer) => informer,
-            SourceInformer::OfKind { cluster_scoped, create } => create(&factory.view(role, cluster_scoped)),
+        let (informer, cluster_scoped) = match informer {
+            SourceInformer::Given(informer) => (informer, false),
+            SourceInformer::OfKind { cluster_scoped, create } => {
+                (create(&factory.view(role, cluster_scoped)), cluster_scoped)
+            }
         };
+        factory.record_ranges(role, cluster_scoped, informer.engine().shard.as_ref());
         let deleted_keys = factory.deleted_keys(role);
         let (engine, decode_ahead) = (Arc::clone(informer.engine()), informer.decode_ahead());
         let mapping = mapper.0.map(|map| Arc::new(EventMapping { map, predicates }));
@@ -178,10 +182,7 @@ impl<L: 'static> TypedSource<L> {
                 let handler = move |delivery: Delivery<Untyped>| match delivery.typed() {
                     Delivery::Event(event) => {
                         let Some(event) = since_last_process(event) else { return };
-                        if let (Some(deleted), Event::Deleted { last, .. }) = (&deleted_keys, &event) {
-                            deleted.record(last.key(), last.uid());
-                        }
-                        let queued = mapping.queue(&sink, &event);
+                        let queued = mapping.queue(&sink, &event, deleted_keys.as_deref());
                         if queued.is_err() && sink.unfinished.is_some() {
                             // A restart does not queue the keys of this event either.
                             sink.enqueue_all(&own_engine.reader);
@@ -220,12 +221,21 @@ struct EventMapping<L> {
 }
 
 impl<L> EventMapping<L> {
-    /// Queues the keys of an event. If a predicate panics, the event passes; the first panic is returned.
-    fn queue(&self, sink: &KeySink, event: &Event<L>) -> Result<(), Panic> {
+    /// Queues the keys of an event, after a deletion was recorded in `deleted_keys`. If a predicate panics, the event
+    /// passes; the first panic is returned.
+    fn queue(
+        &self,
+        sink: &KeySink,
+        event: &Event<L>,
+        deleted_keys: Option<&DeletedKeys>,
+    ) -> Result<(), Panic> {
         let check = || self.predicates.iter().all(|predicate| predicate(event));
         let passes = catch_unwind(AssertUnwindSafe(check));
         let mut queued = Ok(());
         if *passes.as_ref().unwrap_or(&true) {
+            if let (Some(deleted), Event::Deleted { last, .. }) = (deleted_keys, event) {
+                deleted.record(last.key(), last.uid());
+            }
             queued = catch_unwind(AssertUnwindSafe(|| enqueue(sink, event, &*self.map)));
         }
         passes.map(drop).and(queued)
@@ -234,7 +244,7 @@ impl<L> EventMapping<L> {
     /// Queues the keys of an object, as if nothing was known of an earlier process.
     fn queue_initial(&self, sink: &KeySink, entry: &Arc<Entry>) -> Result<(), Panic> {
         let object = Object::new(Arc::clone(entry));
-        self.queue(sink, &Event::Added { object, initial: true, previous: None })
+        self.queue(sink, &Event::Added { object, initial: true, previous: None }, None)
     }
 }
 
@@ -352,6 +362,11 @@ impl ErasedSource {
     /// Returns whether the controller cannot start without the source.
     pub(super) fn is_required(&self) -> bool {
         !self.optional
+    }
+
+    /// Returns the source as the gate of a sharded controller sees it.
+    pub(super) fn gate_source(&self) -> GateSource {
+        GateSource { engine: Arc::clone(&self.engine), optional: self.optional }
     }
 
     /// Returns whether the source is optional, and forbidden or not served.

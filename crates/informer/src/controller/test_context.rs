@@ -41,7 +41,9 @@ impl<S> Context<S> {
         let controller = RunnableController::new(spec, Box::new(|_| async { Ok(Outcome::Done) }.boxed()));
         let shared = Arc::clone(controller.shared());
         let stop_requested = STOP_REQUESTED.subscribe();
-        let request = ReconcileRequest { shared, key, retries, term: None, stop_requested, withdrawal: None };
+        let (term, withdrawal, range_token) = (None, None, None);
+        let request =
+            ReconcileRequest { shared, key, retries, term, stop_requested, withdrawal, range_token };
         Self::new(request, Arc::new(state))
     }
 }

@@ -17,7 +17,8 @@ impl SharedInformerFactory {
     ///   unknown, counts as namespaced.
     /// - A [saved cache](crate::InformerOptions) is not used, and handlers cannot be durable.
     ///
-    /// Controllers of such a view are not sharded: use [`Controller::sharded`](crate::controller::Controller::sharded).
+    /// A controller of such a view is rejected when it runs: use [`Controller::sharded`](crate::controller::Controller::sharded)
+    /// with the factory itself.
     ///
     /// ```no_run
     /// use informer::SharedInformerFactory;

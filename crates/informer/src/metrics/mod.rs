@@ -109,7 +109,7 @@ pub struct ControllerMetrics {
     pub panicked: u64,
     /// Number of reconciles that timed out.
     pub timed_out: u64,
-    /// Number of reconciles that were dropped because another process acts for their hash range.
+    /// Number of reconciles that were dropped because their hash range was lost or released.
     pub withdrawn: u64,
     /// Number of reconciles that started before the cache showed an earlier write.
     pub invisible_writes: u64,

@@ -33,6 +33,11 @@ impl ShardProgress {
         Self { participant, published, view: 0, pending: None, confirmed: 0, cached, keeps_released: false }
     }
 
+    /// Returns the number of the view that the state machine has received last.
+    pub(super) fn view(&self) -> u64 {
+        self.view
+    }
+
     /// Records the ranges that are complete in all deltas that were pushed, up to the one with the number `end`.
     pub(super) fn record_pushed(&mut self, ranges: Option<HashRanges>, end: u64) {
         let complete = CompleteRanges { view: self.view, ranges: ranges.unwrap_or_default() };
@@ -61,9 +66,9 @@ impl ShardProgress {
     }
 
     /// Returns the ranges that the store must contain: those that are held, and the released ones that it contains while
-    /// work may read them.
-    pub(super) fn ranges_of(&mut self, view: &ShardView) -> &HashRanges {
-        let released = view.releasing.intersection(&self.cached);
+    /// work may read them. `kept` are the ranges for which the process has acted since the last view.
+    pub(super) fn ranges_of(&mut self, view: &ShardView, kept: &HashRanges) -> &HashRanges {
+        let released = view.releasing.intersection(&self.cached).intersection(kept);
         self.keeps_released = !released.is_empty() && !self.participant.has_work_ended(view.number);
         self.cached = HashRanges::clone(&view.held);
         if self.keeps_released {

@@ -85,9 +85,10 @@ use watch::{ObjectWatch, Objects, Selected};
 /// # Limits
 ///
 /// Work that blocks its thread cannot be dropped. [`owns_hash`](Self::owns_hash) is exact in this case too, and a write
-/// to another system carries the [token](Self::token), which that system compares with the highest one it has seen.
-/// The clock may not count the time in which a virtual machine was paused, or the computer suspended: afterwards, a
-/// process may act until its next renewal fails, so that only a receiver that compares tokens rejects its writes.
+/// to another system carries the [token](Self::token), read before the work began, which that system compares with the
+/// highest one it has seen. The clock may not count the time in which a virtual machine was paused, or the computer
+/// suspended: afterwards, a process may act until its next renewal fails, so that only a receiver that compares tokens
+/// rejects its writes.
 /// Deleting the Lease of a member that runs, or removing its label, is not covered: others may act for its ranges until
 /// it notices, at its next renewal.
 ///
@@ -151,7 +152,9 @@ impl ShardGroup {
 
     /// Returns the token of the range that contains a hash; `None` if this process may not act for it at this moment.
     ///
-    /// Work that is ending because its range is being released still has a token.
+    /// Work that is ending because its range is being released still has a token. Read the token before the work begins:
+    /// later, the range may have been lost and gained again, and the token would be that of the new claim. A reconcile
+    /// uses [`Context::range_token`](crate::controller::Context::range_token), which was read at that time.
     pub fn token(&self, hash: u64) -> Option<RangeToken> {
         self.state().token(hash)
     }

@@ -23,8 +23,6 @@ pub(super) struct PublishedRanges {
 pub(super) struct GroupState {
     /// What informers and controllers see.
     pub(super) handle: ShardHandle,
-    /// The tokens of the ranges for which the process acts.
-    tokens: Mutex<Arc<BTreeMap<HashRange, RangeToken>>>,
     pub(super) status: watch::Sender<ShardStatus>,
     pub(super) counters: Mutex<Counters>,
     /// Identifies the current run; odd while one is running.
@@ -35,7 +33,6 @@ impl GroupState {
     pub(super) fn new(identity: &str, handle: ShardHandle) -> Self {
         Self {
             handle,
-            tokens: Mutex::default(),
             status: watch::Sender::new(ShardStatus::new(identity)),
             counters: Mutex::default(),
             run: Mutex::new(0),
@@ -52,10 +49,7 @@ impl GroupState {
     /// Returns the token of the range that contains a hash, while the process acts for it.
     pub(super) fn token(&self, hash: u64) -> Option<RangeToken> {
         let view = self.handle.view();
-        let is_acting = (view.held.contains(hash) || view.releasing.contains(hash)) && self.handle.acts();
-        let tokens = Arc::clone(&self.lock_tokens());
-        let mut ranges = tokens.iter().filter(|_| is_acting);
-        ranges.find(|(range, _)| range.contains(hash)).map(|(_, token)| token.clone())
+        view.token(hash).filter(|_| self.handle.acts()).cloned()
     }
 
     pub(super) fn lock_counters(&self) -> MutexGuard<'_, Counters> {
@@ -70,15 +64,11 @@ impl GroupState {
         tokens: Arc<BTreeMap<HashRange, RangeToken>>,
     ) -> u64 {
         let PublishedRanges { held, releasing, is_settled } = ranges;
-        *self.lock_tokens() = tokens;
         self.handle.set_acts_until(acts_until);
         self.handle.publish(|view| {
             (view.held, view.releasing, view.is_settled) = (held, releasing, is_settled);
+            view.tokens = tokens;
         })
-    }
-
-    fn lock_tokens(&self) -> MutexGuard<'_, Arc<BTreeMap<HashRange, RangeToken>>> {
-        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_run(&self) -> MutexGuard<'_, u64> {

@@ -19,53 +19,59 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What the reconciles of a controller did.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<BTreeMap<String, Entry>>>);
+pub(super) struct Log(Arc<Mutex<BTreeMap<String, Entry>>>);
 
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-struct Entry {
-    started: u32,
-    ended: u32,
+pub(super) struct Entry {
+    pub(super) started: u32,
+    pub(super) ended: u32,
     /// The number of owned objects that the last reconcile has seen.
-    children: usize,
+    pub(super) children: usize,
     /// The same at its end.
     children_at_end: usize,
     /// Whether the last reconcile was asked to stop.
-    was_stopped: bool,
+    pub(super) was_stopped: bool,
 }
 
 impl Log {
-    fn update(&self, key: &Key, update: impl FnOnce(&mut Entry)) {
+    pub(super) fn update(&self, key: &Key, update: impl FnOnce(&mut Entry)) {
         update(self.0.lock().unwrap().entry(key.to_string()).or_default());
     }
 
-    fn get(&self, key: &str) -> Entry {
+    pub(super) fn get(&self, key: &str) -> Entry {
         self.0.lock().unwrap().get(key).copied().unwrap_or_default()
     }
 
-    fn keys(&self) -> Vec<String> {
+    pub(super) fn keys(&self) -> Vec<String> {
         self.0.lock().unwrap().keys().cloned().collect()
     }
 }
 
-fn group(property: ShardProperty) -> ShardHandle {
+pub(super) fn group(property: ShardProperty) -> ShardHandle {
     let group = ShardHandle::new("default/test", property);
     group.set_acts_until(Some(tokio::time::Instant::now() + Duration::from_secs(1_000_000)));
     group
 }
 
-fn hold(group: &ShardHandle, held: HashRanges) -> u64 {
+pub(super) fn hold(group: &ShardHandle, held: HashRanges) -> u64 {
     group.publish(|view| (view.held, view.is_settled) = (Arc::new(held), true))
 }
 
-fn only(hash: u64) -> HashRanges {
+pub(super) fn only(hash: u64) -> HashRanges {
     HashRange::new(hash, hash).into_iter().collect()
 }
 
-fn namespace(server: &ApiServer, name: &str) {
+pub(super) fn namespace(server: &ApiServer, name: &str) {
     server.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).unwrap();
 }
 
-fn create(server: &ApiServer, kind: &str, namespace: &str, name: &str, owner: Option<&Value>) -> Value {
+pub(super) fn create(
+    server: &ApiServer,
+    kind: &str,
+    namespace: &str,
+    name: &str,
+    owner: Option<&Value>,
+) -> Value {
     let mut metadata = json!({"name": name, "namespace": namespace});
     if let Some(owner) = owner {
         metadata["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "ConfigMap", "controller": true,
@@ -74,11 +80,11 @@ fn create(server: &ApiServer, kind: &str, namespace: &str, name: &str, owner: Op
     server.create(&json!({"apiVersion": "v1", "kind": kind, "metadata": metadata})).unwrap()
 }
 
-fn uid_hash(object: &Value) -> u64 {
+pub(super) fn uid_hash(object: &Value) -> u64 {
     shard_hash(object["metadata"]["uid"].as_str().unwrap())
 }
 
-async fn eventually(condition: impl Fn() -> bool) {
+pub(super) async fn eventually(condition: impl Fn() -> bool) {
     let reached = async {
         while !condition() {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -88,7 +94,7 @@ async fn eventually(condition: impl Fn() -> bool) {
 }
 
 /// Creates a controller of config maps that own secrets. Each reconcile of an object named `slow` takes a permit.
-fn controller(
+pub(super) fn controller(
     server: &ApiServer,
     group: &ShardHandle,
     log: &Log,
@@ -120,7 +126,7 @@ fn controller(
     controller.with_shard_handle(group.clone()).reconcile(reconcile)
 }
 
-fn spawn(controller: &RunnableController) -> watch::Sender<bool> {
+pub(super) fn spawn(controller: &RunnableController) -> watch::Sender<bool> {
     let (stop, mut stopped) = watch::channel(false);
     let controller = controller.clone();
     tokio::spawn(async move {

@@ -3,3 +3,4 @@
 
 mod controllers;
 mod informers;
+mod regressions;

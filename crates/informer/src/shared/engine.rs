@@ -8,7 +8,7 @@ use super::compression::{CacheCompression, CompressionTask};
 use super::drivers::drivers;
 use super::eviction::{DecodedObjects, EvictionTask};
 use super::listener::{Listener, ListenerOptions, Mode};
-use super::options::InformerOptions;
+use super::options::{InformerOptions, Shard};
 use super::parts::EngineParts;
 use super::persist::PersistTask;
 use super::projections::{CacheProjections, ReleaseTask};
@@ -51,8 +51,8 @@ pub(crate) struct Engine {
     /// The labels of its metrics.
     metric_labels: Arc<[(&'static str, Box<str>)]>,
     pub(crate) kind: ResourceType,
-    /// Whether the cache contains only the hash ranges that this process holds.
-    pub(crate) is_sharded: bool,
+    /// The hash ranges to which the cache is restricted; `None` without sharding.
+    pub(crate) shard: Option<Shard>,
     /// Whether the objects come from an API server, and not from a source of the application.
     is_served: bool,
     pub(crate) reader: StoreReader,
@@ -151,7 +151,7 @@ impl Engine {
             description,
             metric_labels: options.metric_labels(resource),
             kind: resource.clone(),
-            is_sharded: options.shard().is_some(),
+            shard: options.shard().cloned(),
             is_served: !options.has_source(),
             reader,
             status,
@@ -312,9 +312,10 @@ impl Engine {
         status
     }
 
-    /// Returns what the cache contains of each scope; empty without sharding.
-    pub(crate) fn complete_ranges(&self) -> Vec<CompleteRanges> {
-        if self.is_sharded { self.status.complete_ranges() } else { Vec::new() }
+    /// Returns what the cache contains of each scope, without the absent ones if these do not matter; empty without
+    /// sharding.
+    pub(crate) fn complete_ranges(&self, without_absent: bool) -> Vec<CompleteRanges> {
+        if self.shard.is_some() { self.status.complete_ranges(without_absent) } else { Vec::new() }
     }
 
     pub(crate) fn metrics(&self) -> InformerMetrics {

@@ -36,8 +36,8 @@ pub(crate) use engine::{DetachTarget, DetachedListener, Engine};
 #[cfg(feature = "persistence")]
 pub(crate) use listener::ledger::ControllerKeys;
 pub(crate) use listener::{DurableName, ListenerOptions, Mode};
-pub(crate) use options::SelectionKey;
 pub use options::{InformerOptions, Selection};
+pub(crate) use options::{SelectionKey, Shard};
 pub(crate) use polled_listener::PolledListener;
 pub use registration::Registration;
 pub(crate) use wait::{SyncWaiter, is_synced, is_unavailable};

@@ -226,9 +226,15 @@ impl StatusCell {
         status
     }
 
-    /// Returns the hash ranges that the cache contains of each scope.
-    pub(crate) fn complete_ranges(&self) -> Vec<CompleteRanges> {
-        self.0.borrow().scopes.iter().map(|scope| scope.complete.clone().unwrap_or_default()).collect()
+    /// Returns the hash ranges that the cache contains of each scope; if `without_absent`, scopes that are forbidden or
+    /// not served are left out.
+    pub(crate) fn complete_ranges(&self, without_absent: bool) -> Vec<CompleteRanges> {
+        let is_absent = |state: &InformerState| {
+            matches!(state, InformerState::Forbidden { .. } | InformerState::NotServed { .. })
+        };
+        let status = self.0.borrow();
+        let scopes = status.scopes.iter().filter(|scope| !(without_absent && is_absent(&scope.state)));
+        scopes.map(|scope| scope.complete.clone().unwrap_or_default()).collect()
     }
 
     pub(crate) fn is_stopped(&self) -> bool {

@@ -26,7 +26,7 @@ fn lease_of_another_process_is_deleted_when_it_has_expired() {
                 member.handle_response(at(now), MemberResponse::Lease(foreign.clone(), "6".to_owned()));
             }
             Some(MemberRequest::ReadAssignment) => {
-                member.handle_response(at(now), MemberResponse::Assignment(None))
+                member.handle_response(at(now), MemberResponse::Assignment(None));
             }
             Some(request) => break request,
             None => now += 1,
