@@ -27,7 +27,7 @@ pub(super) struct Entry {
     pub(super) ended: u32,
     /// The number of owned objects that the last reconcile has seen.
     pub(super) children: usize,
-    /// The same at its end.
+    /// The number of owned objects at its end.
     children_at_end: usize,
     /// Whether the last reconcile was asked to stop.
     pub(super) was_stopped: bool,
