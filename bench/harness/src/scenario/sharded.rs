@@ -44,15 +44,20 @@ pub(super) fn control_plane(context: &RunContext<'_>, pods: usize) -> Result<Vec
     let seconds = run.sync()?;
     run.check_events(pods)?;
     thread::sleep(SETTLE_DELAY);
-    let (bytes, memory, memory_share) = run.sizes()?;
+    let sizes = run.sizes()?;
     let suffix = if run.is_selector_ignored(pods)? { ", selector ignored" } else { "" };
     let row_name =
         |what: &str| format!("sharded over {MEMBERS} processes{suffix}, {what}, {} pods", short(pods));
     let mut figures = vec![
         less(row_name("initial sync"), "s", seconds),
-        less(row_name("bytes received by each"), "% of one process", bytes),
-        less(row_name("memory of each"), "MB", memory),
-        less(row_name("share of memory of each"), "% of one process", memory_share),
+        less(row_name("bytes received by each"), "% of one process", sizes.bytes_percent),
+        less(row_name("memory of each"), "MB", sizes.memory),
+        less(row_name("memory of each, share"), "% of one process", sizes.memory_percent),
+        less(
+            row_name("memory of each without the program file, share"),
+            "% of one process",
+            sizes.anonymous_percent,
+        ),
     ];
     let joined = run.add_member("member-new")?;
     run.check_events(pods)?;
@@ -84,6 +89,15 @@ struct Run<'a> {
 struct Process {
     program: Program,
     proxy: Proxy,
+}
+
+/// The largest values of the members. Percentages compare them with the process without sharding.
+struct Sizes {
+    bytes_percent: f64,
+    /// In MB.
+    memory: f64,
+    memory_percent: f64,
+    anonymous_percent: f64,
 }
 
 /// The longest times of the ranges that moved, in seconds.
@@ -138,16 +152,19 @@ impl Run<'_> {
         })
     }
 
-    /// Returns the largest share of the bytes that one process receives, the largest memory of a member, and its share of the
-    /// memory of one process.
-    fn sizes(&mut self) -> Result<(f64, f64, f64), Failure> {
-        let (mut bytes, mut memory) = (0.0_f64, 0.0_f64);
+    fn sizes(&mut self) -> Result<Sizes, Failure> {
+        let (mut bytes, mut memory, mut anonymous) = (0.0_f64, 0.0_f64, 0.0_f64);
         for member in &mut self.members {
             bytes = bytes.max(member.proxy.received());
-            memory = memory.max(member.memory()?);
+            memory = memory.max(member.memory("rss")?);
+            anonymous = anonymous.max(member.memory("anonymous")?);
         }
-        let share = 100.0 * memory / self.single.memory()?;
-        Ok((100.0 * bytes / self.single.proxy.received(), memory, share))
+        Ok(Sizes {
+            bytes_percent: 100.0 * bytes / self.single.proxy.received(),
+            memory,
+            memory_percent: 100.0 * memory / self.single.memory("rss")?,
+            anonymous_percent: 100.0 * anonymous / self.single.memory("anonymous")?,
+        })
     }
 
     /// Returns whether the server sends all pods to each process.
@@ -271,9 +288,9 @@ impl Process {
         Ok(Self { program: Program::start(context.program, &proxy.kubeconfig)?, proxy })
     }
 
-    /// Returns the memory in MB.
-    fn memory(&mut self) -> Result<f64, Failure> {
-        megabytes(&self.program.request(&json!({"do": "report"}))?, "rss")
+    /// Returns a part of the memory in MB.
+    fn memory(&mut self, part: &str) -> Result<f64, Failure> {
+        megabytes(&self.program.request(&json!({"do": "report"}))?, part)
     }
 
     fn state(&mut self) -> Result<State, Failure> {

@@ -44,7 +44,7 @@ impl ProcessStats {
             // A kernel without this file does not report the peak either.
             let _ = fs::write("/proc/self/clear_refs", "5");
         }
-        json!({"rss": bytes("VmRSS"), "peak": bytes("VmHWM"), "cpu": cpu()})
+        json!({"rss": bytes("VmRSS"), "anonymous": bytes("RssAnon"), "peak": bytes("VmHWM"), "cpu": cpu()})
     }
 }
 
