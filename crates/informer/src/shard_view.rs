@@ -11,7 +11,6 @@
 use informer_core::shard::{HashRange, HashRanges, RangeToken, ShardProperty};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -59,6 +58,12 @@ impl ShardView {
         tokens.find(|(range, _)| range.contains(hash)).map(|(_, token)| token)
     }
 
+    /// Returns the range whose claim contains a hash, or the hash alone if the process does not act for it.
+    pub(crate) fn range_of(&self, hash: u64) -> Option<HashRange> {
+        let claimed = self.tokens.keys().find(|range| range.contains(hash)).copied();
+        claimed.or_else(|| HashRange::new(hash, hash))
+    }
+
     /// Completes a changed view.
     fn finish(&mut self, before: &Self) {
         self.number = before.number + 1;
@@ -93,10 +98,19 @@ struct Shared {
     changed: Notify,
     /// When the process stops acting if the group renews nothing; `None` if it does not act.
     acts_until: Mutex<Option<Instant>>,
-    /// The numbers that the participants have confirmed.
-    participants: Mutex<Vec<(Role, Weak<AtomicU64>)>>,
-    /// Changed whenever a participant confirms a view, or ends.
+    /// What the participants have confirmed.
+    participants: Mutex<Vec<(Role, Weak<Mutex<Confirmation>>)>>,
+    /// Changed whenever a participant confirms something, or ends.
     confirmations: watch::Sender<()>,
+}
+
+/// What a participant has confirmed.
+#[derive(Debug)]
+struct Confirmation {
+    /// The number of the last view that is applied.
+    number: u64,
+    /// The ranges that are not held any more, but for which work goes on, or whose objects are cached.
+    remaining: HashRanges,
 }
 
 /// What a participant does with a range that is being released.
@@ -111,7 +125,7 @@ enum Role {
 /// One informer or controller that acts for the ranges of a group.
 pub(crate) struct Participant {
     views: ViewReceiver,
-    confirmed: Option<Arc<AtomicU64>>,
+    confirmed: Option<Arc<Mutex<Confirmation>>>,
 }
 
 /// Receives the views of a group.
@@ -186,6 +200,12 @@ impl ShardHandle {
         self.lock_acts_until().is_some_and(|until| Instant::now() < until)
     }
 
+    /// Returns whether work for a hash, which is held since the view with this number, may go on at this moment. Exact also
+    /// if the process was paused.
+    pub(crate) fn may_continue(&self, hash: u64, since: u64) -> bool {
+        self.acts() && self.lock_view().acting_since(hash) == Some(since)
+    }
+
     /// Returns whether the process may begin work for a hash at this moment.
     pub(crate) fn owns_hash(&self, hash: u64) -> bool {
         self.acts() && self.lock_view().held.contains(hash)
@@ -196,40 +216,64 @@ impl ShardHandle {
         self.add(Role::Work)
     }
 
-    /// Adds a participant that caches objects. It keeps those of ranges that are being released until
-    /// [`work_confirmed`](Self::work_confirmed) is the number of the view.
+    /// Adds a participant that caches objects. It keeps those of ranges that are being released while they are in
+    /// [`remaining_work`](Self::remaining_work).
     pub(crate) fn join_cache(&self) -> Participant {
         self.add(Role::Cache)
     }
 
     fn add(&self, role: Role) -> Participant {
         let mut participants = self.participants();
-        let confirmed = Arc::new(AtomicU64::new(self.lock_view().number));
+        let (number, remaining) = (self.lock_view().number, HashRanges::default());
+        let confirmed = Arc::new(Mutex::new(Confirmation { number, remaining }));
         participants.retain(|(_, known)| known.strong_count() > 0);
         participants.push((role, Arc::downgrade(&confirmed)));
         drop(participants);
         Participant { views: self.subscribe(), confirmed: Some(confirmed) }
     }
 
-    /// Returns the highest number that every participant has confirmed; the newest one if there are no participants.
-    pub(crate) fn confirmed(&self) -> u64 {
-        self.confirmed_by(|_| true)
+    /// Returns whether no participant acts for a range that is not held since the view with this number.
+    pub(crate) fn has_ended(&self, range: &HashRange, number: u64) -> bool {
+        self.confirmations(|_| true).all(|confirmed| {
+            let confirmed = lock(&confirmed);
+            confirmed.number >= number && !confirmed.remaining.overlaps(range)
+        })
     }
 
-    /// Returns the highest number that every participant with work has confirmed; the newest one if there are none.
-    pub(crate) fn work_confirmed(&self) -> u64 {
-        self.confirmed_by(|role| role == Role::Work)
+    /// Returns the ranges for which work may go on although they are not held any more in the view with this number.
+    pub(crate) fn remaining_work(&self, number: u64) -> HashRanges {
+        self.confirmations(|role| role == Role::Work).fold(HashRanges::default(), |remaining, confirmed| {
+            let confirmed = lock(&confirmed);
+            if confirmed.number < number {
+                return HashRanges::all();
+            }
+            remaining.union(&confirmed.remaining)
+        })
     }
 
-    fn confirmed_by(&self, is_counted: impl Fn(Role) -> bool) -> u64 {
+    /// Returns the confirmations of the participants with a role.
+    fn confirmations(
+        &self,
+        is_selected: impl Fn(Role) -> bool,
+    ) -> impl Iterator<Item = Arc<Mutex<Confirmation>>> {
         let participants = self.participants();
-        let counted = participants.iter().filter(|(role, _)| is_counted(*role));
-        let numbers = counted.filter_map(|(_, number)| number.upgrade());
-        let lowest = numbers.map(|number| number.load(Ordering::Acquire)).min();
-        lowest.unwrap_or_else(|| self.lock_view().number)
+        let selected = participants.iter().filter(|(role, _)| is_selected(*role));
+        let confirmations: Vec<_> = selected.filter_map(|(_, confirmed)| confirmed.upgrade()).collect();
+        confirmations.into_iter()
     }
 
-    /// Returns a channel that changes when [`confirmed`](Self::confirmed) may have.
+    /// Returns the highest number that every participant has confirmed for all ranges; the newest one if there are no
+    /// participants.
+    #[cfg(test)]
+    pub(crate) fn confirmed(&self) -> u64 {
+        let numbers = self.confirmations(|_| true).map(|confirmed| {
+            let confirmed = lock(&confirmed);
+            if confirmed.remaining.is_empty() { confirmed.number } else { confirmed.number.saturating_sub(1) }
+        });
+        numbers.min().unwrap_or_else(|| self.lock_view().number)
+    }
+
+    /// Returns a channel that changes when [`has_ended`](Self::has_ended) may have.
     pub(crate) fn subscribe_confirmations(&self) -> watch::Receiver<()> {
         self.0.confirmations.subscribe()
     }
@@ -259,7 +303,7 @@ impl ShardHandle {
         self.0.acts_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn participants(&self) -> MutexGuard<'_, Vec<(Role, Weak<AtomicU64>)>> {
+    fn participants(&self) -> MutexGuard<'_, Vec<(Role, Weak<Mutex<Confirmation>>)>> {
         self.0.participants.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -312,27 +356,33 @@ impl Participant {
         self.views.changed().await;
     }
 
-    /// Confirms that all views up to `number` are applied: no work for other ranges than the held ones is running.
-    pub(crate) fn confirm(&self, number: u64) {
-        if let Some(confirmed) = &self.confirmed
-            && confirmed.fetch_max(number, Ordering::AcqRel) < number
-        {
+    /// Confirms that all views up to `number` are applied, except for the `remaining` ranges: work for no other range than
+    /// these and the held ones is running.
+    pub(crate) fn confirm(&self, number: u64, remaining: HashRanges) {
+        let Some(confirmed) = &self.confirmed else { return };
+        let mut confirmed = lock(confirmed);
+        let is_news =
+            number > confirmed.number || (number == confirmed.number && remaining != confirmed.remaining);
+        if is_news {
+            *confirmed = Confirmation { number, remaining };
+            drop(confirmed);
             self.views.handle.notify_confirmation();
         }
     }
 
-    /// Returns whether all participants with work have confirmed a view.
-    pub(crate) fn has_work_ended(&self, number: u64) -> bool {
-        self.views.handle.work_confirmed() >= number
+    /// Returns the ranges for which other participants may still work although they are not held any more in the view
+    /// with this number.
+    pub(crate) fn remaining_work(&self, number: u64) -> HashRanges {
+        self.views.handle.remaining_work(number)
     }
 
-    /// Waits until all participants with work have confirmed a view.
+    /// Waits until work for some of the ranges, which are not held any more in the view with this number, has ended.
     ///
     /// # Cancel safety
     ///
     /// This function is cancel safe.
-    pub(crate) async fn work_ended(&self, number: u64) {
-        self.views.handle.wait_until(|| self.has_work_ended(number)).await;
+    pub(crate) async fn work_ended(&self, ranges: &HashRanges, number: u64) {
+        self.views.handle.wait_until(|| !ranges.is_subset(&self.remaining_work(number))).await;
     }
 }
 
@@ -342,6 +392,10 @@ impl Drop for Participant {
         self.confirmed = None;
         self.views.handle.notify_confirmation();
     }
+}
+
+fn lock(confirmed: &Mutex<Confirmation>) -> MutexGuard<'_, Confirmation> {
+    confirmed.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl PartialEq for ShardHandle {
@@ -372,7 +426,7 @@ mod tests {
         first.changed().await;
         assert_eq!(first.view().number, number);
         let number = handle.publish(|view| view.held = Arc::default());
-        first.confirm(number);
+        first.confirm(number, HashRanges::default());
         assert!(handle.confirmed() < number);
         let mut confirmations = handle.subscribe_confirmations();
         drop(second);

@@ -3,7 +3,7 @@
 
 use super::outcome::Outcome;
 use super::pending_writes::Write;
-use super::shard_gate::{Admission, Permit, ShardGate, dropped};
+use super::shard_gate::{Admission, Permit, ShardGate};
 use super::shared::{ReconcileRequest, Shared};
 use super::spec::BoxError;
 use crate::election::Term;
@@ -82,9 +82,12 @@ impl ReconcileRunner {
             let external_times = external.times_received(item.key());
             let unfinished_times = unfinished.as_ref().and_then(|keys| keys.times_received(item.key()));
             let end = self.call(&item, permit.as_ref()).await;
-            if let ReconcileEnd::Outcome(_) = end {
+            if let ReconcileEnd::Outcome(outcome) = &end {
                 external.complete(item.key(), external_times);
-                permit.iter().for_each(Permit::forget_deleted);
+                // The next reconcile of a deleted object has to be admitted, too.
+                if !matches!(outcome, Outcome::RequeueAfter(_)) {
+                    permit.iter().for_each(Permit::forget_deleted);
+                }
             }
             if let (ReconcileEnd::Outcome(Outcome::Done), Some(unfinished)) = (&end, unfinished) {
                 unfinished.complete(item.key(), unfinished_times);
@@ -92,7 +95,7 @@ impl ReconcileRunner {
             self.complete(item, end, started);
         };
         work.instrument(span).await;
-        // Until here, the range of the key is not released.
+        // Until here, the range of the key is not released. The next reconcile of the key may have a permit already.
         drop(permit);
     }
 
@@ -117,26 +120,22 @@ impl ReconcileRunner {
             withdrawal: permit.map(Permit::withdrawal),
             range_token: permit.and_then(Permit::token),
         };
-        let withdrawn = request.withdrawal.clone();
         // This reconcile replaces a delayed reconcile of the same key. The outcome of this reconcile decides
         // when the next one runs.
         self.queue.cancel(item.key());
         let _active = self.shared.metrics.count_active();
         let call = AssertUnwindSafe(async { (self.shared.call)(request).await }).catch_unwind();
         let call = tokio::time::timeout(self.shared.settings.reconcile_timeout, call);
-        let ended = match withdrawn {
-            None => call.await,
-            Some(withdrawn) => tokio::select! {
-                biased;
-                () = dropped(withdrawn) => return ReconcileEnd::Withdrawn,
-                ended = call => ended,
-            },
+        let ended = match permit {
+            None => Some(call.await),
+            Some(permit) => permit.guard(call).await,
         };
         match ended {
-            Ok(Ok(Ok(outcome))) => ReconcileEnd::Outcome(outcome),
-            Ok(Ok(Err(error))) => ReconcileEnd::Failed(error),
-            Ok(Err(panic)) => ReconcileEnd::Panicked(panic),
-            Err(_) => ReconcileEnd::TimedOut,
+            Some(Ok(Ok(Ok(outcome)))) => ReconcileEnd::Outcome(outcome),
+            Some(Ok(Ok(Err(error)))) => ReconcileEnd::Failed(error),
+            Some(Ok(Err(panic))) => ReconcileEnd::Panicked(panic),
+            Some(Err(_)) => ReconcileEnd::TimedOut,
+            None => ReconcileEnd::Withdrawn,
         }
     }
 

@@ -4,8 +4,8 @@
 //! range: otherwise it would act on objects that appear to be missing. Before a range is released, its reconciles end in
 //! order; if the range is lost, they are dropped at once.
 //!
-//! Invariant: a view is confirmed only while no reconcile of another range than the held ones runs. The check and the
-//! start of a reconcile happen under one lock.
+//! Invariant: a view is confirmed for a range that is not held only while no reconcile of it runs, so that a slow reconcile
+//! delays the release of its own range alone. The check and the start of a reconcile happen under one lock.
 
 use super::sharding::{ControllerShard, DeletedKey, DeletedKeys};
 use crate::clock::sleep_until;
@@ -17,8 +17,11 @@ use futures::future::select_all;
 use informer_core::shard::RangeToken;
 use informer_core::workqueue::Priority;
 use informer_core::{Key, StoreReader};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -50,7 +53,10 @@ pub(super) struct GateSource {
 
 #[derive(Default)]
 struct State {
-    running: HashMap<Key, Running>,
+    /// The running reconciles by the number of their permit. Two permits of a key overlap while the first one ends.
+    running: BTreeMap<u64, Running>,
+    /// The number of the last permit.
+    last_permit: u64,
     /// Keys whose range is held, but not complete in all caches, or whose group was not renewed in time.
     deferred: HashMap<Key, Priority>,
     /// What the caches of the sources contain, by scope. Those of optional sources that are forbidden or not served are
@@ -91,6 +97,10 @@ pub(super) enum Admission {
 pub(super) struct Permit {
     gate: Arc<ShardGate>,
     key: Key,
+    number: u64,
+    hash: u64,
+    /// The number of the view since which the hash was held.
+    since: u64,
     /// What was known about the deletion of the object when the reconcile began.
     deleted: Option<DeletedKey>,
     token: Option<RangeToken>,
@@ -138,9 +148,11 @@ impl ShardGate {
             return Admission::Deferred;
         }
         let (sender, withdrawal) = watch::channel(Withdrawal::None);
-        state.running.insert(key.clone(), Running { hash, since, withdrawal: sender, deadline: None });
-        let token = view.token(hash).cloned();
-        Admission::Admitted(Permit { gate: Arc::clone(self), key: key.clone(), deleted, token, withdrawal })
+        state.last_permit += 1;
+        let number = state.last_permit;
+        state.running.insert(number, Running { hash, since, withdrawal: sender, deadline: None });
+        let (gate, key, token) = (Arc::clone(self), key.clone(), view.token(hash).cloned());
+        Admission::Admitted(Permit { gate, key, number, hash, since, deleted, token, withdrawal })
     }
 
     /// Applies views of the group and states of the caches, until the future is dropped.
@@ -191,11 +203,12 @@ impl ShardGate {
         state.running.values().filter_map(|running| running.deadline).chain(retry).min()
     }
 
-    /// Confirms a view if no reconcile of another range runs.
+    /// Confirms a view, except for the ranges that are not held any more but of which reconciles run.
     fn confirm(&self, state: &State, view: &ShardView) {
-        if state.running.values().all(|running| view.held_since(running.hash) == Some(running.since)) {
-            self.participant.confirm(view.number);
-        }
+        let is_ending = |running: &&Running| view.held_since(running.hash) != Some(running.since);
+        let ending = state.running.values().filter(is_ending);
+        let remaining = ending.filter_map(|running| view.range_of(running.hash)).collect();
+        self.participant.confirm(view.number, remaining);
     }
 
     /// Returns the hash that decides which process acts for a key; `None` if it is unknown here.
@@ -281,12 +294,30 @@ impl Permit {
         self.withdrawal.clone()
     }
 
+    /// Runs a reconcile while this process may act for its key; `None` if that has ended before. The reconcile of a process
+    /// that was paused does not continue, even if the gate has not noticed yet.
+    pub(super) async fn guard<F: Future>(&self, reconcile: F) -> Option<F::Output> {
+        let mut reconcile = pin!(reconcile);
+        let guarded = poll_fn(|context| {
+            if self.gate.shard.group.may_continue(self.hash, self.since) {
+                reconcile.as_mut().poll(context).map(Some)
+            } else {
+                Poll::Ready(None)
+            }
+        });
+        tokio::select! {
+            biased;
+            () = dropped(self.withdrawal()) => None,
+            ended = guarded => ended,
+        }
+    }
+
     /// Returns the token of the range of the key, as it was when the reconcile began.
     pub(super) fn token(&self) -> Option<RangeToken> {
         self.token.clone()
     }
 
-    /// Records that a reconcile of a deleted object has succeeded.
+    /// Records that nothing more is to be done for a deleted object.
     pub(super) fn forget_deleted(&self) {
         if self.gate.own_kind.get(&self.key).is_none() {
             self.gate.forget_deleted(&self.key, self.deleted);
@@ -297,16 +328,108 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         let mut state = self.gate.lock();
-        state.running.remove(&self.key);
+        state.running.remove(&self.number);
         let view = self.gate.shard.group.view();
         self.gate.confirm(&state, &view);
     }
 }
 
 /// Waits until a reconcile must be dropped.
-pub(super) async fn dropped(mut withdrawal: watch::Receiver<Withdrawal>) {
+async fn dropped(mut withdrawal: watch::Receiver<Withdrawal>) {
     if withdrawal.wait_for(|withdrawal| *withdrawal == Withdrawal::Immediate).await.is_err() {
         // The permit exists as long as the reconcile.
         std::future::pending::<()>().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::{Controller, Outcome};
+    use crate::factory::SharedInformerFactory;
+    use crate::shard_view::ShardHandle;
+    use informer_apiserver::ApiServer;
+    use informer_core::shard::{HashRanges, ShardProperty, shard_hash};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use std::convert::Infallible;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    /// Returns a group that holds all ranges, and a gate without sources.
+    fn gate() -> (ShardHandle, Arc<ShardGate>) {
+        let group = ShardHandle::new("default/test", ShardProperty::Namespace);
+        group.set_acts_until(Some(Instant::now() + HOUR));
+        group.publish(|view| view.held = Arc::new(HashRanges::all()));
+        let factory = SharedInformerFactory::new(ApiServer::new().client());
+        let controller = Controller::new::<ConfigMap>(&factory)
+            .with_shard_handle(group.clone())
+            .reconcile(|_, _| async { Ok::<_, Infallible>(Outcome::Done) });
+        let parts = controller.shared();
+        let (shard, own_kind) = (parts.shard.as_ref().unwrap(), &parts.sources[0].engine);
+        let (deleted, queue) = (&parts.deleted_keys, WorkQueue::new());
+        let gate = ShardGate::new(shard, own_kind, std::iter::empty(), deleted, &queue, HOUR);
+        (group, gate)
+    }
+
+    fn admit(gate: &Arc<ShardGate>, namespace: &str) -> Permit {
+        match gate.admit(&Key::new(namespace, "web"), Priority::default()) {
+            Admission::Admitted(permit) => permit,
+            Admission::Deferred | Admission::Foreign => panic!("the range is held and complete"),
+        }
+    }
+
+    /// Bug: a work item is completed before its permit is dropped, so that the next reconcile of the key may be admitted
+    /// by another thread in between. The permits were recorded by key, and the end of the first one removed the record of
+    /// the second: the range was released while a reconcile ran, which was not withdrawn either. The tests had one thread.
+    #[tokio::test(start_paused = true)]
+    async fn permit_that_ends_late_does_not_hide_the_next_one_of_its_key() {
+        let (group, gate) = gate();
+        let (first, second) = (admit(&gate, "a"), admit(&gate, "a"));
+        drop(first);
+        let number = group.publish(|view| view.held = Arc::default());
+        gate.apply();
+        assert!(group.confirmed() < number, "a reconcile runs");
+        assert_eq!(*second.withdrawal().borrow(), Withdrawal::Immediate);
+        drop(second);
+        assert_eq!(group.confirmed(), number);
+    }
+
+    /// Bug: a reconcile delayed the release of all ranges that were released with its own one.
+    #[tokio::test(start_paused = true)]
+    async fn running_reconcile_delays_the_release_of_its_range_only() {
+        let (group, gate) = gate();
+        let slow = admit(&gate, "a");
+        let number = group.publish(|view| {
+            (view.held, view.releasing) = (Arc::default(), Arc::new(HashRanges::all()));
+        });
+        gate.apply();
+        let range = |namespace: &str| {
+            let hash = shard_hash(namespace);
+            informer_core::shard::HashRange::new(hash, hash).unwrap()
+        };
+        assert!(group.has_ended(&range("b"), number) && !group.has_ended(&range("a"), number));
+        assert!(group.remaining_work(number).covers(&range("a")));
+        drop(slow);
+        assert!(group.has_ended(&range("a"), number) && group.remaining_work(number).is_empty());
+    }
+
+    /// Bug: a reconcile that continued after a pause of the process could send further requests until the gate had
+    /// withdrawn it, which takes several steps.
+    #[tokio::test(start_paused = true)]
+    async fn reconcile_does_not_continue_after_a_pause() {
+        let (group, gate) = gate();
+        let permit = admit(&gate, "a");
+        assert_eq!(permit.guard(async { 1 }).await, Some(1));
+        let paused = permit.guard(async {
+            tokio::time::sleep(HOUR).await;
+            2
+        });
+        assert_eq!(paused.await, None, "no view was published, and the gate was not called");
+        // A claim that was lost and gained again is another one.
+        group.set_acts_until(Some(Instant::now() + HOUR));
+        assert_eq!(permit.guard(async { 3 }).await, Some(3));
+        group.publish(|view| view.held = Arc::default());
+        group.publish(|view| view.held = Arc::new(HashRanges::all()));
+        assert_eq!(permit.guard(async { 4 }).await, None);
     }
 }

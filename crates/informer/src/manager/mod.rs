@@ -266,9 +266,9 @@ impl Manager {
     /// Adds a membership in a shard group: it runs with the manager, its metrics are served, and `/readyz` fails while it
     /// does not take part in the group.
     ///
-    /// It joins before the controllers start. When the manager stops, it leaves after the controllers and tasks have
-    /// ended, so that their work is not dropped; its ranges then move to other members without waiting for its Lease to
-    /// expire. If that takes longer than the [shutdown timeout](Self::shutdown_timeout), the Lease expires.
+    /// It joins before the controllers start. When the manager stops, it begins to leave: a range moves to another member as
+    /// soon as no reconcile of it runs, without waiting for the Lease to expire. If the membership has not ended when the
+    /// [shutdown timeout](Self::shutdown_timeout) has passed after the end of the controllers and tasks, the Lease expires.
     ///
     /// A manager with a shard group or a sharded controller cannot have [leader election](Self::leader_election), and
     /// fails when it runs.

@@ -57,16 +57,7 @@ impl Manager {
     /// are aborted at their next await point, informers stop when their last handle is dropped, recorded events
     /// that are not written yet may be lost, and the lease is not released but expires.
     pub async fn run_until(mut self, stop: impl Future<Output = ()>) -> Result<(), ManagerError> {
-        let mut names: Vec<&str> = self.controllers.iter().map(RunnableController::name).collect();
-        names.sort_unstable();
-        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(ManagerError::DuplicateController(pair[0].into()));
-        }
-        let is_sharded =
-            !self.shard_groups.is_empty() || self.controllers.iter().any(RunnableController::is_sharded);
-        if is_sharded && self.elector.is_some() {
-            return Err(ManagerError::ElectionWithShards);
-        }
+        self.check_parts()?;
         let health = Arc::new(self.health());
         self.shared.set_run_state(RunState::Running(Arc::clone(&health)));
         let endpoints = match self.address {
@@ -105,6 +96,8 @@ impl Manager {
         let stopping = async {
             wait_until_true(ending.subscribe()).await;
             health.set_stopping();
+            // Other processes need not wait for all reconciles of this one.
+            groups.begin_stop();
         };
         let (result, tasks_result, ()) =
             tokio::join!(controllers, run_tasks(tasks, &ending, timeout), stopping);
@@ -125,6 +118,21 @@ impl Manager {
         result.and(tasks_result).and(
             ShutdownError::collect(self.shutdown_timeout, informer_results).map_err(ManagerError::Shutdown),
         )
+    }
+
+    /// Returns an error if the parts of the manager exclude each other.
+    fn check_parts(&self) -> Result<(), ManagerError> {
+        let mut names: Vec<&str> = self.controllers.iter().map(RunnableController::name).collect();
+        names.sort_unstable();
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(ManagerError::DuplicateController(pair[0].into()));
+        }
+        let is_sharded =
+            !self.shard_groups.is_empty() || self.controllers.iter().any(RunnableController::is_sharded);
+        if is_sharded && self.elector.is_some() {
+            return Err(ManagerError::ElectionWithShards);
+        }
+        Ok(())
     }
 
     fn health(&mut self) -> Health {

@@ -30,11 +30,16 @@ impl RunningGroups {
         Self { stop, tasks }
     }
 
+    /// Begins to leave all groups in order: ranges without running work move to other members at once.
+    pub(super) fn begin_stop(&self) {
+        self.stop.send_replace(true);
+    }
+
     /// Leaves all groups in order. Memberships that have not ended after `timeout` are dropped: their Leases expire.
     ///
     /// A membership that panicked has ended; its ranges move when its Lease has expired.
     pub(super) async fn stop(mut self, timeout: Duration) {
-        self.stop.send_replace(true);
+        self.begin_stop();
         let end = async {
             while let Some(ended) = self.tasks.join_next().await {
                 if let Err(error) = ended {

@@ -92,7 +92,8 @@ impl MemberDriver {
         self.machine.handle_timeout(self.clock.now());
         self.apply_events(now);
         self.publish(now)?;
-        let released = self.ranges.take_released(self.publisher.state().handle.confirmed(), now);
+        let handle = &self.publisher.state().handle;
+        let released = self.ranges.take_released(|range, view| handle.has_ended(range, view), now);
         if released.is_empty() {
             return Ok(());
         }

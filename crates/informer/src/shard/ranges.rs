@@ -1,7 +1,7 @@
 //! The ranges for which a member acts, and which of them may be released.
 //!
-//! Pure: views and confirmations are numbers, time is a parameter. Invariant: a range is released only when every
-//! participant has confirmed a view in which it was not held.
+//! Pure: views are numbers, confirmations and time are parameters. Invariant: a range is released only when every
+//! participant has confirmed, for this range, a view in which it was not held.
 
 use informer_core::shard::{HashRange, HashRanges, MemberEvent, RangeLossReason, RangeToken};
 use std::collections::BTreeMap;
@@ -85,17 +85,22 @@ impl ActingRanges {
         }
     }
 
-    /// Removes the ranges that may be released. `confirmed` is the view that all participants have confirmed.
-    pub(super) fn take_released(&mut self, confirmed: u64, now: Instant) -> Vec<Released> {
+    /// Removes the ranges that may be released. `has_ended` tells whether all participants have confirmed for a range the
+    /// view with a number.
+    pub(super) fn take_released(
+        &mut self,
+        has_ended: impl Fn(&HashRange, u64) -> bool,
+        now: Instant,
+    ) -> Vec<Released> {
         let mut released = Vec::new();
         self.0.retain(|range, acting| {
             let Some(Release { requested_at, view: Some(view) }) = &acting.release else { return true };
-            let is_confirmed = confirmed >= *view;
-            if is_confirmed {
+            let has_ended = has_ended(range, *view);
+            if has_ended {
                 let handover = now.duration_since(*requested_at);
                 released.push(Released { range: *range, handover });
             }
-            !is_confirmed
+            !has_ended
         });
         released
     }
@@ -134,15 +139,16 @@ mod tests {
         ranges.apply(gained(1), start);
         ranges.record_view(1);
         ranges.apply(MemberEvent::ReleaseRequested(range(0)), start);
-        assert_eq!((ranges.counts(), ranges.take_released(0, start)), ((1, 1), vec![]));
+        assert_eq!((ranges.counts(), ranges.take_released(|_, view| view == 0, start)), ((1, 1), vec![]));
         ranges.record_view(2);
-        assert_eq!(ranges.take_released(1, start), []);
+        assert_eq!(ranges.take_released(|_, view| view <= 1, start), []);
         let later = start + TIMEOUT;
         assert_eq!(ranges.next_deadline(start, TIMEOUT), Some(later));
         assert!(
             ranges.releasing(start, TIMEOUT).contains(0) && !ranges.releasing(later, TIMEOUT).contains(0)
         );
-        assert_eq!(ranges.take_released(2, later), [Released { range: range(0), handover: TIMEOUT }]);
+        let released = ranges.take_released(|_, view| view <= 2, later);
+        assert_eq!(released, [Released { range: range(0), handover: TIMEOUT }]);
         assert_eq!((ranges.counts(), ranges.next_deadline(start, TIMEOUT)), ((1, 0), None));
     }
 
@@ -161,7 +167,9 @@ mod tests {
                     2 => MemberEvent::Lost(range(index), RangeLossReason::LeaseChanged),
                     _ => {
                         let confirmed = number - lag.min(number);
-                        for released in ranges.take_released(confirmed, now) {
+                        let busy = range(index);
+                        for released in ranges.take_released(|range, view| view <= confirmed && *range != busy, now) {
+                            prop_assert_ne!(released.range, busy);
                             let index = (0..4).find(|index| range(*index) == released.range).expect("known");
                             prop_assert!(confirmed > held_in[index]);
                         }

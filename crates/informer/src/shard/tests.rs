@@ -54,19 +54,42 @@ async fn release_waits_for_every_participant() {
     assert!(releasing.number > all.number);
     assert!(is_half(&releasing.held) && is_half(&releasing.releasing));
     let seen = fast.view().number;
-    fast.confirm(seen);
+    fast.confirm(seen, HashRanges::default());
     // An earlier view does not count.
-    slow.confirm(all.number);
+    slow.confirm(all.number, HashRanges::default());
     for _ in 0..20 {
         tokio::time::sleep(SECOND).await;
         assert!(two.status().held.is_empty());
         assert!(is_half(&slow.view().releasing));
     }
-    slow.confirm(releasing.number);
+    slow.confirm(releasing.number, HashRanges::default());
     wait_for_share(&two, 0.5).await;
     let after = wait_for(&mut slow, |view| view.releasing.is_empty()).await;
     assert!(after.is_settled && after.held.share() > 0.49);
     assert!(one.status().last_handover.unwrap() >= 20 * SECOND);
+}
+
+/// Bug: all ranges that were released in one view waited until the work for the slowest of them had ended.
+#[tokio::test(start_paused = true)]
+async fn range_with_slow_work_does_not_delay_others() {
+    let server = ApiServer::new();
+    let (one, _stop_one) = start(&server, "one");
+    let mut slow = one.handle().join();
+    wait_for(&mut slow, |view| view.is_settled && view.held.share() > 0.99).await;
+    let (two, _stop_two) = start(&server, "two");
+    let releasing = wait_for(&mut slow, |view| !view.releasing.is_empty()).await;
+    let range = releasing.range_of(releasing.releasing.iter().next().unwrap().first()).unwrap();
+    let begun = Instant::now();
+    slow.confirm(releasing.number, [range].into_iter().collect());
+    wait_for_share(&two, 127.0 / 256.0).await;
+    assert!(begun.elapsed() < 2 * SECOND, "{:?}", begun.elapsed());
+    // The view without the ranges that were released.
+    let view = wait_for(&mut slow, |view| view.releasing.share() < 0.01).await;
+    slow.confirm(view.number, [range].into_iter().collect());
+    tokio::time::sleep(10 * SECOND).await;
+    assert!(!two.status().held.overlaps(&range) && slow.view().releasing.covers(&range));
+    slow.confirm(view.number, HashRanges::default());
+    wait_for_share(&two, 0.5).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,7 +122,7 @@ async fn participant_that_joins_later_does_not_delay_a_release() {
     let releasing = wait_for(&mut first, |view| !view.releasing.is_empty()).await;
     let mut second = one.handle().join();
     assert_eq!(second.view(), releasing);
-    first.confirm(releasing.number);
+    first.confirm(releasing.number, HashRanges::default());
     wait_for_share(&two, 0.5).await;
     // The ranges return when the other member leaves.
     drop(stop_two);
@@ -118,7 +141,7 @@ async fn stop_waits_until_participants_confirm() {
     assert!(releasing.held.is_empty() && !one.owns_hash(7) && one.token(7).is_some());
     tokio::time::sleep(20 * SECOND).await;
     assert!(one.status().is_running && one.handle().acts());
-    participant.confirm(releasing.number);
+    participant.confirm(releasing.number, HashRanges::default());
     let ended = wait_for(&mut participant, |view| view.releasing.is_empty()).await;
     assert!(ended.held.is_empty());
     let mut status = one.subscribe_status();

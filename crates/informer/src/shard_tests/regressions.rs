@@ -98,39 +98,61 @@ async fn range_token_is_that_of_the_claim_under_which_the_reconcile_began() {
     namespace(&server, "a");
     create(&server, "ConfigMap", "a", "web", None);
     let group = group(ShardProperty::Namespace);
-    let claim = |version: &str| {
+    let claim = |group: &ShardHandle, version: &str| {
         let range = HashRange::new(0, u64::MAX).unwrap();
         let tokens = BTreeMap::from([(range, RangeToken::new(version, 1))]);
         group.publish(|view| {
             (view.held, view.tokens) = (Arc::new(HashRanges::all()), Arc::new(tokens));
         });
     };
-    claim("7");
+    claim(&group, "7");
     let factory = SharedInformerFactory::new(server.client());
-    let (tokens, slow) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Semaphore::new(0)));
-    let (seen, permits) = (Arc::clone(&tokens), Arc::clone(&slow));
+    let tokens = Arc::new(Mutex::new(Vec::new()));
+    let (seen, claimed) = (Arc::clone(&tokens), group.clone());
     let controller = Controller::new::<ConfigMap>(&factory).with_shard_handle(group.clone());
     let controller = controller.reconcile(move |_, ctx| {
-        let (seen, permits) = (Arc::clone(&seen), Arc::clone(&permits));
+        let (seen, claimed) = (Arc::clone(&seen), claimed.clone());
         async move {
             seen.lock().unwrap().push(ctx.range_token());
-            permits.acquire().await.unwrap().forget();
+            // The range is lost and gained again. This reconcile is not dropped before its next pause.
+            claim(&claimed, "9");
             seen.lock().unwrap().push(ctx.range_token());
             Ok::<_, Infallible>(Outcome::Done)
         }
     });
     let _stop = spawn(&controller);
-    eventually(|| tokens.lock().unwrap().len() == 1).await;
+    eventually(|| tokens.lock().unwrap().len() >= 4).await;
     let (old, new) = (Some(RangeToken::new("7", 1)), Some(RangeToken::new("9", 1)));
-    // The reconcile that runs reads the token once more while it is released.
-    group.publish(|view| (view.held, view.releasing) = (Arc::default(), Arc::new(HashRanges::all())));
-    slow.add_permits(1);
-    eventually(|| tokens.lock().unwrap().len() == 2).await;
-    group.publish(|view| (view.releasing, view.tokens) = Default::default());
-    slow.add_permits(1);
-    claim("9");
-    eventually(|| tokens.lock().unwrap().len() == 4).await;
-    assert_eq!(*tokens.lock().unwrap(), [old.clone(), old, new.clone(), new]);
+    assert_eq!(tokens.lock().unwrap()[..4], [old.clone(), old, new.clone(), new]);
+}
+
+/// Bug: with uid sharding, the uid of a deleted object was forgotten when its reconcile asked to be called again later.
+/// The key was then taken for that of another process, and the cleanup was never finished.
+#[tokio::test(start_paused = true)]
+async fn delayed_reconcile_of_a_deleted_object_takes_place() {
+    let server = ApiServer::new();
+    namespace(&server, "a");
+    create(&server, "ConfigMap", "a", "web", None);
+    let (group, cleanups) = (group(ShardProperty::Uid), Arc::new(Mutex::new(0)));
+    hold(&group, HashRanges::all());
+    let factory = SharedInformerFactory::new(server.client());
+    let (counter, listed) = (Arc::clone(&cleanups), Arc::new(Semaphore::new(0)));
+    let reconciled = Arc::clone(&listed);
+    let controller = Controller::new::<ConfigMap>(&factory).with_shard_handle(group.clone());
+    let controller = controller.reconcile(move |key, ctx| {
+        let is_deleted = ctx.lister::<ConfigMap>().get_by_key(&key).is_none();
+        let mut cleanups = counter.lock().unwrap();
+        *cleanups += i32::from(is_deleted);
+        let is_unfinished = is_deleted && *cleanups < 3;
+        reconciled.add_permits(1);
+        let delay = Duration::from_secs(10);
+        let outcome = if is_unfinished { Outcome::RequeueAfter(delay) } else { Outcome::Done };
+        async { Ok::<_, Infallible>(outcome) }
+    });
+    let _stop = spawn(&controller);
+    listed.acquire().await.unwrap().forget();
+    server.delete("v1", "configmaps", Some("a"), "web").unwrap();
+    eventually(|| *cleanups.lock().unwrap() == 3).await;
 }
 
 /// Bug: a controller without the group, but with informers of a sharded factory, was accepted. It had no gate, so that

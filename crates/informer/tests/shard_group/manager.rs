@@ -1,14 +1,15 @@
 //! A manager that runs a membership.
 
-use crate::harness::{Groups, Member, NAMESPACE, acting, assignment, lease};
+use crate::harness::{Groups, Member, NAMESPACE, acting, assignment, lease, pass};
 use informer::SharedInformerFactory;
 use informer::controller::{Controller, Outcome};
 use informer::election::LeaderElector;
 use informer::manager::Manager;
 use informer::shard::ShardGroup;
 use informer_apiserver::{ApiServer, User, faults};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use std::time::Duration;
+use tokio::time::Instant;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -42,6 +43,38 @@ async fn manager_joins_and_leaves_the_group() {
     assert_eq!(lease(&server, "managed"), None);
     assert!(acting(&group.status()).is_empty());
     other.wait_for_ranges(256).await;
+}
+
+/// Bug: a manager that was stopped began to leave the group when its last reconcile had ended, and one reconcile delayed
+/// the release of every range that was released with its own. No range had a worker meanwhile, up to the shutdown timeout.
+#[tokio::test(start_paused = true)]
+async fn stopping_manager_releases_ranges_while_a_reconcile_of_another_one_runs() {
+    let (server, groups) = (ApiServer::new(), Groups::default());
+    let metadata = serde_json::json!({"namespace": NAMESPACE, "name": "slow"});
+    server.create(&serde_json::json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})).unwrap();
+    let group = ShardGroup::builder(server.client(), NAMESPACE, "shop").identity("managed").build().unwrap();
+    let (sender, mut started) = tokio::sync::mpsc::unbounded_channel();
+    let factory = SharedInformerFactory::new(server.client());
+    let controller = Controller::new::<Secret>(&factory).sharded(&group).reconcile(move |_, _| {
+        let _received = sender.send(()).is_ok();
+        async {
+            pass(25 * SECOND).await;
+            Ok::<_, std::convert::Infallible>(Outcome::Done)
+        }
+    });
+    let manager = Manager::new().add_shard_group(&group).controller(controller);
+    let handle = manager.handle();
+    let run = tokio::spawn(manager.run_until(std::future::pending()));
+    started.recv().await.unwrap();
+    handle.stop();
+    let stopped = Instant::now();
+    let other = Member::start(&server, &groups, "other");
+    other.wait_for_ranges(255).await;
+    assert!(stopped.elapsed() < 10 * SECOND, "{:?}", stopped.elapsed());
+    other.wait_for_ranges(256).await;
+    let elapsed = stopped.elapsed();
+    assert!((24 * SECOND..30 * SECOND).contains(&elapsed), "the reconcile ended after {elapsed:?}");
+    run.await.unwrap().unwrap();
 }
 
 /// Bug: a manager with leader election and a shard group was accepted. Every process held ranges, but only the leader ran
