@@ -34,6 +34,16 @@ impl CliError {
         if self.hint == UNKNOWN_RESOURCE { Self { hint, ..self } } else { self }
     }
 
+    /// Replaces a hint that proposes a demo cluster, for commands that have none.
+    pub(crate) fn without_demo(self) -> Self {
+        let hint = match self.hint.as_str() {
+            NO_CLUSTER => "pass --kubeconfig FILE",
+            UNUSABLE_KUBECONFIG => "use another with --kubeconfig",
+            _ => return self,
+        };
+        Self { hint: hint.to_owned(), ..self }
+    }
+
     /// Creates the error for threads that could not be started.
     pub(crate) fn no_threads() -> Self {
         Self::new("start threads: failed", "is the system out of resources?")
@@ -68,6 +78,10 @@ pub(crate) fn hint(state: &InformerState) -> &'static str {
     }
 }
 
+/// Hint if there is neither a kubeconfig nor a service account.
+pub(crate) const NO_CLUSTER: &str = "pass --kubeconfig FILE, or --demo for a simulated cluster";
+/// Hint for a kubeconfig that cannot be used.
+pub(crate) const UNUSABLE_KUBECONFIG: &str = "use another with --kubeconfig, or a demo cluster with --demo";
 /// Hint for an unknown resource that is similar to no other.
 pub(crate) const UNKNOWN_RESOURCE: &str = "kubectl api-resources lists all resources";
 

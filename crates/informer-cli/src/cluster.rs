@@ -7,7 +7,7 @@
 //! credentials.
 
 use crate::args::{self, DEFAULT_DEMO_PODS, Watch, WithoutCluster};
-use crate::cli_error::{CliError, chain, failure_hint};
+use crate::cli_error::{CliError, NO_CLUSTER, UNUSABLE_KUBECONFIG, chain, failure_hint};
 use crate::demo;
 use crate::resolve::Served;
 use crate::terminal::Terminal;
@@ -82,10 +82,7 @@ async fn select(args: &Watch, terminal: &Terminal) -> Result<Cluster, CliError> 
         }
         // The demo cluster does not survive the process, so there is no state to continue from.
         if args.without_cluster == WithoutCluster::Fail || args.state.is_some() {
-            return Err(CliError::new(
-                "no kubeconfig and no service account found",
-                "pass --kubeconfig FILE, or --demo for a simulated cluster",
-            ));
+            return Err(CliError::new("no kubeconfig and no service account found", NO_CLUSTER));
         }
         let reason = "no kubeconfig and no service account found: ";
         return start_demo(DEFAULT_DEMO_PODS, reason, args.once, terminal).await;
@@ -184,7 +181,7 @@ fn read(path: &Path) -> Result<Kubeconfig, CliError> {
 }
 
 fn kubeconfig_error(name: &str, error: &KubeconfigError) -> CliError {
-    let hint = "use another with --kubeconfig, or a demo cluster with --demo";
+    let hint = UNUSABLE_KUBECONFIG;
     match error {
         KubeconfigError::ReadConfig(error, path) => {
             CliError::new(format!("read kubeconfig {}: {error}", path.display()), hint)

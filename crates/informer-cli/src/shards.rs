@@ -1,13 +1,14 @@
 //! The command `shards`: the members of a shard group, and which of them has which ranges.
 
 use crate::args::Shards;
-use crate::cli_error::{CliError, chain};
+use crate::cli_error::{CliError, failure_hint};
 use crate::cluster;
 use crate::show::columns::age;
 use crate::show::escape::escape;
 use crate::terminal::{Terminal, print};
 use informer::Timestamp;
 use informer::shard::{GroupDescription, HashRanges, MemberDescription, RangeDescription, describe};
+use informer::source::classify;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -15,26 +16,22 @@ use std::fmt::Write as _;
 pub(crate) async fn run(args: Shards) -> Result<(), CliError> {
     let group = args.group.clone();
     let (timeout, json) = (args.timeout, args.is_json());
-    let cluster = cluster::connect(&args.into_watch(), &Terminal::new()).await?;
+    let terminal = Terminal::new();
+    let cluster = cluster::connect(&args.into_watch(), &terminal).await.map_err(CliError::without_demo)?;
     let read = tokio::time::timeout(timeout, describe(cluster.client, &group.namespace, &group.name)).await;
     let subject = format!("shard group {}/{}", group.namespace, group.name);
     let read = read.map_err(|_| {
         CliError::new(format!("{subject}: no response within {timeout:?}"), "increase --timeout")
     })?;
-    let description = read.map_err(|error| {
-        let hint = match &error {
-            kube::Error::Api(status) if status.code == 403 => {
-                "the user needs permission to get config maps, and to get and list leases"
-            }
-            _ => "",
-        };
-        CliError::new(format!("{subject}: {}", chain(&error)), hint)
-    })?;
+    let description = read.map_err(|error| request_error(&subject, &error))?;
     if description.members.is_empty() && description.assignment_version.is_none() {
         return Err(CliError::new(
             format!("{subject} does not exist"),
             "give NAMESPACE/NAME as in ShardGroup::builder",
         ));
+    }
+    if description.ranges.is_empty() {
+        terminal.warn(&format!("{subject}: no readable assignment (is a coordinator running?)"));
     }
     let text = if json {
         format!("{:#}\n", to_json(&description))
@@ -44,27 +41,46 @@ pub(crate) async fn run(args: Shards) -> Result<(), CliError> {
     print(&text).map_err(|error| CliError::new(format!("write output: {error}"), ""))
 }
 
-/// Formats the members and the ranges as two tables.
+/// Converts the error of a request.
+fn request_error(subject: &str, error: &kube::Error) -> CliError {
+    let failure = classify(error);
+    let hint = match error {
+        kube::Error::Api(status) if status.code == 403 => {
+            "the user needs permission to get config maps, and to get and list leases"
+        }
+        // The hint is for selectors of users.
+        _ if failure.is_permanent() => "",
+        _ => failure_hint(&failure),
+    };
+    CliError::new(format!("{subject}: {failure}"), hint)
+}
+
+/// Formats the members and the ranges as two tables; the second one is left out if there are no ranges.
 fn format_tables(group: &GroupDescription, now: Timestamp) -> String {
-    let titles = ["MEMBER", "STATUS", "RANGES", "ASSIGNED", "REVISION", "RENEWED", "LAG"];
+    let titles = ["MEMBER", "STATUS", "CLAIMED", "ASSIGNED", "REVISION", "KEY", "RENEWED", "ASSIGNMENT"];
     let rows = group.members.iter().map(|member| {
-        let assigned = group.ranges.iter().filter(|range| range.owner.as_deref() == Some(&member.identity));
-        let claimed =
-            group.ranges.iter().filter(|range| range.claimed_by.as_deref() == Some(&member.identity));
         let renewed = member.renewed.map(|renewed| now.duration_since(renewed));
         vec![
             member.identity.clone(),
             status_of(group, member, now).to_owned(),
-            claimed.count().to_string(),
-            assigned.count().to_string(),
+            count(group, |range| member.claims.overlaps(&range.range)),
+            count(group, |range| range.owner.as_deref() == Some(member.identity.as_str())),
             or_dash(&member.revision),
+            or_dash(&member.key),
             renewed.map_or_else(|| "-".to_owned(), age),
-            if member.is_up_to_date { "-" } else { "assignment" }.to_owned(),
+            match &group.assignment_version {
+                None => "-".to_owned(),
+                Some(_) if member.is_up_to_date => "current".to_owned(),
+                Some(_) => "older".to_owned(),
+            },
         ]
     });
     let mut text = table(&titles, &rows.collect::<Vec<_>>());
+    if group.ranges.is_empty() {
+        return text;
+    }
     text.push('\n');
-    let titles = ["HASHES", "RANGES", "OWNER", "STATE", "EPOCH", "HELD BY"];
+    let titles = ["HASHES", "RANGES", "OWNER", "STATE", "EPOCH", "CLAIMED BY"];
     let rows = runs(&group.ranges).into_iter().map(|run| {
         let [first, last] = [run[0], run[run.len() - 1]];
         vec![
@@ -77,10 +93,15 @@ fn format_tables(group: &GroupDescription, now: Timestamp) -> String {
         ]
     });
     text.push_str(&table(&titles, &rows.collect::<Vec<_>>()));
-    if group.ranges.is_empty() {
-        text.push_str("(no assignment that can be read)\n");
-    }
     text
+}
+
+/// Formats the number of ranges with a property; without an assignment, it is not known.
+fn count(group: &GroupDescription, has_property: impl Fn(&RangeDescription) -> bool) -> String {
+    if group.ranges.is_empty() {
+        return "-".to_owned();
+    }
+    group.ranges.iter().filter(|&range| has_property(range)).count().to_string()
 }
 
 /// Returns the status of a member. Clocks may differ, so a Lease counts as expired only with some tolerance.
@@ -160,6 +181,7 @@ fn to_json(group: &GroupDescription) -> Value {
         json!({
             "name": member.identity,
             "revision": member.revision,
+            "key": member.key,
             "renewed": member.renewed.map(|renewed| renewed.to_string()),
             "leaseDurationSeconds": member.lease_duration.as_secs(),
             "leaving": member.is_leaving,
@@ -173,7 +195,7 @@ fn to_json(group: &GroupDescription) -> Value {
             "owner": range.owner,
             "epoch": range.epoch,
             "state": state_of(range),
-            "heldBy": range.claimed_by,
+            "claimedBy": range.claimed_by,
         })
     });
     json!({

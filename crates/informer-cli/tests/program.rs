@@ -235,6 +235,19 @@ fn unreachable_server_is_reported() {
     assert!(stderr.contains("no context \"nowhere\" (available: here, there)"), "{stderr}");
 }
 
+/// Regression: `informer shards` proposed a demo cluster, which it does not have, and gave no hint for failed requests.
+#[test]
+fn shards_reports_failures_with_its_own_hints() {
+    let (_, stderr) = check(&["shards", "default/shop"], 1);
+    assert_eq!(stderr, "error: no kubeconfig and no service account found (pass --kubeconfig FILE)\n");
+    let (_, stderr) = check(&["shards", "default/shop", "--kubeconfig", "/nonexistent/config"], 1);
+    assert!(stderr.ends_with(" (use another with --kubeconfig)\n"), "{stderr}");
+    let file = File::new("shards-unreachable", UNREACHABLE);
+    let (stdout, stderr) = check(&["shards", "default/shop", "--kubeconfig", file.path()], 1);
+    assert!(stdout.is_empty() && stderr.starts_with("error: shard group default/shop: "), "{stderr}");
+    assert!(stderr.ends_with(" (is the server running and reachable?)\n"), "{stderr}");
+}
+
 /// Regression: a context with a missing user connected anonymously without a warning.
 #[test]
 fn missing_user_is_reported() {

@@ -186,18 +186,41 @@ fn shards_shows_the_members_of_a_group_and_their_ranges() {
     let group =
         ShardGroup::builder(client, "default", "shop").identity("web-0").revision("r1").build().unwrap();
     let member = group.clone();
-    runtime.spawn(async move { member.run(std::future::pending()).await });
+    let member = runtime.spawn(async move { member.run(std::future::pending()).await });
     let settled = async { group.subscribe_status().wait_for(|status| status.is_settled).await.map(drop) };
     runtime.block_on(async { tokio::time::timeout(TIMEOUT, settled).await }).unwrap().unwrap();
 
     let (stdout, _) = check(&["shards", "default/shop", "--kubeconfig", path], 0);
     let rows: Vec<Vec<&str>> = stdout.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(rows[1][..5], ["web-0", "coordinator", "256", "256", "r1"], "{stdout}");
+    assert_eq!(rows[1][..6], ["web-0", "coordinator", "256", "256", "r1", "namespace"], "{stdout}");
     assert_eq!(rows[4], ["0000-ffff", "256", "web-0", "Owned", "1", "web-0"], "{stdout}");
 
     let (stdout, _) = check(&["shards", "default/shop", "-o", "json", "--kubeconfig", path], 0);
     let json: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(json["ranges"].as_array().map(Vec::len), Some(256));
     assert_eq!(json["members"][0]["claims"], "0000000000000000-ffffffffffffffff");
+    assert_eq!(json["members"][0]["key"], "namespace");
+    assert_eq!(json["ranges"][0]["claimedBy"], "web-0");
+
+    // Bug: without an assignment that can be read, the member seemed to have no ranges.
+    member.abort();
+    assert!(runtime.block_on(member).is_err());
+    let maps: kube::Api<k8s_openapi::api::core::v1::ConfigMap> =
+        kube::Api::namespaced(server.client(&runtime), "default");
+    let edited = kube::api::Patch::Merge(serde_json::json!({"data": {"assignment": "{}"}}));
+    runtime.block_on(maps.patch("shop-assignment", &kube::api::PatchParams::default(), &edited)).unwrap();
+    for lag in ["older", "-"] {
+        let (stdout, stderr) = check(&["shards", "default/shop", "--kubeconfig", path], 0);
+        let rows: Vec<Vec<&str>> = stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!((rows.len(), &rows[1][2..6]), (2, &["-", "-", "r1", "namespace"][..]), "{stdout}");
+        assert_eq!(rows[1].last(), Some(&lag), "{stdout}");
+        let warning =
+            "warning: shard group default/shop: no readable assignment (is a coordinator running?)\n";
+        assert_eq!(stderr, warning);
+        if lag == "older" {
+            let parameters = kube::api::DeleteParams::default();
+            runtime.block_on(maps.delete("shop-assignment", &parameters)).unwrap();
+        }
+    }
     server.stop();
 }

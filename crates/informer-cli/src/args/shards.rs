@@ -9,8 +9,23 @@ Examples:
   informer shards shop/budget-operator             members, and the ranges of each
   informer shards shop/budget-operator -o json     one JSON object
 
-STATE of ranges: Owned; Releasing: the owner ends its work for them; Moving: the owner has not claimed them yet; \
-Unassigned. LAG: the member has not read the newest assignment.";
+Members:
+  CLAIMED     ranges that the Lease of the member claims: it acts for them, or is about to
+  ASSIGNED    ranges that the member should have
+  KEY         namespace or uid; all members must have the same
+  RENEWED     time since the Lease was renewed
+  ASSIGNMENT  which one the member has read; older is normal for some seconds after a change
+
+Ranges, neighbouring ones in one row:
+  HASHES      the first and the last hash, without their last 12 digits
+  RANGES      number of ranges
+  STATE       Owned; Unassigned; Releasing: the owner ends its work for them;
+              Moving: the owner has not claimed them yet
+  EPOCH       how often they were assigned to another member
+  CLAIMED BY  the member whose Lease claims them";
+
+/// Upper bound on the length of a group's name, as in `ShardGroup::builder`.
+const MAX_NAME_BYTES: usize = 63;
 
 /// Shows the members of a shard group, their ranges, and which of them are moving
 ///
@@ -45,8 +60,26 @@ pub(crate) struct Group {
 
 /// Parses the name of a shard group.
 fn group(text: &str) -> Result<Group, String> {
-    let (namespace, name) = text.split_once('/').ok_or("expected NAMESPACE/NAME")?;
-    Ok(Group { namespace: super::namespace(namespace)?, name: super::namespace(name)? })
+    let parsed = text.split_once('/').and_then(|(namespace, name)| {
+        let namespace = super::namespace(namespace).ok()?;
+        is_group_name(name).then(|| Group { namespace, name: name.to_owned() })
+    });
+    parsed.ok_or_else(|| {
+        "expected NAMESPACE/NAME, each of at most 63 lower-case letters, digits and '-' (in NAME also '.')"
+            .to_owned()
+    })
+}
+
+/// Returns whether `ShardGroup::builder` accepts a name: parts of lower-case letters, digits and hyphens that begin and
+/// end with a letter or digit, separated by dots.
+fn is_group_name(text: &str) -> bool {
+    let is_alphanumeric = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    let is_part = |part: &str| {
+        part.starts_with(is_alphanumeric)
+            && part.ends_with(is_alphanumeric)
+            && part.chars().all(|letter| is_alphanumeric(letter) || letter == '-')
+    };
+    text.len() <= MAX_NAME_BYTES && text.split('.').all(is_part)
 }
 
 impl Shards {

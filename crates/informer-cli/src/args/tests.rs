@@ -128,6 +128,37 @@ fn durations_are_parsed() {
     }
 }
 
+/// Bug: the name of a group was validated as a namespace, so `shop.web` was rejected, with a hint about `-A`.
+#[test]
+fn name_of_a_shard_group_is_validated_as_its_builder_does() {
+    for (text, expected) in [
+        ("shop/budget-operator", ("shop", "budget-operator")),
+        ("shop/shop.web", ("shop", "shop.web")),
+        ("a/0", ("a", "0")),
+    ] {
+        let Command::Shards(shards) = parse(&format!("informer shards {text}")).unwrap() else {
+            panic!("{text}")
+        };
+        assert_eq!((shards.group.namespace.as_str(), shards.group.name.as_str()), expected);
+    }
+    let too_long = format!("shop/{}", "x".repeat(64));
+    for text in [
+        "shop",
+        "shop/",
+        "/web",
+        "Shop/web",
+        "shop/Web",
+        "shop.a/web",
+        "shop/a..b",
+        "shop/-a",
+        "a/b/c",
+        &too_long,
+    ] {
+        let error = parse(&format!("informer shards {text}")).unwrap_err().to_string();
+        assert!(error.contains("(in NAME also '.')") && !error.contains("-A"), "{text}: {error}");
+    }
+}
+
 #[test]
 fn demo_pods_sets_size_and_implies_demo() {
     let parse = |line: &str| match Args::try_parse_from(line.split(' ')).map(|args| args.command) {

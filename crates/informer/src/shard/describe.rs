@@ -27,6 +27,9 @@ pub struct MemberDescription {
     pub identity: String,
     /// The revision of its program.
     pub revision: String,
+    /// By what it divides the objects: `namespace` or `uid`; empty if the Lease cannot be read. Members with different
+    /// keys do not act at the same time.
+    pub key: String,
     /// When the Lease was renewed, by the clock of the member; `None` if it cannot be read.
     pub renewed: Option<Timestamp>,
     /// Time without a renewal after which the member counts as ended.
@@ -96,6 +99,7 @@ pub async fn describe(
         .map(|record| MemberDescription {
             identity: record.identity.clone(),
             revision: record.revision.clone(),
+            key: record.key.clone(),
             renewed: record.renewed,
             lease_duration: Duration::from_secs(record.lease_duration_seconds.into()),
             is_leaving: record.is_leaving,
