@@ -107,9 +107,14 @@ impl Collect for ShardGroup {
         }
         let help = "Time from the request to release a range until all work for it had ended.";
         encoder.histogram("informer_shard_handover_seconds", help, &[group], &counters.handovers);
-        let is_coordinator = f64::from(u8::from(self.status().is_coordinator));
+        let ShardStatus { is_coordinator, highest_epoch, .. } = self.status();
+        let is_coordinator = f64::from(u8::from(is_coordinator));
         let help = "Whether this process assigns the ranges.";
         encoder.gauge("informer_shard_is_coordinator", help, &[group], is_coordinator);
+        #[expect(clippy::cast_precision_loss, reason = "gauges are floating-point numbers")]
+        let highest_epoch = highest_epoch as f64;
+        let help = "Highest epoch of the ranges for which the process acts.";
+        encoder.gauge("informer_shard_highest_epoch", help, &[group], highest_epoch);
         let help = "Requests that create, renew or delete the Lease of the member.";
         encoder.counter("informer_shard_lease_writes_total", help, &[group], counters.lease_writes);
     }
