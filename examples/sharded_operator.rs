@@ -1,49 +1,44 @@
 //! An operator that several processes run together: for every deployment with more than one replica a disruption budget,
 //! so that a drained node does not stop all of its pods. Each process acts for the namespaces of its shard.
 //!
-//!     cargo example sharded_operator -- [--kubeconfig PATH] [--lease-namespace NAME] [--pod-name NAME]
-//!         [--revision TEXT] [--probe-address IP:PORT]
+//!     cargo example sharded_operator -- [--kubeconfig PATH] [--lease-namespace NAME] [--revision TEXT]
+//!         [--probe-address IP:PORT]
 
+// ANCHOR: imports
 use informer::controller::{Context, Controller, Outcome};
 use informer::manager::Manager;
 use informer::shard::{ShardGroup, ShardKey};
 use informer::{Error, Key, SharedInformerFactory};
-use informer_examples::program;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+// ANCHOR_END: imports
+
+use informer_examples::program;
 use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: sharded_operator [--kubeconfig PATH] [--lease-namespace NAME] [--pod-name NAME]
-                        [--revision TEXT] [--probe-address IP:PORT]
+const USAGE: &str = "usage: sharded_operator [--kubeconfig PATH] [--lease-namespace NAME] [--revision TEXT]
+                        [--probe-address IP:PORT]
 
 Keeps a disruption budget for each deployment with more than one replica until Ctrl-C. Start it several times: the processes
 divide the namespaces among themselves, and `informer shards NAMESPACE/budget-operator` shows how.
 
-The leases are in the namespace of --lease-namespace, or in that of the kubeconfig or pod. --pod-name is the name of this process
-in the group (default: the host name and a random suffix). In a rolling update, processes with another --revision take over only
-what processes of earlier revisions leave. /healthz, /readyz and /metrics are served on --probe-address, if given.";
+The leases are in the namespace of --lease-namespace, or in that of the kubeconfig or pod. The name of each process in the group
+is the host name with a random suffix. In a rolling update, processes with another --revision take over only what processes of
+earlier revisions leave. /healthz, /readyz and /metrics are served on --probe-address, if given.";
 
 #[tokio::main]
 async fn main() -> ExitCode {
     program(USAGE, async |mut arguments| {
         let namespace: Option<String> = arguments.setting("--lease-namespace")?;
-        let pod_name: Option<String> = arguments.setting("--pod-name")?;
         let revision: Option<String> = arguments.setting("--revision")?;
         let address: Option<SocketAddr> = arguments.setting("--probe-address")?;
         let client = arguments.client().await?;
         let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
-        // Deployments and their budgets are in the same namespace, so every process has both.
-        let mut group = ShardGroup::builder(client.clone(), &namespace, "budget-operator")
-            .shard_by(ShardKey::Namespace)
-            .revision(&revision.unwrap_or_default());
-        if let Some(name) = pod_name {
-            group = group.identity(&name);
-        }
-        let group = group.build()?;
+        let group = group(client.clone(), &namespace, &revision.unwrap_or_default())?;
         tracing_subscriber::fmt().with_writer(std::io::stderr).init();
         tracing::info!(%group, identity = group.identity(), "starting, until SIGTERM or Ctrl-C");
         let mut manager = manager(client, &group);
@@ -54,6 +49,18 @@ async fn main() -> ExitCode {
     })
     .await
 }
+
+// ANCHOR: group
+/// Creates the membership of this process in the group whose Leases are in `namespace`.
+fn group(client: kube::Client, namespace: &str, revision: &str) -> Result<ShardGroup, Error> {
+    // Deployments and their budgets are in the same namespace, so every process has both.
+    let group = ShardGroup::builder(client, namespace, "budget-operator")
+        .shard_by(ShardKey::Namespace)
+        .revision(revision)
+        .build()?;
+    Ok(group)
+}
+// ANCHOR_END: group
 
 // ANCHOR: manager
 /// Creates the operator: the membership in the group, and the controller for the namespaces of its shard.

@@ -27,8 +27,10 @@ impl<L: 'static, S> Controller<L, S> {
     ///   `owns_informer` and `watches_informer` stay as they are.
     /// - When a range is gained, its objects are reconciled as after a start, once all sources contain them.
     /// - When a range is released, no further reconcile of it starts. Running ones are asked to end
-    ///   ([`Context::stop_requested`](super::Context::stop_requested)), and are dropped after the [shutdown timeout](Self::shutdown_timeout). When a
-    ///   range is lost, because the Lease was not renewed in time, they are dropped immediately.
+    ///   ([`Context::stop_requested`](super::Context::stop_requested)), and are dropped after the
+    ///   [shutdown timeout](Self::shutdown_timeout) of the controller or the
+    ///   [release timeout](crate::shard::ShardGroupBuilder::release_timeout) of the group, whichever is shorter (both
+    ///   30 s). When a range is lost, because the Lease was not renewed in time, they are dropped immediately.
     /// - Keys of other processes are ignored, also those of streams.
     /// - By uid, the unit is one incarnation of an object: while this process reconciles its deletion, another one may
     ///   reconcile the next incarnation. A reconcile that has read the next incarnation continues if only the range of

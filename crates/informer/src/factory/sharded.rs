@@ -8,8 +8,12 @@ impl SharedInformerFactory {
     /// Returns a view of this factory whose informers cache only the objects for which this process acts as a member of
     /// the group.
     ///
+    /// The group must run ([`ShardGroup::run`], or
+    /// [`Manager::add_shard_group`](crate::manager::Manager::add_shard_group)): until then, the informers contain nothing.
+    ///
     /// - Objects come and go when ranges move. One that belongs to another process from now on is delivered as
-    ///   [`Delivery::Released`](crate::handler::Delivery::Released), never as deleted.
+    ///   [`Delivery::Released`](crate::handler::Delivery::Released), never as deleted. Closures and event streams receive it
+    ///   only after [`HandlerBuilder::with_releases`](crate::handler::HandlerBuilder::with_releases).
     /// - An informer is synced when it has listed the ranges that the process had first, or when the group has settled and
     ///   the process has none. [`InformerStatus::complete_ranges`](crate::status::InformerStatus::complete_ranges) tells
     ///   what it contains.
