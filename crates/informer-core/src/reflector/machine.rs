@@ -445,6 +445,7 @@ impl Reflector {
         self.contact.record_up_to_date(now);
         self.position.replace(version);
         self.ranges.floors.clear();
+        self.ranges.gain_log = None;
         self.cache.record_full_list();
     }
 }

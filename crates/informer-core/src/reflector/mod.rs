@@ -30,6 +30,7 @@ mod diagnostic;
 mod encoding_policy;
 mod entry;
 mod failure;
+mod gain_log;
 mod health;
 mod listing;
 mod machine;

@@ -2,10 +2,12 @@
 //!
 //! All ranges share one watch. When ranges are gained, another reflector has listed them at a version of its own. The
 //! watch then continues from the older of both versions, and frames that some ranges have received before are dropped:
-//! otherwise a frame could revive an object whose deletion is already known (C1).
+//! otherwise a frame could revive an object whose deletion is already known (C1). If objects can change their range, such
+//! a frame still tells which range the object has left.
 //!
 //! Invariant: each floor is newer than the position. This file must not know who decides about ranges.
 
+use super::gain_log::GainLog;
 use super::machine::Reflector;
 use super::phase::{ListKind, Phase, Resume};
 use super::state::RelistReason;
@@ -15,7 +17,7 @@ use crate::object::Entry;
 use crate::shard::{HashRanges, ShardFilter};
 use crate::time::Moment;
 use crate::version::ResourceVersion;
-use crate::wire::{Head, ScannedObject, UnreadableObject};
+use crate::wire::{FrameKind, Head, ScannedObject, UnreadableObject};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,6 +32,8 @@ pub(super) struct Ranges {
     /// The unreadable objects of the last full list that may be in other ranges. Meanwhile, the store keeps an earlier
     /// incarnation with the same key.
     undecided: BTreeSet<Key>,
+    /// What was received while another reflector lists ranges. Invariant: nothing is missing since the log began.
+    pub(super) gain_log: Option<GainLog>,
 }
 
 impl Reflector {
@@ -47,14 +51,16 @@ impl Reflector {
     }
 
     /// Handles a frame that is not applied.
-    pub(super) fn skip_frame(&mut self, scanned: ScannedObject) {
+    pub(super) fn skip_frame(&mut self, kind: &FrameKind, scanned: ScannedObject) {
         let version = scanned.head.version.clone();
         self.advance(version.clone());
-        let may_leave = self.config.shard.as_ref().is_some_and(|shard| shard.property().can_change());
-        if may_leave && !self.config.selects(&scanned.head) {
-            // It may have been in the ranges before. The last state that was, with its owner, is what matters then.
-            let key = scanned.head.key;
-            return self.push(Delta::Deleted(Deleted { key, version: Some(version), last: None }));
+        if self.can_leave() {
+            // The object may have left a range that has not received this frame before. A range that has received it, and
+            // still contains the object, has made the store at least as new. The last state in the range, with its owner,
+            // is what matters.
+            let key = scanned.head.key.clone();
+            self.push(Delta::Deleted(Deleted { key, version: Some(version), last: None }));
+            return self.log_skipped(kind, scanned);
         }
         // The object is in other ranges, so the store keeps an object that does not exist any more.
         if self.ranges.undecided.contains(&scanned.head.key) && !self.config.selects(&scanned.head) {
@@ -62,6 +68,11 @@ impl Reflector {
             let key = entry.key().clone();
             self.push(Delta::Deleted(Deleted { key, version: Some(version), last: Some(entry) }));
         }
+    }
+
+    /// Returns whether an object can leave the ranges without being deleted.
+    pub(super) fn can_leave(&self) -> bool {
+        self.config.shard.as_ref().is_some_and(|shard| shard.property().can_change())
     }
 
     /// Records the unreadable objects of a full list.

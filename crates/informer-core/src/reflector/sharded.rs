@@ -294,9 +294,16 @@ impl ShardedReflector {
         }
         if let Some(Gaining { reflector, list }) = &mut self.gaining {
             collect(reflector, list);
+            if let (None, None, Some(main)) = (&list, reflector.current_stream(), &mut self.main) {
+                // Its next list is requested later than everything that was received.
+                reflector.selected_ranges().into_iter().for_each(|gained| main.begin_gain_log(gained));
+            }
         }
         self.merge(now);
         self.begin_gain(now);
+        if let (None, Some(main)) = (&self.gaining, &mut self.main) {
+            main.take_gain_log();
+        }
     }
 
     /// Passes the list of gained ranges to the store, if the main reflector can continue for them.
@@ -305,9 +312,23 @@ impl ShardedReflector {
             return;
         }
         let is_complete = |gaining: &mut Gaining| gaining.list.is_some() && gaining.reflector.can_absorb();
-        let Some(Gaining { reflector, list: Some(list) }) = self.gaining.take_if(is_complete) else { return };
-        let Some(version) = reflector.position().cloned() else { return };
+        let Some(Gaining { reflector, list: Some(mut list) }) = self.gaining.take_if(is_complete) else {
+            return;
+        };
+        let Some(mut version) = reflector.position().cloned() else { return };
         let ranges = reflector.selected_ranges().cloned().unwrap_or_default();
+        let newer =
+            self.main.as_ref().and_then(|main| main.position()).filter(|main| version.is_before(main));
+        if let (Some(newer), Some(main)) = (newer.cloned(), &mut self.main)
+            && main.can_leave()
+        {
+            let Some(log) = main.take_gain_log() else {
+                // The main reflector has listed its ranges again. Only another list is new enough.
+                return self.end(reflector);
+            };
+            log.apply_to(&mut list, &ranges);
+            version = newer;
+        }
         let (entries, unreadable) = list.into_parts();
         self.pass_list(entries, unreadable, version.clone());
         if let Some(main) = &mut self.main {
@@ -338,13 +359,16 @@ impl ShardedReflector {
         if self.gaining.is_some() || missing.is_empty() {
             return;
         }
-        let config = Config { shard: Some(shard.with_ranges(missing)), ..self.config.clone() };
+        let config = Config { shard: Some(shard.with_ranges(missing.clone())), ..self.config.clone() };
         let seed = self.seed.wrapping_add(self.created);
         let mut reflector = Reflector::new(config, seed, self.store.clone())
             .with_stream_ids_from(self.created * STREAMS_PER_REFLECTOR);
         self.created += 1;
         reflector.prefer_lists(self.prefers_lists);
         reflector.start(now);
+        if let Some(main) = &mut self.main {
+            main.begin_gain_log(&missing);
+        }
         self.gaining = Some(Gaining { reflector, list: None });
     }
 

@@ -183,11 +183,13 @@ impl Reflector {
             watching.stream.frames += 1;
             self.contact.record_up_to_date(now);
         }
+        self.log_frame(&frame);
         match frame {
-            Frame::Added(scanned) | Frame::Modified(scanned) | Frame::Deleted(scanned)
-                if !self.accepts_frame(&scanned.head) =>
-            {
-                self.skip_frame(scanned);
+            Frame::Added(scanned) | Frame::Modified(scanned) if !self.accepts_frame(&scanned.head) => {
+                self.skip_frame(&FrameKind::Modified, scanned);
+            }
+            Frame::Deleted(scanned) if !self.accepts_frame(&scanned.head) => {
+                self.skip_frame(&FrameKind::Deleted, scanned);
             }
             Frame::Added(scanned) => {
                 let entry = self.changed_entry(scanned);

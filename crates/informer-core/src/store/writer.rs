@@ -188,7 +188,13 @@ impl StoreWriter {
         let Deleted { key, version, last } = deleted;
         let old = self.state.objects.get(&key);
         let newest = self.newest_version(&key, old);
-        if version.as_ref().zip(newest).is_some_and(|(version, newest)| version.is_before(newest)) {
+        let is_stale = match &version {
+            // With hash ranges, the object may only have left one of them. Another one may contain just this state.
+            Some(version) if self.is_sharded && last.is_none() => self.is_not_newer(&key, old, version),
+            Some(version) => newest.is_some_and(|newest| version.is_before(newest)),
+            None => false,
+        };
+        if is_stale {
             result.stale_deltas += 1;
             return;
         }

@@ -54,19 +54,23 @@ impl Mirror {
                 Change::Deleted { last, .. } => {
                     self.remove(last);
                     let uid = &*last.head().uid;
-                    assert!(server.incarnation(uid).deleted.is_some(), "C3: {last:?} {uid} was not deleted");
                     let version = parse(&last.head().version);
-                    self.seen.insert(uid.to_owned(), Seen { version, is_deleted: true });
+                    let object = server.incarnation(uid);
+                    // An object that leaves the ranges may return.
+                    let is_leaving = object.leaves(by, version, object.bucket_of(by, version));
+                    assert!(object.deleted.is_some() || is_leaving, "C3: {last:?} {uid} was not deleted");
+                    self.seen.insert(uid.to_owned(), Seen { version, is_deleted: !is_leaving });
                 }
                 Change::Released(last) => {
                     self.remove(last);
-                    let bucket = server.incarnation(&last.head().uid).bucket(by);
+                    let bucket =
+                        server.incarnation(&last.head().uid).bucket_of(by, parse(&last.head().version));
                     assert!(released.is_some_and(|released| bucket & released != 0), "C3: {last:?} released");
                 }
             }
         }
         if let Some(released) = released {
-            self.seen.retain(|uid, _| server.incarnation(uid).bucket(by) & released == 0);
+            self.seen.retain(|uid, seen| server.incarnation(uid).bucket_of(by, seen.version) & released == 0);
         }
     }
 
@@ -99,7 +103,7 @@ impl Mirror {
 /// Checks that the store contains no object of other ranges.
 pub(crate) fn check_held(server: &Server, by: ShardProperty, snapshot: &StoreSnapshot, held: Buckets) {
     for entry in snapshot.list() {
-        let bucket = server.incarnation(&entry.head().uid).bucket(by);
+        let bucket = server.incarnation(&entry.head().uid).bucket_of(by, parse(&entry.head().version));
         assert!(bucket & held != 0, "{entry:?} of bucket {bucket:016b} is cached, held is {held:016b}");
     }
 }
@@ -112,16 +116,21 @@ pub(crate) fn check_version(server: &Server, by: ShardProperty, snapshot: &Store
     };
     assert!(version <= server.version, "a version that the server never had");
     let is_complete = |bucket: Buckets| bucket & complete != 0;
-    for object in server.incarnations.iter().filter(|object| is_complete(object.bucket(by))) {
+    for object in &server.incarnations {
         let cached = snapshot.list().find(|entry| *entry.head().uid == *object.uid);
         let cached_version = cached.map(|entry| parse(&entry.head().version));
         let uid = &object.uid;
         match object.state_at(version) {
-            Some(state) if object.deleted.is_none() && !object.was_ever_unreadable() => assert!(
-                cached_version.is_some_and(|cached| cached >= state.version),
-                "{uid} has version {} at {version}, the cache {cached_version:?}",
-                state.version
-            ),
+            Some(state) if object.deleted.is_none() && !object.was_ever_unreadable() => {
+                let bucket = object.bucket(by, state);
+                // Ranges that are ahead of the version may know that it has left.
+                let may_be_absent = !is_complete(bucket) || object.leaves(by, state.version, bucket);
+                assert!(
+                    cached_version.map_or(may_be_absent, |cached| cached >= state.version),
+                    "{uid} has version {} at {version}, the cache {cached_version:?}",
+                    state.version
+                );
+            }
             None if cached.is_some() && object.deleted.is_some_and(|deleted| deleted <= version) => {
                 // An unreadable successor keeps it, because the range of the successor is unknown.
                 let is_kept = server.was_key_unreadable(object.slot);
@@ -140,7 +149,7 @@ pub(crate) fn find_difference(
     held: Buckets,
 ) -> Option<String> {
     let newest = server.at(server.version);
-    let selected = newest.iter().filter(|(object, _)| object.bucket(by) & held != 0);
+    let selected = newest.iter().filter(|(object, state)| object.bucket(by, *state) & held != 0);
     for (object, state) in selected.clone() {
         let cached = snapshot.list().find(|entry| *entry.head().uid == *object.uid);
         let is_same = match cached {

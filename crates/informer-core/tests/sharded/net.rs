@@ -116,8 +116,9 @@ impl Net {
         };
         let max_items = request.limit.map_or(SLOTS, |limit| self.max_page.min(limit as usize));
         let objects = server.at(version);
-        let mut objects =
-            objects.iter().filter(|(object, _)| object.slot >= from && object.is_selected(selector));
+        let mut objects = objects
+            .iter()
+            .filter(|(object, state)| object.slot >= from && object.is_selected(selector, *state));
         let items: Vec<String> =
             objects.by_ref().take(max_items).map(|(object, state)| object.json(*state)).collect();
         let token = objects.next().map_or(String::new(), |(next, _)| {
@@ -171,7 +172,9 @@ impl Net {
         if is_marker_due {
             let objects = server.at(cursor);
             let mut body = String::new();
-            for (object, state) in objects.iter().filter(|(object, _)| object.is_selected(selector)) {
+            for (object, state) in
+                objects.iter().filter(|(object, state)| object.is_selected(selector, *state))
+            {
                 let _ = writeln!(body, r#"{{"type":"ADDED","object":{}}}"#, object.json(*state));
             }
             conn.bytes = body.into_bytes();
@@ -188,7 +191,7 @@ impl Net {
         for event in server.events_after(live.cursor).take(max_events) {
             live.cursor = event.state.version;
             let object = &server.incarnations[event.number];
-            if !object.is_selected(live.selector) {
+            if !object.is_selected(live.selector, event.state) {
                 continue;
             }
             let kind = match event.kind {
@@ -229,8 +232,9 @@ impl Net {
         else {
             return;
         };
-        let is_unsent =
-            |event: &super::server::Event| server.incarnations[event.number].is_selected(live.selector);
+        let is_unsent = |event: &super::server::Event| {
+            server.incarnations[event.number].is_selected(live.selector, event.state)
+        };
         if !server.events_after(live.cursor).any(is_unsent) {
             live.cursor = server.version;
         }

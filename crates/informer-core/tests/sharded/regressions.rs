@@ -1,6 +1,6 @@
 //! Bugs found by random schedules, each as the shortest schedule that reproduces it.
 
-use super::selection::{bucket, ranges};
+use super::selection::{Buckets, bucket, ranges};
 use informer_core::reflector::{Action, Config, ResponseHead, ShardedReflector, StreamId, WatchListPolicy};
 use informer_core::shard::{HashRanges, ShardFilter, ShardProperty};
 use informer_core::{Moment, Scope, StoreReader, StoreWriter, TypeMeta};
@@ -46,9 +46,20 @@ impl Client {
         }
     }
 
+    /// Sets the ranges that are held.
+    fn gain(&mut self, held: Buckets) {
+        self.reflector.set_ranges(Moment::default(), &ranges(held), true);
+        self.carry_out();
+    }
+
     /// Sends headers and a part of the body.
     fn send(&mut self, status: u16, body: &str) {
         self.reflector.handle_response(Moment::default(), self.open, ResponseHead::new(status));
+        self.receive(body);
+    }
+
+    /// Sends a further part of the body.
+    fn receive(&mut self, body: &str) {
         self.reflector.handle_bytes(Moment::default(), self.open, body.as_bytes());
         self.carry_out();
     }
@@ -72,15 +83,8 @@ fn pod(uid: &str, version: u64, more: &str) -> String {
 /// of another range, so that the object stayed in the cache, and the reconcile of its earlier owner still saw it.
 #[test]
 fn c2_object_with_another_owner_leaves_the_cache() {
-    let owner = |uid: &str| {
-        format!(
-            r#","ownerReferences":[{{"apiVersion":"v1","kind":"Job","name":"o","uid":"{uid}","controller":true}}]"#
-        )
-    };
-    let first = "owner-1";
-    let is_other = |uid: &String| bucket(uid) != bucket(first);
-    let second = (2..99).map(|number| format!("owner-{number}")).find(is_other).unwrap();
-    for more in [owner(&second), String::new()] {
+    let [first, second] = &owners();
+    for more in [owner(second), String::new()] {
         let mut client = Client::of(ShardProperty::ControllerUid, first);
         client.respond(200, &list(5, &pod("u", 3, &owner(first))));
         let frame = |version, more: &str| {
@@ -94,6 +98,76 @@ fn c2_object_with_another_owner_leaves_the_cache() {
         client.carry_out();
         assert_eq!(client.changes[2..], ["Added(a/x@9)"]);
         assert_eq!(client.reader.snapshot().len(), 1);
+    }
+}
+
+/// Returns two owners of different ranges.
+fn owners() -> [String; 2] {
+    let first = "owner-1".to_owned();
+    let is_other = |uid: &String| bucket(uid) != bucket(&first);
+    let second = (2..99).map(|number| format!("owner-{number}")).find(is_other).unwrap();
+    [first, second]
+}
+
+fn owner(uid: &str) -> String {
+    format!(
+        r#","ownerReferences":[{{"apiVersion":"v1","kind":"Job","name":"o","uid":"{uid}","controller":true}}]"#
+    )
+}
+
+fn frame(kind: &str, version: u64, more: &str) -> String {
+    format!(r#"{{"type":"{kind}","object":{}}}"#, pod("u", version, more)) + "\n"
+}
+
+/// Bug: an object had moved from a gained range to a held one and was deleted there, after the gained range was listed.
+/// The list revived it, and the frame of its deletion was dropped, because the held range had received it before: the
+/// object stayed in the cache.
+#[test]
+fn c1_list_of_gained_range_does_not_revive_object_that_left_it() {
+    let [held, gained] = &owners();
+    let moves = [frame("MODIFIED", 8, &owner(held)), frame("DELETED", 9, &owner(held))];
+    let stays = [frame("MODIFIED", 8, &owner(gained)), frame("MODIFIED", 9, &owner(gained))];
+    let deleted = "Deleted { last: a/x@9, observed: true }";
+    for (frames, expected) in [(moves, &["Added(a/x@8)", deleted][..]), (stays, &["Added(a/x@9)"])] {
+        let mut client = Client::of(ShardProperty::ControllerUid, held);
+        client.respond(200, &list(5, ""));
+        let watch = client.open;
+        client.gain(bucket(held) | bucket(gained));
+        let gained_list = std::mem::replace(&mut client.open, watch);
+        client.send(200, &frames.concat());
+        client.open = gained_list;
+        client.respond(200, &list(5, &pod("u", 3, &owner(gained))));
+        assert_eq!(client.changes, expected);
+        client.send(200, &frame("ADDED", 12, &owner(gained)));
+        assert_eq!(client.changes.len(), expected.len() + 1);
+        client.reflector.check_invariants();
+    }
+}
+
+/// Bug: an object had moved to a gained range and was deleted there, before that range was listed, but the held range had
+/// not received this yet. Both frames were dropped, because the gained range did not need them: the object stayed in the
+/// cache.
+#[test]
+fn c2_object_that_moved_to_a_newer_range_is_deleted() {
+    let [held, gained] = &owners();
+    let moved = frame("MODIFIED", 8, &owner(gained));
+    let updated = "Updated { old: a/x@4, new: a/x@8 }";
+    let deleted = |version: u64| format!("Deleted {{ last: a/x@{version}, observed: true }}");
+    // Either deleted before the list, or after it.
+    for (item, deletion, expected) in [
+        (String::new(), 9, vec![deleted(4)]),
+        (pod("u", 8, &owner(gained)), 12, vec![updated.to_owned(), deleted(12)]),
+    ] {
+        let mut client = Client::of(ShardProperty::ControllerUid, held);
+        client.respond(200, &list(5, &pod("u", 4, &owner(held))));
+        client.gain(bucket(held) | bucket(gained));
+        client.respond(200, &list(10, &item));
+        client.send(200, &moved);
+        assert_eq!(client.changes[1..], expected[..1], "as soon as it is known that it moved");
+        client.receive(&frame("DELETED", deletion, &owner(gained)));
+        assert_eq!(client.changes[1..], expected);
+        assert!(client.reader.snapshot().is_empty());
+        client.reflector.check_invariants();
     }
 }
 

@@ -100,7 +100,7 @@ impl Run {
         config.audit_period = has_audits.then(|| Duration::from_secs(60 + 60 * dice.below(5)));
         let (writer, reader) = StoreWriter::new([Scope::All]);
         let known = (!dice.one_in(4)).then(|| reader.clone());
-        let mut server = Server::new();
+        let mut server = Server::new(&mut dice);
         for _ in 0..dice.below(30) {
             server.write(&mut dice);
         }
@@ -143,6 +143,9 @@ impl Run {
             54..70 => self.consume(),
             70..88 => self.pass_time(),
             88..96 => {
+                // A list of gained ranges may be newer than what the watch has brought.
+                let writes = if self.dice.one_in(2) { self.dice.below(8) } else { 0 };
+                (0..writes).for_each(|_| self.write());
                 let held = self.next_ranges();
                 self.set_ranges(held);
             }

@@ -1,6 +1,7 @@
 //! The objects of the model server and their whole history.
 //!
-//! A key may belong to several incarnations, one after the other, each with its own uid.
+//! A key may belong to several incarnations, one after the other, each with its own uid. An object may get another
+//! controlling owner, or lose it.
 
 use super::dice::{Dice, Fault};
 use super::selection::{Buckets, Selector, bucket, hash};
@@ -16,6 +17,8 @@ const NAMESPACES: usize = 8;
 pub(crate) struct State {
     pub(crate) version: u64,
     pub(crate) is_readable: bool,
+    /// Number of the controlling owner.
+    owner: Option<u64>,
 }
 
 /// An object from its creation to its deletion.
@@ -23,7 +26,6 @@ pub(crate) struct State {
 pub(crate) struct Incarnation {
     pub(crate) slot: usize,
     pub(crate) uid: String,
-    owner: Option<String>,
     /// The states, in order; a deletion is none of them.
     pub(crate) states: Vec<State>,
     pub(crate) deleted: Option<u64>,
@@ -50,6 +52,8 @@ pub(crate) struct Server {
     /// In the order of their versions.
     events: Vec<Event>,
     live: [Option<usize>; SLOTS],
+    /// Number of keys that are used. With few, an object often changes several times while ranges are gained.
+    slots: usize,
     pub(crate) version: u64,
     /// Watches and continue tokens of older versions have expired.
     pub(crate) oldest: u64,
@@ -63,24 +67,45 @@ pub(crate) fn name(slot: usize) -> String {
     format!("web-{}", slot / NAMESPACES)
 }
 
+fn owner_uid(number: u64) -> String {
+    format!("{:016x}", hash(&format!("owner {number}")))
+}
+
+fn random_owner(dice: &mut Dice) -> Option<u64> {
+    let owners = if dice.one_in(2) { 5 } else { 14 };
+    Some(dice.below(owners)).filter(|owner| *owner > 0)
+}
+
 impl Incarnation {
     /// Returns the text by whose hash the object is divided.
-    fn property(&self, property: ShardProperty) -> Option<String> {
+    fn property(&self, property: ShardProperty, state: State) -> Option<String> {
         match property {
             ShardProperty::Uid => Some(self.uid.clone()),
             ShardProperty::Namespace => Some(namespace(self.slot)),
-            ShardProperty::ControllerUid => self.owner.clone(),
+            ShardProperty::ControllerUid => state.owner.map(owner_uid),
             other => unreachable!("{other:?}"),
         }
     }
 
-    /// Returns the bucket as a set; empty if the object belongs to no range.
-    pub(crate) fn bucket(&self, by: ShardProperty) -> Buckets {
-        self.property(by).map_or(0, |text| bucket(&text))
+    /// Returns the bucket of a state as a set; empty if it belongs to no range.
+    pub(crate) fn bucket(&self, by: ShardProperty, state: State) -> Buckets {
+        self.property(by, state).map_or(0, |text| bucket(&text))
     }
 
-    pub(crate) fn is_selected(&self, selector: Option<Selector>) -> bool {
-        selector.is_none_or(|selector| self.bucket(selector.property) & selector.buckets != 0)
+    /// Returns the bucket of what is cached, which may be the state of a deletion.
+    pub(crate) fn bucket_of(&self, by: ShardProperty, version: u64) -> Buckets {
+        let state = self.states.iter().rev().find(|state| state.version <= version);
+        state.map_or(0, |state| self.bucket(by, *state))
+    }
+
+    /// Returns whether the object was in another bucket, or in none, after this version.
+    pub(crate) fn leaves(&self, by: ShardProperty, version: u64, bucket: Buckets) -> bool {
+        let mut later = self.states.iter().filter(|state| state.version > version);
+        later.any(|state| self.bucket(by, *state) != bucket)
+    }
+
+    pub(crate) fn is_selected(&self, selector: Option<Selector>, state: State) -> bool {
+        selector.is_none_or(|selector| self.bucket(selector.property, state) & selector.buckets != 0)
     }
 
     /// Returns the state at a version; `None` if the object did not exist.
@@ -96,8 +121,8 @@ impl Incarnation {
     /// Returns the object as JSON.
     pub(crate) fn json(&self, state: State) -> String {
         let (name, namespace) = (name(self.slot), namespace(self.slot));
-        let Self { uid, owner, .. } = self;
-        let State { version, is_readable } = state;
+        let uid = &self.uid;
+        let State { version, is_readable, owner } = state;
         let mut out = String::from(r#"{"kind":"Pod","apiVersion":"v1","metadata":{"#);
         let _ = write!(
             out,
@@ -106,8 +131,8 @@ impl Incarnation {
         if !is_readable {
             out.push_str(r#","labels":{"app":7}"#);
         }
-        if let Some(owner) = owner {
-            let other = hash(owner).is_multiple_of(2);
+        if let Some(owner) = owner.map(owner_uid) {
+            let other = hash(&owner).is_multiple_of(2);
             let second = r#"{"apiVersion":"v1","kind":"Node","name":"n","uid":"node"},"#;
             let _ = write!(
                 out,
@@ -121,13 +146,15 @@ impl Incarnation {
 }
 
 impl Server {
-    pub(crate) fn new() -> Self {
-        Self { incarnations: Vec::new(), events: Vec::new(), live: [None; SLOTS], version: 10, oldest: 0 }
+    pub(crate) fn new(dice: &mut Dice) -> Self {
+        let slots = if dice.one_in(3) { 2 } else { SLOTS };
+        let (incarnations, events, live) = (Vec::new(), Vec::new(), [None; SLOTS]);
+        Self { incarnations, events, live, slots, version: 10, oldest: 0 }
     }
 
     /// Changes a random object; returns a description.
     pub(crate) fn write(&mut self, dice: &mut Dice) -> String {
-        let slot = dice.index(SLOTS);
+        let slot = dice.index(self.slots);
         let is_readable = !dice.strikes(Fault::Unreadable);
         // Versions of other kinds are in between.
         self.version += dice.below(3);
@@ -139,7 +166,10 @@ impl Server {
                     self.create(slot, true, dice);
                 }
             }
-            Some(number) => self.modify(number, is_readable),
+            Some(number) => {
+                let owner = if dice.one_in(2) { random_owner(dice) } else { self.owner(number) };
+                self.record(EventKind::Modified, number, is_readable, owner);
+            }
         }
         let Event { kind, number, state } = self.events[self.events.len() - 1];
         let uid = &self.incarnations[number].uid;
@@ -150,7 +180,7 @@ impl Server {
     pub(crate) fn heal(&mut self) {
         for number in self.live.into_iter().flatten() {
             if self.incarnations[number].states.last().is_some_and(|state| !state.is_readable) {
-                self.modify(number, true);
+                self.record(EventKind::Modified, number, true, self.owner(number));
             }
         }
     }
@@ -158,25 +188,25 @@ impl Server {
     fn create(&mut self, slot: usize, is_readable: bool, dice: &mut Dice) {
         let number = self.incarnations.len();
         let uid = format!("{:016x}-{number}", hash(&format!("{}-{number}", dice.below(1 << 40))));
-        let owner = dice.below(14);
-        let owner = (owner > 1).then(|| format!("{:016x}", hash(&format!("owner {owner}"))));
-        self.incarnations.push(Incarnation { slot, uid, owner, states: Vec::new(), deleted: None });
+        self.incarnations.push(Incarnation { slot, uid, states: Vec::new(), deleted: None });
         self.live[slot] = Some(number);
-        self.record(EventKind::Added, number, is_readable);
+        let owner = random_owner(dice);
+        self.record(EventKind::Added, number, is_readable, owner);
     }
 
-    fn modify(&mut self, number: usize, is_readable: bool) {
-        self.record(EventKind::Modified, number, is_readable);
+    /// Returns the owner in the newest state.
+    fn owner(&self, number: usize) -> Option<u64> {
+        self.incarnations[number].states.last().and_then(|state| state.owner)
     }
 
     fn delete(&mut self, number: usize, is_readable: bool) {
         self.live[self.incarnations[number].slot] = None;
-        self.record(EventKind::Deleted, number, is_readable);
+        self.record(EventKind::Deleted, number, is_readable, self.owner(number));
     }
 
-    fn record(&mut self, kind: EventKind, number: usize, is_readable: bool) {
+    fn record(&mut self, kind: EventKind, number: usize, is_readable: bool, owner: Option<u64>) {
         self.version += 1;
-        let state = State { version: self.version, is_readable };
+        let state = State { version: self.version, is_readable, owner };
         let incarnation = &mut self.incarnations[number];
         if kind == EventKind::Deleted {
             incarnation.deleted = Some(self.version);
