@@ -31,7 +31,8 @@ impl<L: 'static, S> Controller<L, S> {
     ///   [shutdown timeout](Self::shutdown_timeout) of the controller or the
     ///   [release timeout](crate::shard::ShardGroupBuilder::release_timeout) of the group, whichever is shorter (both
     ///   30 s). When a range is lost, because the Lease was not renewed in time, they are dropped immediately.
-    /// - Keys of other processes are ignored, also those of streams.
+    /// - Keys of other processes are ignored, also those of streams. So the mapper of [`watches`](Self::watches) must return
+    ///   keys in the namespace of the object: a key in another namespace may belong to a process that does not cache it.
     /// - By uid, the unit is one incarnation of an object: while this process reconciles its deletion, another one may
     ///   reconcile the next incarnation. A reconcile that has read the next incarnation continues if only the range of
     ///   that one moves.

@@ -143,9 +143,11 @@ impl ShardGroupBuilder {
         Ok(self)
     }
 
-    /// Sets how long running work may take to end when a range is released; then it is dropped. Defaults to 30 s.
+    /// Sets how long running work may take to end when its range is released; then it is dropped. Defaults to 30 s.
     ///
-    /// The range stays with this member until its work has ended, however long that takes.
+    /// Reconciles are dropped earlier if the [shutdown timeout](crate::controller::Controller::shutdown_timeout) of their
+    /// controller is shorter. The range stays with this member until its own work has ended, however long that takes; other
+    /// ranges do not wait for it.
     pub fn release_timeout(mut self, timeout: Duration) -> Self {
         self.settings.release_timeout = timeout;
         self

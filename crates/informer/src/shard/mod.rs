@@ -76,8 +76,8 @@ use watch::{ObjectWatch, Objects, Selected};
 /// except the Lease of the election. A member acts for a range when its claim is stored and no other Lease contains
 /// one. The assignment is only a wish: if it is edited or deleted, no two members act for one hash.
 ///
-/// A range that moves is released first: running work ends in order, or is dropped after the
-/// [timeout](ShardGroupBuilder::release_timeout), and then the next member claims it. A member that is stopped releases
+/// A range that moves is released first: its running work ends in order, or is dropped after the
+/// [timeout](ShardGroupBuilder::release_timeout), and then the next member claims it. Other ranges do not wait for that work. A member that is stopped releases
 /// all ranges like this. The ranges of a member that was killed, or that cannot reach the server, move when its Lease
 /// has expired, after 15 s unless [configured](ShardGroupBuilder::config); it stops to act before, `renew_deadline`
 /// after it sent the last successful renewal.
@@ -89,8 +89,9 @@ use watch::{ObjectWatch, Objects, Selected};
 /// highest one it has seen. The clock may not count the time in which a virtual machine was paused, or the computer
 /// suspended: afterwards, a process may act until its next renewal fails, so that only a receiver that compares tokens
 /// rejects its writes.
-/// Deleting the Lease of a member that runs, or removing its label, is not covered: others may act for its ranges until
-/// it notices, at its next renewal.
+/// If the Lease of a member that runs is deleted or loses its label, the ranges move when the Lease would have expired, or
+/// when the member has noticed. A coordinator that was elected afterwards does not know of that Lease: then others may act
+/// for the ranges until the member notices, at its next renewal.
 ///
 /// # Load
 ///
