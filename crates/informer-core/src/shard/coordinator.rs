@@ -52,7 +52,7 @@ pub struct Coordinator {
     assignment: KnownAssignment,
     /// When the request in flight was sent.
     sent_at: Option<Moment>,
-    /// The next request for the assignment: after a failed request, or a write.
+    /// The next request for the assignment: after a failed request, a conflict, or a write.
     next_attempt: Moment,
     /// Whether the last request deleted a Lease: then the assignment is next.
     is_assignment_next: bool,
@@ -176,6 +176,7 @@ impl Coordinator {
             }
             CoordinatorResponse::Conflict | CoordinatorResponse::Deleted => {
                 self.assignment = KnownAssignment::Unknown;
+                self.next_attempt = now + write_period(&self.config);
             }
             CoordinatorResponse::Failed => {
                 self.assignment = KnownAssignment::Unknown;

@@ -58,6 +58,8 @@ pub struct Member {
     listed_key: Option<String>,
     /// The Lease with the name of this member that another process has written.
     foreign: Option<ForeignLease>,
+    /// Whether the last request that was to change the Lease was rejected. Then a further rejection counts as a failure.
+    is_rejected: bool,
     last_error: String,
     stopping: Stopping,
 }
@@ -100,6 +102,7 @@ impl Member {
             in_flight: None,
             listed_key: None,
             foreign: None,
+            is_rejected: false,
             last_error: "no response".to_owned(),
             stopping: Stopping::No,
         })
@@ -285,6 +288,7 @@ impl Member {
             }
             (RequestKind::Write, MemberResponse::Lease(record, version)) => {
                 self.lease = LeaseState::Stored { version, number: record.number };
+                self.is_rejected = false;
                 self.renewed_at = Some(sent_at);
                 self.next_renewal = sent_at + self.config.renew_deadline / 2;
                 if self.has_unconfirmed_claims() {
@@ -297,7 +301,8 @@ impl Member {
             (_, MemberResponse::Conflict) => {
                 self.foreign = None;
                 self.lease = LeaseState::Unknown;
-                self.next_renewal = now;
+                let was_rejected = std::mem::replace(&mut self.is_rejected, true);
+                self.next_renewal = if was_rejected { self.retry_at(sent_at) } else { now };
             }
             // The request may have taken effect, so the Lease is read first.
             (_, _) => {
@@ -382,6 +387,7 @@ impl Member {
                 self.foreign = Some(ForeignLease { version, expires_at: now + record.valid_for() });
             }
             self.claims.lose_all(&RangeLossReason::LeaseChanged);
+            self.is_rejected = false;
             self.next_renewal = self.retry_at(sent_at);
             if self.stopping != Stopping::No {
                 self.finish();

@@ -214,3 +214,27 @@ fn failing_deletion_blocks_nothing_else() {
     assert_eq!(times("c"), [15]);
     assert_eq!(times("a"), [15, 17, 21, 29, 44, 59], "the delays increase up to the duration of the Lease");
 }
+
+/// Bug: a server that answers each update of the assignment with a conflict caused reads and updates without a delay.
+#[test]
+fn repeated_conflicts_of_the_assignment_are_paced() {
+    let stored = || Some(StoredAssignment { assignment: None, version: "7".to_owned() });
+    let mut coordinator = coordinator(&[lease("a", "", &[])], None);
+    coordinator.observe_assignment(stored());
+    let mut count = 0;
+    for millis in 0..4_000 {
+        let now = Moment::at(Duration::from_millis(millis));
+        while let Some(request) = coordinator.poll_request(now) {
+            count += 1;
+            let is_read = request == CoordinatorRequest::ReadAssignment;
+            let response = if is_read {
+                CoordinatorResponse::Assignment(stored())
+            } else {
+                CoordinatorResponse::Conflict
+            };
+            coordinator.handle_response(now, &request, response);
+            assert!(coordinator.next_deadline().is_some());
+            assert!(count <= 21, "{count} requests at {millis} ms");
+        }
+    }
+}

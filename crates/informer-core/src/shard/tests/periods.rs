@@ -177,3 +177,28 @@ fn failed_deletion_of_the_lease_is_repeated_until_a_lease_duration_has_passed() 
         assert!(if succeeds { attempts == 2 } else { attempts > 2 }, "{attempts}");
     }
 }
+
+/// Bug: a server that answers each update with a conflict, as an admission webhook or a proxy may do, caused reads and
+/// updates without a delay.
+#[test]
+fn repeated_conflicts_are_paced() {
+    let is_rejected =
+        |request: &MemberRequest| is_write(request) || matches!(request, MemberRequest::DeleteLease(_));
+    for (is_stopping, is_stored) in [(false, false), (false, true), (true, true)] {
+        let mut fixture = Fixture::acting_for_the_first_range();
+        let own = fixture.member.record().clone();
+        if is_stopping {
+            fixture.member.stop(at(0));
+            fixture.member.record_released(two()[0]);
+        }
+        let requests = run(&mut fixture, 0..10_000, |_, request| {
+            Some(match request {
+                request if is_rejected(request) => MemberResponse::Conflict,
+                MemberRequest::ReadLease if is_stored => MemberResponse::Lease(own.clone(), "9".to_owned()),
+                request => serve(request),
+            })
+        });
+        assert!(requests.len() <= 12, "{is_stopping} {is_stored}: {requests:?}");
+        assert!(requests.iter().filter(|(_, request)| is_rejected(request)).count() >= 2, "{requests:?}");
+    }
+}
