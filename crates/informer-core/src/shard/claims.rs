@@ -52,6 +52,12 @@ impl Claims {
         self.claims.values().any(|claim| claim.state == ClaimState::Claimed && claim.is_in(number))
     }
 
+    /// Returns whether there is a claim that is in no record yet. The last record may contain an earlier claim of the
+    /// same range.
+    pub(super) fn has_unwritten(&self) -> bool {
+        self.claims.values().any(|claim| claim.first_record.is_none())
+    }
+
     pub(super) fn poll_event(&mut self) -> Option<MemberEvent> {
         self.events.pop_front()
     }

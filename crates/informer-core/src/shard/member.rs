@@ -205,6 +205,11 @@ impl Member {
     /// Records that the work for a range has ended after [`MemberEvent::ReleaseRequested`].
     pub fn record_released(&mut self, range: HashRange) {
         self.claims.record_released(&range);
+        let assignment = self.assignment.as_ref().and_then(|stored| stored.assignment.as_ref());
+        if assignment.is_some_and(|assignment| assignment.gives(&self.record.identity, &range)) {
+            // The range came back while its work ended.
+            self.read_assignment();
+        }
     }
 
     /// Returns the next event, in order of occurrence.
@@ -326,7 +331,9 @@ impl Member {
             return Some((Moment::default(), RequestKind::Delete));
         }
         // Claims are added and removed as soon as possible.
-        let is_changed = self.claims.ranges() != self.record.claims || is_leaving && !self.record.is_leaving;
+        let is_changed = self.claims.ranges() != self.record.claims
+            || self.claims.has_unwritten()
+            || is_leaving && !self.record.is_leaving;
         let lease = match self.lease {
             LeaseState::Unknown if self.has_expired_foreign_lease() => {
                 (self.next_renewal, RequestKind::Delete)

@@ -148,6 +148,13 @@ impl Assignment {
             && self.iter().filter(is_own).eq(other.iter().filter(is_own))
     }
 
+    /// Returns whether the member is to act for hashes of a range.
+    pub(super) fn gives(&self, identity: &str, range: &HashRange) -> bool {
+        self.iter().any(|(other, assigned)| {
+            assigned.owner.as_deref() == Some(identity) && !assigned.is_releasing && other.overlaps(range)
+        })
+    }
+
     /// Returns the revisions of the members. The last one is the newest: the one with which a member joined last.
     pub fn revisions(&self) -> &[String] {
         &self.revisions

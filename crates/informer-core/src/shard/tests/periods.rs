@@ -202,3 +202,32 @@ fn repeated_conflicts_are_paced() {
         assert!(requests.iter().filter(|(_, request)| is_rejected(request)).count() >= 2, "{requests:?}");
     }
 }
+
+/// Bug: a range that was assigned to its owner again while its work ended had no member for up to half a renew deadline:
+/// until the next regular read, or the next regular renewal if the assignment was read before the claim was removed.
+#[test]
+fn range_that_comes_back_while_its_work_ends_is_claimed_at_once() {
+    let [first, _] = two();
+    for is_read_before_write in [false, true] {
+        let mut fixture = Fixture::acting_for_the_first_range();
+        fixture.read_assignment(1, [Some("b"), Some("b")]);
+        assert_eq!(fixture.events(), [MemberEvent::ReleaseRequested(first)]);
+        let own = if is_read_before_write {
+            fixture.member.read_assignment();
+            assert_eq!(fixture.request(1), Some(MemberRequest::ReadAssignment));
+            fixture.member.record_released(first);
+            fixture.respond(1, stored(assigned([Some("a"), Some("b")])));
+            fixture.write(1)
+        } else {
+            fixture.read_assignment(1, [Some("a"), Some("b")]);
+            fixture.member.record_released(first);
+            assert!(fixture.write(1).claims.is_empty());
+            assert_eq!(fixture.request(1), Some(MemberRequest::ReadAssignment));
+            fixture.respond(1, stored(assigned([Some("a"), Some("b")])));
+            fixture.write(1)
+        };
+        fixture.list(1, &own, &[]);
+        assert_eq!(fixture.acting(1), [first]);
+        assert_eq!(fixture.request(1), None);
+    }
+}
