@@ -2,7 +2,7 @@
 //!
 //! The assignment is not what keeps two members from acting for one range; their claims are. So two coordinators, or
 //! one that has been paused, can at worst move ranges needlessly. A Lease is deleted only in the version that has not
-//! changed for its duration. All changes within a write period are one version of the assignment, because each version
+//! changed for its duration. If that is rejected, the observed Leases may be outdated, and are listed. All changes within a write period are one version of the assignment, because each version
 //! causes reads of the members that it concerns. This file does not know why members leave, nor how requests are sent.
 
 use super::member::request_timeout;
@@ -27,6 +27,8 @@ pub enum CoordinatorRequest {
     UpdateAssignment(Assignment, String),
     /// Delete the Lease of the member with this identity if it still has this version.
     DeleteLease(String, String),
+    /// Read the Leases of all members. The response must not be older than the request.
+    ListLeases,
 }
 
 /// The result of a request.
@@ -36,6 +38,8 @@ pub enum CoordinatorResponse {
     Assignment(Option<StoredAssignment>),
     /// The Lease does not exist any more.
     Deleted,
+    /// All Leases, each with its version.
+    Leases(Vec<(MemberRecord, String)>),
     /// The object has another version.
     Conflict,
     /// The request failed; whether it took effect is unknown.
@@ -49,12 +53,16 @@ pub struct Coordinator {
     count: RangeCount,
     config: ElectionConfig,
     leases: BTreeMap<String, ObservedLease>,
+    /// The versions in which Leases were deleted, by identity, while they are still observed.
+    deleted: BTreeMap<String, String>,
+    /// The next list of the Leases, if one is needed.
+    next_list: Moment,
     assignment: KnownAssignment,
     /// When the request in flight was sent.
     sent_at: Option<Moment>,
     /// The next request for the assignment: after a failed request, a conflict, or a write.
     next_attempt: Moment,
-    /// Whether the last request deleted a Lease: then the assignment is next.
+    /// Whether the last request was for the Leases: then the assignment is next.
     is_assignment_next: bool,
 }
 
@@ -64,7 +72,7 @@ struct ObservedLease {
     version: String,
     /// When this version was first observed.
     since: Moment,
-    /// Whether a request to delete this version was rejected, or succeeded.
+    /// Whether a request to delete this version was rejected: the Lease has another one.
     is_outdated: bool,
     failed_deletions: u32,
     /// The next attempt to delete it, after a failed one.
@@ -106,6 +114,8 @@ impl Coordinator {
             count,
             config,
             leases: BTreeMap::new(),
+            deleted: BTreeMap::new(),
+            next_list: Moment::default(),
             assignment: KnownAssignment::Unknown,
             sent_at: None,
             next_attempt: Moment::default(),
@@ -116,9 +126,14 @@ impl Coordinator {
     /// Records all Leases of the group, each with its version.
     pub fn observe_leases(&mut self, now: Moment, leases: impl IntoIterator<Item = (MemberRecord, String)>) {
         let mut previous = std::mem::take(&mut self.leases);
+        let deleted = std::mem::take(&mut self.deleted);
         for (record, version) in leases {
-            let known = previous.remove(&record.identity).filter(|known| known.version == version);
             let name = record.identity.clone();
+            if deleted.get(&name) == Some(&version) {
+                self.deleted.insert(name, version);
+                continue;
+            }
+            let known = previous.remove(&name).filter(|known| known.version == version);
             self.leases.insert(name, known.unwrap_or_else(|| ObservedLease::new(now, record, version)));
         }
     }
@@ -133,12 +148,16 @@ impl Coordinator {
         if self.sent_at.is_some() {
             return None;
         }
-        let deletion = self.next_deletion().filter(|(at, _)| now >= *at).map(|(_, request)| request);
+        let leases = self.lease_request().filter(|(at, _)| now >= *at).map(|(_, request)| request);
         let assignment = || (now >= self.next_attempt).then(|| self.assignment_request()).flatten();
         // They alternate if both are due, so that neither prevents the other.
         let request =
-            if self.is_assignment_next { assignment().or(deletion) } else { deletion.or_else(assignment) }?;
-        self.is_assignment_next = matches!(request, CoordinatorRequest::DeleteLease(..));
+            if self.is_assignment_next { assignment().or(leases) } else { leases.or_else(assignment) }?;
+        let is_list = request == CoordinatorRequest::ListLeases;
+        self.is_assignment_next = is_list || matches!(request, CoordinatorRequest::DeleteLease(..));
+        if is_list {
+            self.next_list = now + self.config.retry_period;
+        }
         self.sent_at = Some(now);
         Some(request)
     }
@@ -156,16 +175,12 @@ impl Coordinator {
         response: CoordinatorResponse,
     ) {
         self.sent_at = None;
-        if let CoordinatorRequest::DeleteLease(identity, version) = request {
-            let lease = self.leases.get_mut(identity).filter(|lease| lease.version == *version);
-            match (lease, response) {
-                (Some(lease), CoordinatorResponse::Failed) => {
-                    lease.record_failed_deletion(now, self.config.retry_period);
-                }
-                (Some(lease), _) => lease.is_outdated = true,
-                (None, _) => {}
+        match request {
+            CoordinatorRequest::DeleteLease(identity, version) => {
+                return self.handle_deletion(now, identity, version, &response);
             }
-            return;
+            CoordinatorRequest::ListLeases => return self.handle_list(now, response),
+            _ => {}
         }
         match response {
             CoordinatorResponse::Assignment(assignment) => {
@@ -174,7 +189,7 @@ impl Coordinator {
                 }
                 self.observe_assignment(assignment);
             }
-            CoordinatorResponse::Conflict | CoordinatorResponse::Deleted => {
+            CoordinatorResponse::Conflict | CoordinatorResponse::Deleted | CoordinatorResponse::Leases(_) => {
                 self.assignment = KnownAssignment::Unknown;
                 self.next_attempt = now + write_period(&self.config);
             }
@@ -185,6 +200,40 @@ impl Coordinator {
         }
     }
 
+    fn handle_deletion(
+        &mut self,
+        now: Moment,
+        identity: &str,
+        version: &str,
+        response: &CoordinatorResponse,
+    ) {
+        let Some(lease) = self.leases.get_mut(identity).filter(|lease| lease.version == version) else {
+            return;
+        };
+        match response {
+            CoordinatorResponse::Deleted => {
+                self.leases.remove(identity);
+                self.deleted.insert(identity.to_owned(), version.to_owned());
+            }
+            CoordinatorResponse::Conflict => {
+                lease.is_outdated = true;
+                // Usually, the other version is observed at once.
+                self.next_list = self.next_list.max(now + write_period(&self.config));
+            }
+            _ => lease.record_failed_deletion(now, self.config.retry_period),
+        }
+    }
+
+    fn handle_list(&mut self, now: Moment, response: CoordinatorResponse) {
+        let CoordinatorResponse::Leases(leases) = response else { return };
+        self.observe_leases(now, leases);
+        // The others have the version in which they could not be deleted.
+        for lease in self.leases.values_mut().filter(|lease| lease.is_outdated) {
+            lease.is_outdated = false;
+            lease.record_failed_deletion(now, self.config.retry_period);
+        }
+    }
+
     /// Returns the next moment at which [`poll_request`](Self::poll_request) must be called, unless something is
     /// observed before.
     pub fn next_deadline(&self) -> Option<Moment> {
@@ -192,15 +241,20 @@ impl Coordinator {
             return None;
         }
         let assignment = self.assignment_request().map(|_| self.next_attempt);
-        assignment.into_iter().chain(self.next_deletion().map(|(at, _)| at)).min()
+        assignment.into_iter().chain(self.lease_request().map(|(at, _)| at)).min()
     }
 
-    /// Returns the request that deletes the next Lease that expires, and when it is due.
-    fn next_deletion(&self) -> Option<(Moment, CoordinatorRequest)> {
+    /// Returns the next request for the Leases, and when it is due: it deletes the next one that expires, or lists all of
+    /// them if a rejected deletion has shown that a newer version was not observed.
+    fn lease_request(&self) -> Option<(Moment, CoordinatorRequest)> {
         let due = self.leases.values().filter_map(|lease| Some((lease.deleted_at()?, lease)));
-        let (at, lease) = due.min_by_key(|(at, _)| *at)?;
-        let (identity, version) = (lease.record.identity.clone(), lease.version.clone());
-        Some((at, CoordinatorRequest::DeleteLease(identity, version)))
+        let deletion = due.min_by_key(|(at, _)| *at).map(|(at, lease)| {
+            let (identity, version) = (lease.record.identity.clone(), lease.version.clone());
+            (at, CoordinatorRequest::DeleteLease(identity, version))
+        });
+        let is_list_needed = self.leases.values().any(|lease| lease.is_outdated);
+        let list = is_list_needed.then_some((self.next_list, CoordinatorRequest::ListLeases));
+        deletion.into_iter().chain(list).min_by_key(|(at, _)| *at)
     }
 
     /// Returns the request that reads or writes the assignment; `None` if nothing changes.

@@ -151,9 +151,15 @@ impl World {
                 }
             }
             8 => self.processes[index].usurps_until = until,
-            9 | 10 => {
-                let kinds =
-                    [Broken::AssignmentReads, Broken::Lists, Broken::Writes, Broken::Deletions, Broken::All];
+            9..=11 => {
+                let kinds = [
+                    Broken::AssignmentReads,
+                    Broken::Lists,
+                    Broken::Writes,
+                    Broken::Deletions,
+                    Broken::Watch,
+                    Broken::All,
+                ];
                 let kind = kinds[usize::try_from(random.below(kinds.len() as u64)).unwrap()];
                 self.processes[index].broken = Some((until, kind));
             }

@@ -196,12 +196,14 @@ impl GroupClient {
         }
     }
 
-    /// Performs a request of the coordinator. `uid` is that of the Lease to delete, if it is known.
+    /// Performs a request of the coordinator. `uid` is that of the Lease to delete, if it is known. Also returns the
+    /// Leases, if they were listed.
     pub(super) async fn coordinate(
         &self,
         request: CoordinatorRequest,
         uid: Option<String>,
-    ) -> CoordinatorResponse {
+    ) -> (CoordinatorResponse, Vec<DynamicObject>) {
+        let mut listed = Vec::new();
         let result = match request {
             CoordinatorRequest::ReadAssignment => {
                 self.read_assignment().await.map(CoordinatorResponse::Assignment)
@@ -225,15 +227,23 @@ impl GroupClient {
                 let deleted = self.delete_lease(&self.group.lease(&identity), version, uid).await;
                 deleted.map(|()| CoordinatorResponse::Deleted)
             }
+            CoordinatorRequest::ListLeases => self.list_leases().await.map(|leases| {
+                listed = leases;
+                let records = self.records(&listed).into_iter();
+                let version =
+                    |lease: &DynamicObject| lease.metadata.resource_version.clone().unwrap_or_default();
+                CoordinatorResponse::Leases(records.map(|(record, lease)| (record, version(lease))).collect())
+            }),
         };
-        match result {
+        let response = match result {
             Ok(response) => response,
             Err(error) if is_status(&error, 409) => CoordinatorResponse::Conflict,
             Err(error) => {
                 tracing::warn!(group = %self.group, %error, "the coordinator's request failed");
                 CoordinatorResponse::Failed
             }
-        }
+        };
+        (response, listed)
     }
 
     pub(super) async fn list_leases(&self) -> Result<Vec<DynamicObject>, kube::Error> {

@@ -7,6 +7,7 @@ use super::watch::{ObjectWatch, Objects, Selected};
 use crate::clock::{Clock, sleep_until};
 use crate::election::Term;
 use informer_core::shard::{Coordinator, CoordinatorRequest, CoordinatorResponse, MemberRecord};
+use kube::core::DynamicObject;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -24,6 +25,8 @@ pub(super) struct CoordinatorDriver {
     assignment: watch::Receiver<Objects>,
     /// The uids of the observed Leases by identity, each with the version of the Lease.
     uids: BTreeMap<String, (String, Option<String>)>,
+    /// The newest version in the last list. Until the watch has reached it, what it shows is older.
+    listed_version: Option<u64>,
     in_flight: Option<InFlight>,
     /// The version of the assignment that was read or written last.
     known_version: Option<String>,
@@ -43,7 +46,7 @@ pub(super) struct CoordinatorParts {
 
 struct InFlight {
     request: CoordinatorRequest,
-    response: Pin<Box<dyn Future<Output = CoordinatorResponse> + Send>>,
+    response: Pin<Box<dyn Future<Output = (CoordinatorResponse, Vec<DynamicObject>)> + Send>>,
 }
 
 /// Shows in the status that this process is the coordinator, until dropped.
@@ -104,6 +107,7 @@ impl CoordinatorDriver {
             leases,
             assignment,
             uids: BTreeMap::new(),
+            listed_version: None,
             in_flight: None,
             known_version: None,
             is_assigned: true,
@@ -145,8 +149,8 @@ impl CoordinatorDriver {
         };
         tokio::select! {
             biased;
-            response = response => self.handle_response(response),
-            () = sleep_until(request_deadline) => self.handle_response(CoordinatorResponse::Failed),
+            (response, listed) = response => self.handle_response(response, &listed),
+            () = sleep_until(request_deadline) => self.handle_response(CoordinatorResponse::Failed, &[]),
             Ok(()) = leases.changed() => self.observe_leases(),
             // The version that the request in flight writes is not a change by another client.
             Ok(()) = assignment.changed(), if is_idle => self.observe_assignment(),
@@ -168,8 +172,11 @@ impl CoordinatorDriver {
         self.in_flight = Some(InFlight { request, response });
     }
 
-    fn handle_response(&mut self, response: CoordinatorResponse) {
+    fn handle_response(&mut self, mut response: CoordinatorResponse, listed: &[DynamicObject]) {
         let Some(InFlight { request, .. }) = self.in_flight.take() else { return };
+        if matches!(response, CoordinatorResponse::Leases(_)) && !self.handle_list(listed) {
+            response = CoordinatorResponse::Failed;
+        }
         if let CoordinatorResponse::Assignment(stored) = &response {
             self.known_version = stored.as_ref().map(|stored| stored.version.clone());
             let assignment = stored.as_ref().and_then(|stored| stored.assignment.as_ref());
@@ -180,16 +187,44 @@ impl CoordinatorDriver {
         self.machine.handle_response(self.clock.now(), &request, response);
     }
 
+    /// Records the Leases of a list. Returns whether they are newer than those that the watch has shown.
+    fn handle_list(&mut self, listed: &[DynamicObject]) -> bool {
+        let newest = newest_version(listed);
+        let watched = self.leases.borrow().clone();
+        let watched = watched.and_then(|watched| newest_version(watched.values().map(|lease| &**lease)));
+        if newest.zip(watched).is_some_and(|(newest, watched)| newest <= watched) {
+            return false;
+        }
+        tracing::warn!(group = %self.client, "the watch of the leases is late; using a list");
+        self.listed_version = newest;
+        self.record_uids(listed);
+        true
+    }
+
     fn observe_leases(&mut self) {
         let Some(objects) = self.leases.borrow_and_update().clone() else { return };
+        let leases = || objects.values().map(|lease| &**lease);
+        if newest_version(leases()).zip(self.listed_version).is_some_and(|(newest, listed)| newest < listed) {
+            return;
+        }
+        self.listed_version = None;
+        let observed = self.record_uids(leases());
+        self.machine.observe_leases(self.clock.now(), observed);
+    }
+
+    /// Records the uids of the Leases. Returns what they contain, with their versions.
+    fn record_uids<'a>(
+        &mut self,
+        leases: impl IntoIterator<Item = &'a DynamicObject>,
+    ) -> Vec<(MemberRecord, String)> {
         let mut observed: Vec<(MemberRecord, String)> = Vec::new();
         self.uids.clear();
-        for (record, lease) in self.client.records(objects.values().map(|lease| &**lease)) {
+        for (record, lease) in self.client.records(leases) {
             let version = lease.metadata.resource_version.clone().unwrap_or_default();
             self.uids.insert(record.identity.clone(), (version.clone(), lease.metadata.uid.clone()));
             observed.push((record, version));
         }
-        self.machine.observe_leases(self.clock.now(), observed);
+        observed
     }
 
     /// Passes an assignment that another client has written to the state machine.
@@ -207,6 +242,13 @@ impl CoordinatorDriver {
         self.known_version = version;
         self.machine.observe_assignment(stored);
     }
+}
+
+/// Returns the highest version of some Leases. If versions cannot be compared, the Leases that were received last count.
+fn newest_version<'a>(leases: impl IntoIterator<Item = &'a DynamicObject>) -> Option<u64> {
+    let versions =
+        leases.into_iter().filter_map(|lease| lease.metadata.resource_version.as_deref()?.parse().ok());
+    versions.max()
 }
 
 /// Returns whether a version is lower than another one. Versions are compared only to save requests.

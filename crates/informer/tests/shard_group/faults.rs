@@ -125,3 +125,31 @@ async fn broken_watches_delay_moves_but_do_not_prevent_them() {
     drop(broken);
     assert_eq!(one.ranges(), 128);
 }
+
+/// Bug: while the coordinator's watch of the Leases showed nothing, the ranges of members that ended did not move: each
+/// deletion in the version that it had observed was a conflict, after which it waited for the watch.
+#[tokio::test(start_paused = true)]
+async fn silent_watch_of_the_leases_does_not_prevent_moves() {
+    for is_silent in [true, false] {
+        let (server, groups) = (ApiServer::new(), Groups::default());
+        let one = Member::start(&server, &groups, "one");
+        one.wait_for_ranges(256).await;
+        // The watches that are open become silent, or end and are not accepted again.
+        let rule = if is_silent { faults::stall_watch() } else { faults::respond(500).for_verb(Verb::Watch) };
+        let two = Member::start(&server, &groups, "two");
+        two.wait_for_ranges(128).await;
+        let ended = (!is_silent).then(|| server.inject(faults::break_watch().for_resource("leases")));
+        let broken = server.inject(rule.for_resource("leases"));
+        pass(12 * SECOND).await;
+        two.kill();
+        let took = one.wait_for_ranges(256).await;
+        assert!(took < 40 * SECOND, "{took:?}, silent: {is_silent}");
+        let three = Member::start(&server, &groups, "three");
+        let took = three.wait_for_ranges(128).await;
+        assert!(took < 20 * SECOND, "{took:?}, silent: {is_silent}");
+        let hits = broken.hits();
+        drop((ended, broken));
+        pass(60 * SECOND).await;
+        assert_eq!((one.ranges(), three.ranges(), one.status().lost), (128, 128, 0), "{hits}");
+    }
+}

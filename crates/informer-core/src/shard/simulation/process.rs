@@ -49,6 +49,8 @@ pub(super) enum Broken {
     Lists,
     Writes,
     Deletions,
+    /// The coordinator observes no changes of the Leases.
+    Watch,
     All,
 }
 
@@ -61,6 +63,7 @@ impl Broken {
                 matches!(request, MemberRequest::CreateLease(_) | MemberRequest::UpdateLease(..))
             }
             Self::Deletions => matches!(request, MemberRequest::DeleteLease(_)),
+            Self::Watch => false,
             Self::All => true,
         }
     }
@@ -157,6 +160,7 @@ impl Process {
         if self.watched.is_none()
             && self.seen_lease_changes != Some(server.lease_changes)
             && self.is_coordinator(now)
+            && !matches!(broken, Some(Broken::Watch))
         {
             self.seen_lease_changes = Some(server.lease_changes);
             let leases = server.leases.values();

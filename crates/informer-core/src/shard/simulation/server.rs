@@ -100,6 +100,12 @@ impl Server {
                 self.delete_lease(name);
                 return CoordinatorResponse::Deleted;
             }
+            CoordinatorRequest::ListLeases => {
+                let leases = self.leases.values();
+                return CoordinatorResponse::Leases(
+                    leases.map(|(record, version)| (record.clone(), version.to_string())).collect(),
+                );
+            }
             CoordinatorRequest::CreateAssignment(assignment) => (assignment, None),
             CoordinatorRequest::UpdateAssignment(assignment, version) => (assignment, Some(version.clone())),
         };
