@@ -2,10 +2,10 @@
 //!
 //! The assignment is not what keeps two members from acting for one range; their claims are. So two coordinators, or
 //! one that has been paused, can at worst move ranges needlessly. A Lease is deleted only in the version that has not
-//! changed for its duration. If that is rejected, the observed Leases may be outdated, and are listed. All changes within a write period are one version of the assignment, because each version
+//! changed for its duration, and one that another client has deleted counts as a claim for that time. If that is rejected, the observed Leases may be outdated, and are listed. All changes within a write period are one version of the assignment, because each version
 //! causes reads of the members that it concerns. This file does not know why members leave, nor how requests are sent.
 
-use super::member::request_timeout;
+use super::member_state::request_timeout;
 use super::plan::plan;
 use super::range::{HashRange, RangeCount};
 use super::record::{Assignment, MemberRecord, RangeAssignment, StoredAssignment};
@@ -53,6 +53,8 @@ pub struct Coordinator {
     count: RangeCount,
     config: ElectionConfig,
     leases: BTreeMap<String, ObservedLease>,
+    /// Leases that disappeared although they had not expired: the members may act until they notice it.
+    vanished: Vec<ObservedLease>,
     /// The versions in which Leases were deleted, by identity, while they are still observed.
     deleted: BTreeMap<String, String>,
     /// The next list of the Leases, if one is needed.
@@ -85,10 +87,24 @@ impl ObservedLease {
         Self { record, version, since: now, is_outdated: false, failed_deletions: 0, next_deletion }
     }
 
+    fn expires_at(&self) -> Moment {
+        self.since + self.record.valid_for()
+    }
+
     /// Returns the moment at which the Lease is to be deleted.
     fn deleted_at(&self) -> Option<Moment> {
-        let expires_at = self.since + self.record.valid_for();
-        (!self.is_outdated).then(|| expires_at.max(self.next_deletion))
+        (!self.is_outdated).then(|| self.expires_at().max(self.next_deletion))
+    }
+
+    /// Returns whether the member may act for what it claims although its Lease has disappeared. One that leaves deletes
+    /// its Lease itself.
+    fn may_act_without_lease(&self, now: Moment) -> bool {
+        !self.record.is_leaving && !self.record.claims.is_empty() && now < self.expires_at()
+    }
+
+    /// Returns whether a record was written later by the process that has written this one.
+    fn is_followed_by(&self, record: &MemberRecord) -> bool {
+        self.record.instance == record.instance && self.record.number <= record.number
     }
 
     /// Records that it could not be deleted. The delays of further attempts double up to the duration of the Lease.
@@ -114,6 +130,7 @@ impl Coordinator {
             count,
             config,
             leases: BTreeMap::new(),
+            vanished: Vec::new(),
             deleted: BTreeMap::new(),
             next_list: Moment::default(),
             assignment: KnownAssignment::Unknown,
@@ -133,9 +150,23 @@ impl Coordinator {
                 self.deleted.insert(name, version);
                 continue;
             }
-            let known = previous.remove(&name).filter(|known| known.version == version);
-            self.leases.insert(name, known.unwrap_or_else(|| ObservedLease::new(now, record, version)));
+            let known = previous.remove(&name);
+            self.vanished.retain(|lease| lease.record.identity != name || !lease.is_followed_by(&record));
+            let lease = match known {
+                Some(known) if known.version == version => known,
+                known => {
+                    self.vanished.extend(known.filter(|known| !known.is_followed_by(&record)));
+                    ObservedLease::new(now, record, version)
+                }
+            };
+            self.leases.insert(name, lease);
         }
+        self.vanished.extend(previous.into_values());
+        self.forget_vanished(now);
+    }
+
+    fn forget_vanished(&mut self, now: Moment) {
+        self.vanished.retain(|lease| lease.may_act_without_lease(now));
     }
 
     /// Records the assignment as another part of the process has read it; it may be older than the known one.
@@ -148,6 +179,7 @@ impl Coordinator {
         if self.sent_at.is_some() {
             return None;
         }
+        self.forget_vanished(now);
         let leases = self.lease_request().filter(|(at, _)| now >= *at).map(|(_, request)| request);
         let assignment = || (now >= self.next_attempt).then(|| self.assignment_request()).flatten();
         // They alternate if both are due, so that neither prevents the other.
@@ -241,7 +273,8 @@ impl Coordinator {
             return None;
         }
         let assignment = self.assignment_request().map(|_| self.next_attempt);
-        assignment.into_iter().chain(self.lease_request().map(|(at, _)| at)).min()
+        let vanished = self.vanished.iter().map(ObservedLease::expires_at);
+        assignment.into_iter().chain(self.lease_request().map(|(at, _)| at)).chain(vanished).min()
     }
 
     /// Returns the next request for the Leases, and when it is due: it deletes the next one that expires, or lists all of
@@ -286,22 +319,26 @@ impl Coordinator {
         let receivers: BTreeSet<&str> = members.iter().copied().filter(is_newest).collect();
         let targets = plan(&known.ranges, &members, &receivers);
         for ((range, assigned), target) in next.count().ranges().zip(&mut next.ranges).zip(targets) {
-            self.move_range(&range, assigned, target);
+            self.move_range(&next.key, &range, assigned, target);
         }
         (current != Some(&next)).then_some(next)
     }
 
     /// Makes the next step of a move: the owner releases its claim first.
-    fn move_range(&self, range: &HashRange, assigned: &mut RangeAssignment, target: Option<&str>) {
+    fn move_range(&self, key: &str, range: &HashRange, assigned: &mut RangeAssignment, target: Option<&str>) {
         let owner = assigned.owner.as_deref();
-        if owner == target {
+        let vanished = || self.vanished.iter().map(|lease| &lease.record);
+        let may_act = |record: &MemberRecord| record.conflicts_with(key, range);
+        // An earlier process with the name of the owner.
+        let is_vanished = vanished().any(|record| Some(&*record.identity) == owner && may_act(record));
+        if owner == target && !is_vanished {
             assigned.is_releasing = false;
             return;
         }
         let is_claimed =
             |name: &str| self.leases.get(name).is_some_and(|lease| lease.record.claims.overlaps(range));
-        if owner.is_some_and(is_claimed) {
-            assigned.is_releasing = true;
+        if owner.is_some_and(is_claimed) || vanished().any(may_act) {
+            assigned.is_releasing = owner.is_some();
             return;
         }
         *assigned = RangeAssignment::new(target.map(str::to_owned), assigned.epoch.saturating_add(1), false);
@@ -324,7 +361,8 @@ impl Coordinator {
     /// replaced by the key of a member with claims, or of any other one.
     fn key<'a>(&'a self, known: Option<&'a str>) -> Option<&'a str> {
         let records = || self.leases.values().map(|lease| &lease.record).filter(|record| !record.is_leaving);
-        let kept = known.filter(|key| records().any(|record| record.key == *key));
+        let vanished = || self.vanished.iter().map(|lease| &lease.record);
+        let kept = known.filter(|key| records().chain(vanished()).any(|record| record.key == *key));
         kept.or_else(|| Some(&*records().min_by_key(|record| record.claims.is_empty())?.key))
     }
 

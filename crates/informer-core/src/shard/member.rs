@@ -14,16 +14,17 @@
 //! claims.
 
 use super::claims::Claims;
-use super::member_state::{ForeignLease, InFlight, LeaseState, RequestKind, Stopping};
+use super::member_state::{
+    ForeignLease, InFlight, LeaseState, RequestKind, Stopping, leave_delay, request_timeout,
+};
 use super::protocol::{ClaimState, MemberEvent, MemberRequest, MemberResponse, RangeLossReason};
 use super::range::HashRange;
-use super::record::{Assignment, MemberRecord, StoredAssignment};
+use super::record::{Assignment, MemberRecord, StoredAssignment, other_key};
 use crate::election::ElectionConfig;
 use crate::error::ConfigError;
 use crate::random::Random;
 use crate::time::Moment;
 use jiff::Timestamp;
-use std::time::Duration;
 
 /// The state machine of one member of a group.
 ///
@@ -327,15 +328,19 @@ impl Member {
             Stopping::Finished => return None,
         };
         let is_stored = matches!(self.lease, LeaseState::Stored { .. });
-        if is_stored && is_leaving && self.claims.is_empty() {
-            return Some((Moment::default(), RequestKind::Delete));
+        if is_leaving
+            && self.claims.is_empty()
+            && let LeaseState::Stored { number, .. } = self.lease
+        {
+            return Some(self.next_leave_request(number));
         }
         // Claims are added and removed as soon as possible.
         let is_changed = self.claims.ranges() != self.record.claims
             || self.claims.has_unwritten()
             || is_leaving && !self.record.is_leaving;
+        let is_expired = |foreign: &ForeignLease| foreign.expires_at <= self.next_renewal;
         let lease = match self.lease {
-            LeaseState::Unknown if self.has_expired_foreign_lease() => {
+            LeaseState::Unknown if self.foreign.as_ref().is_some_and(is_expired) => {
                 (self.next_renewal, RequestKind::Delete)
             }
             LeaseState::Unknown => (self.next_renewal, RequestKind::ReadLease),
@@ -354,6 +359,18 @@ impl Member {
         };
         // The first of those that are due at the same moment.
         lease.into_iter().chain(reads.into_iter().flatten()).min_by_key(|(at, _)| *at)
+    }
+
+    /// Returns the request that ends a stop when the Lease contains the record with this number, and when it is due.
+    ///
+    /// The coordinator has to observe that the member leaves before the Lease is gone: otherwise it waits, as for a Lease
+    /// that another client has deleted. Frames of a watch that follow each other closely may be observed together.
+    fn next_leave_request(&self, number: u64) -> (Moment, RequestKind) {
+        if number != self.record.number || !(self.record.is_leaving || self.record.claims.is_empty()) {
+            return (Moment::default(), RequestKind::Write);
+        }
+        let reported_at = self.renewed_at.filter(|_| self.record.is_leaving);
+        (reported_at.map_or(Moment::default(), |at| at + leave_delay(&self.config)), RequestKind::Delete)
     }
 
     /// Returns the request that creates or renews the Lease.
@@ -379,11 +396,6 @@ impl Member {
                 foreign.map_or(MemberRequest::ReadLease, MemberRequest::DeleteLease)
             }
         }
-    }
-
-    /// Returns whether the next request can delete the Lease of another process.
-    fn has_expired_foreign_lease(&self) -> bool {
-        self.foreign.as_ref().is_some_and(|foreign| foreign.expires_at <= self.next_renewal)
     }
 
     fn handle_read(&mut self, now: Moment, sent_at: Moment, record: &MemberRecord, version: String) {
@@ -443,11 +455,7 @@ impl Member {
             return;
         }
         let others: Vec<&MemberRecord> = leases.iter().filter(|record| !is_own(record)).collect();
-        let has_other_key =
-            |record: &&&MemberRecord| record.key != self.record.key && !record.claims.is_empty();
-        // A Lease that cannot be read has no key.
-        let mut keys = others.iter().filter(has_other_key).map(|record| &record.key);
-        self.listed_key = keys.find(|key| !key.is_empty()).cloned();
+        self.listed_key = other_key(&self.record.key, &others);
         if self.acts_until().is_some_and(|until| now < until) {
             self.claims.confirm(*number, version, &self.record.key, &others);
         }
@@ -486,10 +494,4 @@ impl Member {
     fn retry_at(&mut self, sent_at: Moment) -> Moment {
         sent_at + self.random.jittered(self.config.retry_period)
     }
-}
-
-/// Returns the time after which a request has failed. A renewal, a failure of the next one, and an attempt to repeat
-/// it fit into `renew_deadline`.
-pub(super) fn request_timeout(config: &ElectionConfig) -> Duration {
-    config.renew_deadline / 3
 }

@@ -2,7 +2,9 @@
 //!
 //! Plain data: the rules are in `member.rs`.
 
+use crate::election::ElectionConfig;
 use crate::time::Moment;
+use std::time::Duration;
 
 /// What is known of the Lease of this member.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,4 +50,15 @@ pub(super) enum Stopping {
     /// Since this moment, the work ends; then the Lease is deleted.
     Requested(Moment),
     Finished,
+}
+
+/// Returns the time after which a request has failed. A renewal, a failure of the next one, and an attempt to repeat
+/// it fit into `renew_deadline`.
+pub(super) fn request_timeout(config: &ElectionConfig) -> Duration {
+    config.renew_deadline / 3
+}
+
+/// Returns the time between the report of a member that it leaves and the deletion of its Lease: 0.1 s by default.
+pub(super) fn leave_delay(config: &ElectionConfig) -> Duration {
+    config.retry_period / 20
 }

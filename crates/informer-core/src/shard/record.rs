@@ -59,6 +59,13 @@ impl MemberRecord {
     }
 }
 
+/// Returns the key of a record with claims whose key is another one. A Lease that cannot be read has no key.
+pub(super) fn other_key(key: &str, records: &[&MemberRecord]) -> Option<String> {
+    let is_other = |record: &&&MemberRecord| record.key != key && !record.claims.is_empty();
+    let mut keys = records.iter().filter(is_other).map(|record| &record.key);
+    keys.find(|key| !key.is_empty()).cloned()
+}
+
 /// Which member is to act for which range of hashes.
 ///
 /// It contains what should be; which member acts is decided by the claims in the Leases.

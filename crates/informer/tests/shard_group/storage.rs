@@ -121,6 +121,33 @@ async fn member_without_lease_loses_its_ranges_and_joins_again() {
     assert_eq!(one.status().gained, 512);
 }
 
+/// Bug: the ranges of a Lease that was deleted by hand moved at once, although its member acts until its next renewal. The
+/// groups of the test check that no two members act for a range.
+#[tokio::test(start_paused = true)]
+async fn ranges_of_a_deleted_lease_wait_for_its_member() {
+    for is_killed in [false, true] {
+        let (server, groups) = (ApiServer::new(), Groups::default());
+        let [one, two] = pair(&server, &groups).await;
+        pass(11 * SECOND).await;
+        if is_killed {
+            two.kill();
+            delete_lease(&server, "two");
+            let took = one.wait_for_ranges(256).await;
+            assert!(took > 9 * SECOND && took < 17 * SECOND, "{took:?}");
+        } else {
+            delete_lease(&server, "two");
+            for _ in 0..100 {
+                pass(SECOND / 10).await;
+                groups.check();
+            }
+            // It has noticed by its renewal, or by the assignment.
+            let ended = two.status().lost + two.status().released;
+            assert_eq!((one.ranges(), two.ranges(), ended), (128, 128, 128));
+            assert_eq!(one.status().gained, 256, "the ranges have come back to their member");
+        }
+    }
+}
+
 /// Removes the uid from an update.
 async fn send_without_uid(
     service: ApiService,

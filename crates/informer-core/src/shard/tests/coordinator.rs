@@ -334,3 +334,43 @@ fn repeated_conflicts_of_the_assignment_are_paced() {
         }
     }
 }
+
+/// Bug: a Lease that was deleted by hand was forgotten, and its ranges were assigned at once to members that found no
+/// claim, although its member acts until its next renewal.
+#[test]
+fn ranges_of_a_vanished_lease_wait_until_it_would_have_expired() {
+    let [first, second] = two();
+    let (a, b) = (lease("a", "", &[first]), lease("b", "", &[second]));
+    let current =
+        || Assignment::new(assigned([Some("a"), Some("b")]).ranges, names(&[""]), names(&["a", "b"]));
+    let of = |record: &MemberRecord, version: &str| (record.clone(), version.to_owned());
+    let vanish = |before: &MemberRecord, after: Vec<(MemberRecord, String)>| {
+        let mut coordinator = coordinator(&[], current());
+        coordinator.observe_leases(at(0), [of(&a, "1"), of(before, "1")]);
+        coordinator.observe_leases(at(5), [of(&a, "2")].into_iter().chain(after));
+        let mut steps = Vec::new();
+        for now in 5..=15 {
+            while let Some(request) = coordinator.poll_request(at(now)) {
+                let CoordinatorRequest::UpdateAssignment(next, _) = &request else { panic!("{request:?}") };
+                steps.push((now, owners(next)[1].clone()));
+                let stored = StoredAssignment { assignment: Some(next.clone()), version: "8".to_owned() };
+                let response = CoordinatorResponse::Assignment(Some(stored));
+                coordinator.handle_response(at(now), &request, response);
+            }
+        }
+        steps
+    };
+    let step = |now: u64, owner: &str| (now, owner.to_owned());
+    let wait = vec![step(5, "b releasing 1"), step(15, "a 2")];
+    assert_eq!(vanish(&b, vec![]), wait);
+    // A member that leaves deletes its Lease itself.
+    assert_eq!(vanish(&leaving("b", &[second]), vec![]), [step(5, "a 2")]);
+    // The process has noticed it, and has created its Lease again.
+    let mut again = lease("b", "", &[]);
+    again.number = 1;
+    assert_eq!(vanish(&b, vec![of(&again, "3")]), []);
+    // Another process with its name does not know whether the earlier one has ended.
+    let mut other = lease("b", "", &[]);
+    other.instance = 7;
+    assert_eq!(vanish(&b, vec![of(&other, "3")]), [step(5, "b releasing 1"), step(15, "b 1")]);
+}

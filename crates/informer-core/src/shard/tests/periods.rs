@@ -157,7 +157,7 @@ fn failed_deletion_of_the_lease_is_repeated_until_a_lease_duration_has_passed() 
         let mut fixture = Fixture::acting_for_the_first_range();
         fixture.member.stop(at(0));
         fixture.member.record_released(two()[0]);
-        let own = fixture.member.record().clone();
+        let mut own = fixture.member.record().clone();
         let mut attempts = 0;
         run(&mut fixture, 0..16_000, |_, request| {
             Some(match request {
@@ -169,6 +169,10 @@ fn failed_deletion_of_the_lease_is_repeated_until_a_lease_duration_has_passed() 
                     } else {
                         MemberResponse::Failed("forbidden".to_owned())
                     }
+                }
+                MemberRequest::UpdateLease(record, _) => {
+                    own = record.clone();
+                    serve(request)
                 }
                 _ => serve(request),
             })
@@ -230,4 +234,20 @@ fn range_that_comes_back_while_its_work_ends_is_claimed_at_once() {
         assert_eq!(fixture.acting(1), [first]);
         assert_eq!(fixture.request(1), None);
     }
+}
+
+/// A Lease that disappears before the coordinator has observed that its member leaves counts as deleted by hand.
+#[test]
+fn member_reports_that_it_leaves_before_it_deletes_its_lease() {
+    let mut fixture = Fixture::acting_for_the_first_range();
+    fixture.member.stop(at(1));
+    fixture.member.record_released(two()[0]);
+    let requests = run(&mut fixture, 1_000..2_000, |_, request| Some(serve(request)));
+    let [(1_000, MemberRequest::UpdateLease(record, _)), (at, MemberRequest::DeleteLease(_))] = &requests[..]
+    else {
+        panic!("{requests:?}");
+    };
+    assert!(record.is_leaving && record.claims.is_empty());
+    assert!((1_100..=1_200).contains(at), "{at}");
+    assert!(fixture.member.is_over());
 }
