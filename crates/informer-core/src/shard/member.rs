@@ -19,7 +19,7 @@ use super::member_state::{
 };
 use super::protocol::{ClaimState, MemberEvent, MemberRequest, MemberResponse, RangeLossReason};
 use super::range::HashRange;
-use super::record::{Assignment, MemberRecord, StoredAssignment, other_key};
+use super::record::{Assignment, MAX_LEASE_DURATION, MemberRecord, StoredAssignment, other_key};
 use crate::election::ElectionConfig;
 use crate::error::ConfigError;
 use crate::random::Random;
@@ -71,13 +71,14 @@ impl Member {
     ///
     /// # Errors
     ///
-    /// If the configuration is invalid or the identity is empty.
+    /// If the configuration is invalid, the renew deadline not below [`MAX_LEASE_DURATION`], or the identity empty.
     pub fn new(
         identity: &str,
         revision: &str,
-        config: ElectionConfig,
+        mut config: ElectionConfig,
         seed: u64,
     ) -> Result<Self, ConfigError> {
+        config.lease_duration = config.lease_duration.min(MAX_LEASE_DURATION);
         config.check()?;
         if identity.is_empty() {
             return Err(ConfigError::NoIdentity);

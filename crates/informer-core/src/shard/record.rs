@@ -4,6 +4,10 @@ use super::range::{HashRange, HashRanges, RangeCount};
 use jiff::Timestamp;
 use std::time::Duration;
 
+/// Upper bound on the time for which a Lease without changes counts, whatever it contains. Otherwise, a Lease that was
+/// edited could keep its ranges forever.
+pub const MAX_LEASE_DURATION: Duration = Duration::from_secs(3_600);
+
 /// The contents of a member's Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -19,7 +23,8 @@ pub struct MemberRecord {
     pub key: String,
     /// Increases with each record that the process writes.
     pub number: u64,
-    /// Time after which a Lease without changes counts as expired, in seconds.
+    /// Time after which a Lease without changes counts as expired, in seconds. It expires after [`MAX_LEASE_DURATION`] at
+    /// the latest.
     pub lease_duration_seconds: u32,
     /// When the record was written, by the clock of the member. For display: it is never compared.
     pub renewed: Option<Timestamp>,
@@ -55,7 +60,7 @@ impl MemberRecord {
     }
 
     pub(super) fn valid_for(&self) -> Duration {
-        Duration::from_secs(self.lease_duration_seconds.into())
+        Duration::from_secs(self.lease_duration_seconds.into()).min(MAX_LEASE_DURATION)
     }
 }
 

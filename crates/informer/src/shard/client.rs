@@ -143,7 +143,8 @@ impl GroupClient {
         let record = |lease: &'a DynamicObject| {
             let identity = self.group.identity_of(lease.metadata.name.as_deref()?)?;
             let record = lease::decode(lease, &self.group.name, identity);
-            Some((record.unwrap_or_else(|_| lease::unreadable(identity, self.lease_duration_seconds)), lease))
+            let unreadable = |_| lease::unreadable(lease, identity, self.lease_duration_seconds);
+            Some((record.unwrap_or_else(unreadable), lease))
         };
         leases.into_iter().filter_map(record).collect()
     }
@@ -273,11 +274,11 @@ impl GroupClient {
             Ok(lease) => {
                 let record = lease::decode_own(&lease, &self.group.name, &self.identity, self.instance);
                 let version = lease.metadata.resource_version.clone().unwrap_or_default();
-                remember(&self.own_lease, Arc::new(lease));
                 let record = record.unwrap_or_else(|error| {
                     tracing::warn!(group = %self.group, identity = %self.identity, error, "the lease cannot be read");
-                    lease::unreadable(&self.identity, self.lease_duration_seconds)
+                    lease::unreadable(&lease, &self.identity, self.lease_duration_seconds)
                 });
+                remember(&self.own_lease, Arc::new(lease));
                 MemberResponse::Lease(record, version)
             }
             Err(error) if is_status(&error, 404) => MemberResponse::Missing,

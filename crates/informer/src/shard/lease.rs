@@ -79,22 +79,24 @@ fn decode_contents(lease: &DynamicObject, identity: &str) -> Result<MemberRecord
     record.claims = text(CLAIMS)?.parse().map_err(|_| invalid(CLAIMS))?;
     record.is_leaving = text(LEAVING)?.parse().map_err(|_| invalid(LEAVING))?;
     text(ASSIGNMENT)?.clone_into(&mut record.assignment_version);
-    record.lease_duration_seconds = spec("leaseDurationSeconds")
-        .and_then(Value::as_u64)
-        .and_then(|seconds| u32::try_from(seconds).ok())
-        .filter(|seconds| *seconds > 0)
-        .ok_or_else(|| invalid("leaseDurationSeconds"))?;
+    record.lease_duration_seconds =
+        lease_duration_seconds(lease).ok_or_else(|| invalid("leaseDurationSeconds"))?;
     // For display only.
     record.renewed = spec("renewTime").and_then(Value::as_str).and_then(|time| time.parse().ok());
     Ok(record)
 }
 
+fn lease_duration_seconds(lease: &DynamicObject) -> Option<u32> {
+    let seconds = lease.data.get("spec")?.get("leaseDurationSeconds")?.as_u64()?;
+    u32::try_from(seconds).ok().filter(|seconds| *seconds > 0)
+}
+
 /// Returns the record of a Lease that cannot be read: it claims all hashes and gets no ranges. It has the identity of a
-/// member, but not the instance.
-pub(super) fn unreadable(identity: &str, lease_duration_seconds: u32) -> MemberRecord {
+/// member, but not the instance. It is valid for as long as the Lease contains, but at least for `min_seconds`.
+pub(super) fn unreadable(lease: &DynamicObject, identity: &str, min_seconds: u32) -> MemberRecord {
     let mut record = MemberRecord::new(identity, 0, "");
     record.claims = HashRanges::all();
-    record.lease_duration_seconds = lease_duration_seconds;
+    record.lease_duration_seconds = lease_duration_seconds(lease).unwrap_or_default().max(min_seconds);
     record.is_leaving = true;
     record
 }
@@ -200,9 +202,16 @@ mod tests {
         assert!(decode_own(&lease, "shop", "web-1", 8).is_err(), "of another process");
     }
 
+    /// Bug: a Lease that could not be read counted for the duration of the reader, although its member may act longer.
     #[test]
-    fn unreadable_lease_claims_all_hashes() {
-        assert!(unreadable("web-1", 15).claims.covers(&HashRange::ALL));
+    fn unreadable_lease_claims_all_hashes_for_its_duration() {
+        let mut lease = lease_of(&record());
+        for (stored, expected) in [(json!(60), 60), (json!(5), 15), (json!(-1), 15), (json!("60"), 15)] {
+            lease.data["spec"]["leaseDurationSeconds"] = stored;
+            let record = unreadable(&lease, "web-1", 15);
+            assert!(record.claims.covers(&HashRange::ALL));
+            assert_eq!(record.lease_duration_seconds, expected);
+        }
     }
 
     proptest! {

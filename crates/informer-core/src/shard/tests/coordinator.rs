@@ -374,3 +374,23 @@ fn ranges_of_a_vanished_lease_wait_until_it_would_have_expired() {
     other.instance = 7;
     assert_eq!(vanish(&b, vec![of(&other, "3")]), [step(5, "b releasing 1"), step(15, "b 1")]);
 }
+
+/// Bug: a Lease whose duration was edited to a huge number kept its ranges for as long.
+#[test]
+fn lease_expires_after_an_hour_at_the_latest() {
+    let mut leases = [lease("a", "", &[])];
+    leases[0].lease_duration_seconds = u32::MAX;
+    let current = Assignment::new(assigned([Some("a"), Some("a")]).ranges, names(&[""]), names(&["a"]));
+    let mut coordinator = coordinator(&leases, current);
+    assert_eq!(coordinator.next_deadline(), Some(at(3_600)));
+    assert!(matches!(coordinator.poll_request(at(3_600)), Some(CoordinatorRequest::DeleteLease(..))));
+    // So no member acts for longer than that without a renewal.
+    let config = |seconds: u64, renew: u64| {
+        ElectionConfig::new(Duration::from_secs(seconds), Duration::from_secs(renew), Duration::from_secs(1))
+    };
+    assert!(Member::new("a", "", config(7_200, 3_600), 1).is_err());
+    let mut member = Member::new("a", "", config(7_200, 3_599), 1).unwrap();
+    let request = member.poll_request(at(0), Timestamp::UNIX_EPOCH);
+    let Some(MemberRequest::CreateLease(record)) = request else { panic!("{request:?}") };
+    assert_eq!(record.lease_duration_seconds, 3_600);
+}
