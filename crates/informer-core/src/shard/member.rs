@@ -14,9 +14,8 @@
 //! claims.
 
 use super::claims::Claims;
-use super::member_state::{
-    ForeignLease, InFlight, LeaseState, RequestKind, Stopping, leave_delay, request_timeout,
-};
+use super::member_state::{ForeignLease, InFlight, LeaseState, RequestKind, Stopping};
+use super::member_state::{leave_delay, renewal_period, request_timeout};
 use super::protocol::{ClaimState, MemberEvent, MemberRequest, MemberResponse, RangeLossReason};
 use super::range::HashRange;
 use super::record::{Assignment, MAX_LEASE_DURATION, MemberRecord, StoredAssignment, other_key};
@@ -28,8 +27,8 @@ use jiff::Timestamp;
 
 /// The state machine of one member of a group.
 ///
-/// While nothing changes, it renews its Lease and reads the assignment every `renew_deadline / 2`. Failed requests are
-/// repeated one to two `retry_period`s after they were sent.
+/// While nothing changes, it renews its Lease and reads the assignment every `renew_deadline / 2`, or up to 5% earlier.
+/// Failed requests are repeated one to two `retry_period`s after they were sent.
 #[derive(Debug)]
 pub struct Member {
     config: ElectionConfig,
@@ -280,7 +279,7 @@ impl Member {
         match (in_flight.request, response) {
             (RequestKind::ReadAssignment, MemberResponse::Assignment(assignment)) => {
                 self.assignment_read_at = Some(sent_at);
-                self.next_read = sent_at + self.config.renew_deadline / 2;
+                self.next_read = sent_at + renewal_period(&self.config, &mut self.random);
                 self.apply_assignment(assignment);
             }
             (RequestKind::ReadAssignment, _) => self.next_read = self.retry_at(sent_at),
@@ -297,7 +296,7 @@ impl Member {
                 self.lease = LeaseState::Stored { version, number: record.number };
                 self.is_rejected = false;
                 self.renewed_at = Some(sent_at);
-                self.next_renewal = sent_at + self.config.renew_deadline / 2;
+                self.next_renewal = sent_at + renewal_period(&self.config, &mut self.random);
                 if self.has_unconfirmed_claims() {
                     // They can be confirmed immediately.
                     self.next_list = now;

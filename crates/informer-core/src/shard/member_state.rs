@@ -3,6 +3,7 @@
 //! Plain data: the rules are in `member.rs`.
 
 use crate::election::ElectionConfig;
+use crate::random::Random;
 use crate::time::Moment;
 use std::time::Duration;
 
@@ -56,6 +57,14 @@ pub(super) enum Stopping {
 /// it fit into `renew_deadline`.
 pub(super) fn request_timeout(config: &ElectionConfig) -> Duration {
     config.renew_deadline / 3
+}
+
+/// Returns the time between two renewals, and between two reads of the assignment: half of `renew_deadline`, or up to a
+/// twentieth less, so that members that have started together do not send together forever.
+pub(super) fn renewal_period(config: &ElectionConfig, random: &mut Random) -> Duration {
+    let period = config.renew_deadline / 2;
+    let max_jitter_millis = u64::try_from(period.as_millis() / 20).unwrap_or(u64::MAX);
+    period.saturating_sub(Duration::from_millis(random.below(max_jitter_millis)))
 }
 
 /// Returns the time between the report of a member that it leaves and the deletion of its Lease: 0.1 s by default.

@@ -251,3 +251,34 @@ fn member_reports_that_it_leaves_before_it_deletes_its_lease() {
     assert!((1_100..=1_200).contains(at), "{at}");
     assert!(fixture.member.is_over());
 }
+
+/// Bug: members that were started together, for example by an update, renewed their Leases at the same moments forever.
+#[test]
+fn renewals_of_members_that_start_together_spread() {
+    let mut renewed: Vec<Duration> = Vec::new();
+    for seed in 0..20 {
+        let mut member = Member::new("a", "1", ElectionConfig::default(), seed).unwrap();
+        let (mut now, mut count, mut renewed_at) = (at(0), 0, at(0));
+        while count < 120 {
+            while let Some(request) = member.poll_request(now, Timestamp::UNIX_EPOCH) {
+                if matches!(request, MemberRequest::UpdateLease(..)) && now > at(0) {
+                    let period = now.since_origin() - renewed_at.since_origin();
+                    assert!((4_750..=5_000).contains(&period.as_millis()), "{period:?}");
+                    (count, renewed_at) = (count + 1, now);
+                }
+                let response = match &request {
+                    MemberRequest::ListLeases => MemberResponse::Leases(vec![member.record().clone()]),
+                    request => serve(request),
+                };
+                member.handle_response(now, response);
+            }
+            now = member.next_deadline().unwrap();
+        }
+        renewed.push(renewed_at.since_origin());
+    }
+    // After ten minutes. The periods are 2.5% shorter on average.
+    let (first, last) = (renewed.iter().min().unwrap(), renewed.iter().max().unwrap());
+    assert!(*last - *first > Duration::from_secs(2), "{renewed:?}");
+    let mean = renewed.iter().sum::<Duration>() / 20;
+    assert!((583..=587).contains(&mean.as_secs()), "{mean:?}");
+}
