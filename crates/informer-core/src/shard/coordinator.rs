@@ -2,8 +2,10 @@
 //!
 //! The assignment is not what keeps two members from acting for one range; their claims are. So two coordinators, or
 //! one that has been paused, can at worst move ranges needlessly. A Lease is deleted only in the version that has not
-//! changed for its duration, and one that another client has deleted counts as a claim for that time. If that is rejected, the observed Leases may be outdated, and are listed. All changes within a write period are one version of the assignment, because each version
-//! causes reads of the members that it concerns. This file does not know why members leave, nor how requests are sent.
+//! changed for its duration; one that another client has deleted counts as a claim for that time. If a deletion is
+//! rejected, the observed Leases may be outdated, and are listed. All changes within a write period are one version of the
+//! assignment, because each version causes reads of the members that it concerns. This file does not know why members
+//! leave, nor how requests are sent.
 
 use super::member_state::request_timeout;
 use super::plan::plan;

@@ -5,6 +5,7 @@
 
 use super::{assignment, lease};
 use crate::access::RequiredAccess;
+use crate::source::classify;
 use informer_core::shard::{
     Assignment, CoordinatorRequest, CoordinatorResponse, MemberRecord, MemberRequest, MemberResponse,
     StoredAssignment,
@@ -155,7 +156,7 @@ impl GroupClient {
         match request {
             MemberRequest::ReadAssignment => match self.read_assignment().await {
                 Ok(assignment) => MemberResponse::Assignment(assignment),
-                Err(error) => MemberResponse::Failed(error.to_string()),
+                Err(error) => failed(&error),
             },
             MemberRequest::ReadLease => self.handle_lease(self.leases.get(&name).await),
             MemberRequest::CreateLease(record) => {
@@ -163,7 +164,7 @@ impl GroupClient {
                 let lease = self.encode_lease(None, &record);
                 match self.leases.create(&PostParams::default(), &lease).await {
                     // The namespace is missing, not the Lease.
-                    Err(error) if is_status(&error, 404) => MemberResponse::Failed(error.to_string()),
+                    Err(error) if is_status(&error, 404) => failed(&error),
                     result => self.handle_lease(result),
                 }
             }
@@ -184,7 +185,7 @@ impl GroupClient {
                 match self.delete_lease(&name, version, uid).await {
                     Ok(()) => MemberResponse::Missing,
                     Err(error) if is_status(&error, 409) => MemberResponse::Conflict,
-                    Err(error) => MemberResponse::Failed(error.to_string()),
+                    Err(error) => failed(&error),
                 }
             }
             MemberRequest::ListLeases => match self.list_leases().await {
@@ -192,7 +193,7 @@ impl GroupClient {
                     let records = self.records(&leases).into_iter().map(|(record, _)| record);
                     MemberResponse::Leases(records.collect())
                 }
-                Err(error) => MemberResponse::Failed(error.to_string()),
+                Err(error) => failed(&error),
             },
         }
     }
@@ -240,6 +241,7 @@ impl GroupClient {
             Ok(response) => response,
             Err(error) if is_status(&error, 409) => CoordinatorResponse::Conflict,
             Err(error) => {
+                let error = classify(&error);
                 tracing::warn!(group = %self.group, %error, "the coordinator's request failed");
                 CoordinatorResponse::Failed
             }
@@ -283,7 +285,7 @@ impl GroupClient {
             }
             Err(error) if is_status(&error, 404) => MemberResponse::Missing,
             Err(error) if is_status(&error, 409) => MemberResponse::Conflict,
-            Err(error) => MemberResponse::Failed(error.to_string()),
+            Err(error) => failed(&error),
         }
     }
 
@@ -339,6 +341,11 @@ fn remember(last: &Mutex<Option<Arc<DynamicObject>>>, object: Arc<DynamicObject>
 fn recall(last: &Mutex<Option<Arc<DynamicObject>>>, version: &str) -> Option<Arc<DynamicObject>> {
     let last = last.lock().unwrap_or_else(PoisonError::into_inner);
     last.as_ref().filter(|object| object.metadata.resource_version.as_deref() == Some(version)).cloned()
+}
+
+/// Returns the response for a failed request. The text is bounded, unlike that of the error, which may contain a whole body.
+fn failed(error: &kube::Error) -> MemberResponse {
+    MemberResponse::Failed(classify(error).to_string())
 }
 
 pub(super) fn is_status(error: &kube::Error, code: u16) -> bool {

@@ -67,9 +67,8 @@ fn decode_contents(lease: &DynamicObject, identity: &str) -> Result<MemberRecord
     let annotations = lease.metadata.annotations.as_ref().unwrap_or(&empty);
     let text = |name: &str| annotations.get(name).map(String::as_str).ok_or(format!("{name} is missing"));
     let spec = |field: &str| lease.data.get("spec").and_then(|spec| spec.get(field));
-    let holder = spec("holderIdentity").and_then(Value::as_str);
-    if holder != Some(identity) {
-        return Err(format!("holderIdentity is {holder:?} instead of {identity:?}"));
+    if spec("holderIdentity").and_then(Value::as_str) != Some(identity) {
+        return Err(format!("holderIdentity is not {identity:?}"));
     }
     let invalid = |name: &str| format!("{name} is invalid");
     let instance = u64::from_str_radix(text(INSTANCE)?, 16).map_err(|_| invalid(INSTANCE))?;

@@ -141,7 +141,10 @@ impl MemberDriver {
     }
 
     fn key_error(&self) -> Option<String> {
+        /// Upper bound on the length of a key in the message. Known keys are shorter; an edited one may have any length.
+        const MAX_KEY_CHARS: usize = 32;
         let (own, other) = (&self.machine.record().key, self.machine.other_key()?);
+        let other: String = other.chars().take(MAX_KEY_CHARS).collect();
         Some(format!(
             "divide objects by {own}: other members of the group divide them by {other} (give the group another name \
              when the key changes, or end all members with the earlier key)"
