@@ -96,6 +96,20 @@ impl Reflector {
         }
     }
 
+    /// Returns the newest version that some ranges have received.
+    pub(super) fn newest_version(&self) -> Option<&ResourceVersion> {
+        let floors = self.ranges.floors.iter().map(|(_, floor)| floor);
+        let versions = self.position.version().into_iter().chain(floors);
+        versions.reduce(|newest, version| if newest.is_before(version) { version } else { newest })
+    }
+
+    /// Lists the most recent state of the server, whose version is older than known ones: it was restored from a backup.
+    pub(super) fn relist_rewound(&mut self, now: Moment) {
+        self.cancel_stream();
+        self.position.mark_unavailable();
+        self.begin_relist(now, RelistReason::Expired);
+    }
+
     /// Removes the entries whose ranges were released while they were listed.
     pub(super) fn drop_released(&self, entries: &mut Vec<Arc<Entry>>) {
         if self.ranges.is_stream_outdated {

@@ -66,6 +66,9 @@ struct Gaining {
     reflector: Reflector,
     /// The list and the changes since; `None` until it is complete.
     list: Option<DetachedState>,
+    /// The newest version that the main reflector had received before the list was requested. The list is consistent, so it
+    /// is not older unless the server was restored from a backup.
+    known: Option<ResourceVersion>,
 }
 
 impl ShardedReflector {
@@ -130,11 +133,11 @@ impl ShardedReflector {
         if let Some(main) = self.main.take() {
             self.main = self.without_released(now, main, held);
         }
-        if let Some(Gaining { reflector, mut list }) = self.gaining.take() {
+        if let Some(Gaining { reflector, mut list, known }) = self.gaining.take() {
             let reflector = self.without_released(now, reflector, held);
             self.gaining = reflector.map(|mut reflector| {
                 collect(&mut reflector, &mut list);
-                Gaining { reflector, list }
+                Gaining { reflector, list, known }
             });
         }
         if is_settled && held.is_empty() && !self.has_initial_list {
@@ -292,7 +295,7 @@ impl ShardedReflector {
         if let Some(main) = &mut self.main {
             self.deltas.append(main.deltas());
         }
-        if let Some(Gaining { reflector, list }) = &mut self.gaining {
+        if let Some(Gaining { reflector, list, .. }) = &mut self.gaining {
             collect(reflector, list);
             if let (None, None, Some(main)) = (&list, reflector.current_stream(), &mut self.main) {
                 // Its next list is requested later than everything that was received.
@@ -312,10 +315,18 @@ impl ShardedReflector {
             return;
         }
         let is_complete = |gaining: &mut Gaining| gaining.list.is_some() && gaining.reflector.can_absorb();
-        let Some(Gaining { reflector, list: Some(mut list) }) = self.gaining.take_if(is_complete) else {
+        let Some(Gaining { reflector, list: Some(mut list), known }) = self.gaining.take_if(is_complete)
+        else {
             return;
         };
         let Some(mut version) = reflector.position().cloned() else { return };
+        if let (Some(known), Some(main)) = (known, &mut self.main)
+            && version.is_before(&known)
+        {
+            main.relist_rewound(now);
+            self.gaining = Some(Gaining { reflector, list: Some(list), known: None });
+            return;
+        }
         let ranges = reflector.selected_ranges().cloned().unwrap_or_default();
         let newer =
             self.main.as_ref().and_then(|main| main.position()).filter(|main| version.is_before(main));
@@ -369,7 +380,8 @@ impl ShardedReflector {
         if let Some(main) = &mut self.main {
             main.begin_gain_log(&missing);
         }
-        self.gaining = Some(Gaining { reflector, list: None });
+        let known = self.main.as_ref().and_then(Reflector::newest_version).cloned();
+        self.gaining = Some(Gaining { reflector, list: None, known });
     }
 
     /// Ends a reflector whose deltas have been collected.

@@ -12,6 +12,8 @@ struct Client {
     reader: StoreReader,
     /// The newest request.
     open: StreamId,
+    /// The newest list.
+    listing: StreamId,
     changes: Vec<String>,
 }
 
@@ -28,7 +30,8 @@ impl Client {
         let (writer, reader) = StoreWriter::new([Scope::All]);
         let reflector = ShardedReflector::new(config, 1, Some(reader.clone()));
         let (writer, open, changes) = (writer.sharded(), StreamId(0), Vec::new());
-        let mut client = Self { reflector, writer, reader, open, changes };
+        let listing = open;
+        let mut client = Self { reflector, writer, reader, open, listing, changes };
         client.reflector.start(Moment::default());
         client.reflector.set_ranges(Moment::default(), &ranges(bucket(uid)), true);
         client.carry_out();
@@ -42,6 +45,7 @@ impl Client {
         while let Some(action) = self.reflector.poll_action() {
             if let Action::List(id, _) | Action::Watch(id, _) = action {
                 self.open = id;
+                self.listing = if matches!(action, Action::List(..)) { id } else { self.listing };
             }
         }
     }
@@ -169,6 +173,49 @@ fn c2_object_that_moved_to_a_newer_range_is_deleted() {
         assert!(client.reader.snapshot().is_empty());
         client.reflector.check_invariants();
     }
+}
+
+/// Bug: the server was restored from a backup while ranges were held, and a list of gained ranges had a version of the new
+/// history. It counted as one that the held ranges had passed, so that their frames were dropped until the server reached
+/// the old version again.
+#[test]
+fn c1_held_ranges_are_listed_again_if_a_gained_list_shows_a_restored_server() {
+    for property in [ShardProperty::Uid, ShardProperty::ControllerUid] {
+        let [held, gained] = &owners();
+        let uid = if property == ShardProperty::Uid { held } else { "u" };
+        let object = |version| pod(uid, version, &owner(held));
+        let mut client = Client::of(property, held);
+        client.respond(200, &list(900, &object(800)));
+        client.gain(bucket(held) | bucket(gained));
+        client.respond(200, &list(100, ""));
+        client.open = client.listing;
+        client.respond(200, &list(100, &object(40)));
+        let frame = format!(r#"{{"type":"MODIFIED","object":{}}}"#, object(101));
+        client.send(200, &frame);
+        let updated = |old, new| format!("Updated {{ old: a/x@{old}, new: a/x@{new} }}");
+        assert_eq!(client.changes[1..], [updated(800, 40), updated(40, 101)]);
+        assert_eq!(client.reflector.complete_ranges(), Some(ranges(bucket(held) | bucket(gained))));
+        assert_eq!(client.reflector.counters().rewinds, 1);
+        client.reflector.check_invariants();
+    }
+}
+
+/// A list of gained ranges is older than what the watch has brought meanwhile. This is no sign of a restored server.
+#[test]
+fn gained_list_may_be_older_than_the_newest_frames() {
+    let [held, gained] = &owners();
+    let mut client = Client::new(held);
+    client.respond(200, &list(5, &pod(held, 4, "")));
+    let watch = client.open;
+    client.gain(bucket(held) | bucket(gained));
+    let gained_list = std::mem::replace(&mut client.open, watch);
+    let frame = format!(r#"{{"type":"MODIFIED","object":{}}}"#, pod(held, 8, ""));
+    client.send(200, &frame);
+    client.open = gained_list;
+    client.respond(200, &list(6, ""));
+    assert_eq!(client.reflector.complete_ranges(), Some(ranges(bucket(held) | bucket(gained))));
+    let counters = client.reflector.counters();
+    assert_eq!((counters.relists.initial, counters.relists.expired), (2, 0));
 }
 
 fn list(version: u64, item: &str) -> String {
