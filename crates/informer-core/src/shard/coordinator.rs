@@ -55,6 +55,8 @@ pub struct Coordinator {
     count: RangeCount,
     config: ElectionConfig,
     leases: BTreeMap<String, ObservedLease>,
+    /// When a Lease was first observed.
+    first_observed: Option<Moment>,
     /// Leases that disappeared although they had not expired: the members may act until they notice it.
     vanished: Vec<ObservedLease>,
     /// The versions in which Leases were deleted, by identity, while they are still observed.
@@ -74,8 +76,8 @@ pub struct Coordinator {
 struct ObservedLease {
     record: MemberRecord,
     version: String,
-    /// When this version was first observed.
-    since: Moment,
+    /// When it counts as expired if this version does not change.
+    expires_at: Moment,
     /// Whether a request to delete this version was rejected: the Lease has another one.
     is_outdated: bool,
     failed_deletions: u32,
@@ -84,24 +86,21 @@ struct ObservedLease {
 }
 
 impl ObservedLease {
-    fn new(now: Moment, record: MemberRecord, version: String) -> Self {
+    fn new(now: Moment, record: MemberRecord, version: String, config: &ElectionConfig) -> Self {
+        let expires_at = now + record.valid_for(config.lease_duration);
         let next_deletion = Moment::default();
-        Self { record, version, since: now, is_outdated: false, failed_deletions: 0, next_deletion }
-    }
-
-    fn expires_at(&self) -> Moment {
-        self.since + self.record.valid_for()
+        Self { record, version, expires_at, is_outdated: false, failed_deletions: 0, next_deletion }
     }
 
     /// Returns the moment at which the Lease is to be deleted.
     fn deleted_at(&self) -> Option<Moment> {
-        (!self.is_outdated).then(|| self.expires_at().max(self.next_deletion))
+        (!self.is_outdated).then(|| self.expires_at.max(self.next_deletion))
     }
 
     /// Returns whether the member may act for what it claims although its Lease has disappeared. One that leaves deletes
     /// its Lease itself.
     fn may_act_without_lease(&self, now: Moment) -> bool {
-        !self.record.is_leaving && !self.record.claims.is_empty() && now < self.expires_at()
+        !self.record.is_leaving && !self.record.claims.is_empty() && now < self.expires_at
     }
 
     /// Returns whether a record was written later by the process that has written this one.
@@ -110,10 +109,11 @@ impl ObservedLease {
     }
 
     /// Records that it could not be deleted. The delays of further attempts double up to the duration of the Lease.
-    fn record_failed_deletion(&mut self, now: Moment, retry_period: Duration) {
-        let delay = retry_period.saturating_mul(1 << self.failed_deletions.min(8));
+    fn record_failed_deletion(&mut self, now: Moment, config: &ElectionConfig) {
+        let delay = config.retry_period.saturating_mul(1 << self.failed_deletions.min(8));
         self.failed_deletions += 1;
-        self.next_deletion = now + delay.min(self.record.valid_for()).max(retry_period);
+        let max_delay = self.record.valid_for(config.lease_duration);
+        self.next_deletion = now + delay.min(max_delay).max(config.retry_period);
     }
 }
 
@@ -132,6 +132,7 @@ impl Coordinator {
             count,
             config,
             leases: BTreeMap::new(),
+            first_observed: None,
             vanished: Vec::new(),
             deleted: BTreeMap::new(),
             next_list: Moment::default(),
@@ -158,13 +159,16 @@ impl Coordinator {
                 Some(known) if known.version == version => known,
                 known => {
                     self.vanished.extend(known.filter(|known| !known.is_followed_by(&record)));
-                    ObservedLease::new(now, record, version)
+                    ObservedLease::new(now, record, version, &self.config)
                 }
             };
             self.leases.insert(name, lease);
         }
         self.vanished.extend(previous.into_values());
         self.forget_vanished(now);
+        if !self.leases.is_empty() {
+            self.first_observed.get_or_insert(now);
+        }
     }
 
     fn forget_vanished(&mut self, now: Moment) {
@@ -183,7 +187,8 @@ impl Coordinator {
         }
         self.forget_vanished(now);
         let leases = self.lease_request().filter(|(at, _)| now >= *at).map(|(_, request)| request);
-        let assignment = || (now >= self.next_attempt).then(|| self.assignment_request()).flatten();
+        let assignment =
+            || self.assignment_request().filter(|(at, _)| now >= *at).map(|(_, request)| request);
         // They alternate if both are due, so that neither prevents the other.
         let request =
             if self.is_assignment_next { assignment().or(leases) } else { leases.or_else(assignment) }?;
@@ -254,7 +259,7 @@ impl Coordinator {
                 // Usually, the other version is observed at once.
                 self.next_list = self.next_list.max(now + write_period(&self.config));
             }
-            _ => lease.record_failed_deletion(now, self.config.retry_period),
+            _ => lease.record_failed_deletion(now, &self.config),
         }
     }
 
@@ -264,7 +269,7 @@ impl Coordinator {
         // The others have the version in which they could not be deleted.
         for lease in self.leases.values_mut().filter(|lease| lease.is_outdated) {
             lease.is_outdated = false;
-            lease.record_failed_deletion(now, self.config.retry_period);
+            lease.record_failed_deletion(now, &self.config);
         }
     }
 
@@ -274,8 +279,8 @@ impl Coordinator {
         if self.sent_at.is_some() {
             return None;
         }
-        let assignment = self.assignment_request().map(|_| self.next_attempt);
-        let vanished = self.vanished.iter().map(ObservedLease::expires_at);
+        let assignment = self.assignment_request().map(|(at, _)| at);
+        let vanished = self.vanished.iter().map(|lease| lease.expires_at);
         assignment.into_iter().chain(self.lease_request().map(|(at, _)| at)).chain(vanished).min()
     }
 
@@ -292,16 +297,27 @@ impl Coordinator {
         deletion.into_iter().chain(list).min_by_key(|(at, _)| *at)
     }
 
-    /// Returns the request that reads or writes the assignment; `None` if nothing changes.
-    fn assignment_request(&self) -> Option<CoordinatorRequest> {
+    /// Returns the request that reads or writes the assignment, and when it is due; `None` if nothing changes.
+    fn assignment_request(&self) -> Option<(Moment, CoordinatorRequest)> {
         match &self.assignment {
-            KnownAssignment::Unknown => Some(CoordinatorRequest::ReadAssignment),
-            KnownAssignment::Missing => self.next_assignment(None).map(CoordinatorRequest::CreateAssignment),
+            KnownAssignment::Unknown => Some((self.next_attempt, CoordinatorRequest::ReadAssignment)),
+            KnownAssignment::Missing => {
+                let request = CoordinatorRequest::CreateAssignment(self.next_assignment(None)?);
+                Some((self.next_attempt.max(self.creation_at()?), request))
+            }
             KnownAssignment::Stored(StoredAssignment { assignment, version }) => {
                 let next = self.next_assignment(assignment.as_ref())?;
-                Some(CoordinatorRequest::UpdateAssignment(next, version.clone()))
+                Some((self.next_attempt, CoordinatorRequest::UpdateAssignment(next, version.clone())))
             }
         }
+    }
+
+    /// Returns when a missing assignment is created. The members of a new group start together: the first one would get
+    /// all ranges, list everything, and release most of it. One that was deleted is restored at once.
+    fn creation_at(&self) -> Option<Moment> {
+        let is_new = self.leases.values().all(|lease| lease.record.claims.is_empty());
+        let first_observed = self.first_observed?;
+        Some(if is_new { first_observed + self.config.retry_period } else { first_observed })
     }
 
     /// Returns the assignment that follows; `None` if nothing changes.

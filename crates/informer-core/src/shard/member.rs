@@ -403,7 +403,10 @@ impl Member {
             // The Lease of another process with the same name. If it has ended, the coordinator deletes its Lease, or
             // this member: the coordinator does not see a Lease without the label of the group.
             if self.foreign.as_ref().is_none_or(|foreign| foreign.version != version) {
-                self.foreign = Some(ForeignLease { version, expires_at: now + record.valid_for() });
+                self.foreign = Some(ForeignLease {
+                    version,
+                    expires_at: now + record.valid_for(self.config.lease_duration),
+                });
             }
             self.claims.lose_all(&RangeLossReason::LeaseChanged);
             self.is_rejected = false;

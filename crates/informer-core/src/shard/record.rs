@@ -23,8 +23,8 @@ pub struct MemberRecord {
     pub key: String,
     /// Increases with each record that the process writes.
     pub number: u64,
-    /// Time after which a Lease without changes counts as expired, in seconds. It expires after [`MAX_LEASE_DURATION`] at
-    /// the latest.
+    /// Time after which a Lease without changes counts as expired, in seconds. A shorter one than that of the observer does
+    /// not count, and it expires after [`MAX_LEASE_DURATION`] at the latest.
     pub lease_duration_seconds: u32,
     /// When the record was written, by the clock of the member. For display: it is never compared.
     pub renewed: Option<Timestamp>,
@@ -59,8 +59,10 @@ impl MemberRecord {
         if self.key == key { self.claims.overlaps(range) } else { !self.claims.is_empty() }
     }
 
-    pub(super) fn valid_for(&self) -> Duration {
-        Duration::from_secs(self.lease_duration_seconds.into()).min(MAX_LEASE_DURATION)
+    /// Returns for how long a Lease without changes counts. `min` is the lease duration of the observer: a member acts
+    /// until its own deadline, so a Lease that was edited to a shorter duration must not expire before that.
+    pub(super) fn valid_for(&self, min: Duration) -> Duration {
+        Duration::from_secs(self.lease_duration_seconds.into()).max(min).min(MAX_LEASE_DURATION)
     }
 }
 

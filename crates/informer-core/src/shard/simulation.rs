@@ -34,6 +34,9 @@ const SEEDS_PER_TWO_KEYS: u64 = 4;
 /// One of this number of seeds counts the moves after a member has joined or left.
 const SEEDS_PER_COUNT_OF_MOVES: u64 = 10;
 
+/// In one of this number of seeds, the members are compared after each step.
+const SEEDS_PER_CHECK_OF_EACH_STEP: u64 = 20;
+
 const KEYS: [&str; 2] = ["namespace", "uid"];
 
 struct World {
@@ -52,6 +55,8 @@ struct World {
     /// The highest token of each range.
     tokens: Vec<u64>,
     gained: u64,
+    /// Whether the members are compared after each step, and not only when one gains a range.
+    checks_each_step: bool,
 }
 
 impl World {
@@ -72,6 +77,7 @@ impl World {
             replaces: true,
             tokens: vec![0; count as usize],
             gained: 0,
+            checks_each_step: seed.is_multiple_of(SEEDS_PER_CHECK_OF_EACH_STEP),
         };
         for name in 0..usize::try_from(members).unwrap() {
             world.start(name);
@@ -117,6 +123,9 @@ impl World {
                 if !gained.is_empty() {
                     self.check_holders();
                 }
+            }
+            if self.checks_each_step {
+                self.check_holders();
             }
             if self.replaces && self.processes[index].member.is_over() && self.network.random.below(20) == 0 {
                 self.restart(index, 1_000);
@@ -269,8 +278,11 @@ impl World {
             }
         }
         self.run_until(SETTLED_MILLIS, "settled after an update", |world| {
+            let assignment = world.server.assignment.as_ref().and_then(|(assignment, _)| assignment.as_ref());
             world.is_settled()
                 && world.processes.iter().all(|process| process.member.record().revision == "0")
+                // The ranges are balanced when the coordinator has observed that.
+                && assignment.is_some_and(|assignment| assignment.revisions() == ["0"])
         });
         let ranges = self.acting().len();
         let before = self.server.moves;

@@ -18,7 +18,11 @@ pub(super) struct Process {
     member_lane: Lane<MemberRequest, MemberResponse>,
     election: Election,
     election_lane: Lane<LeaseRequest, LeaseResponse>,
+    /// That of the current term, or of the last one.
     coordinator: Coordinator,
+    /// The number of ranges that its coordinators use for a new assignment.
+    count: RangeCount,
+    has_term: bool,
     coordinator_lane: Lane<CoordinatorRequest, CoordinatorResponse>,
     /// The Leases as the watch of the coordinator will have delivered them, and when.
     watched: Option<(u64, Vec<(MemberRecord, String)>)>,
@@ -96,6 +100,8 @@ impl Process {
             election: Election::new(member_name(name), config, random.next_u64()).unwrap(),
             election_lane: Lane::IDLE,
             coordinator: Coordinator::new(count, config),
+            count,
+            has_term: false,
             coordinator_lane: Lane::IDLE,
             watched: None,
             seen_lease_changes: None,
@@ -195,6 +201,7 @@ impl Process {
     ) -> Vec<(HashRange, RangeToken)> {
         let gained = self.run_member(now, network, late);
         self.run_election(now, network, late);
+        self.begin_term(now, late);
         self.run_coordinator(now, network, late);
         let member = [self.member.next_deadline(), self.member.request_deadline()];
         let election =
@@ -282,6 +289,18 @@ impl Process {
             && let Some(request) = self.election.poll_request(clock, wall(clock))
         {
             self.election_lane.send(now, network, request);
+        }
+    }
+
+    /// Each term has a coordinator of its own, which knows nothing of the one before.
+    fn begin_term(&mut self, now: u64, late: &mut Vec<(u64, LateRequest)>) {
+        let is_coordinator = self.is_coordinator(now);
+        let had_term = std::mem::replace(&mut self.has_term, is_coordinator);
+        if self.has_term && !had_term {
+            let in_flight = self.coordinator_lane.give_up();
+            late.extend(in_flight.and_then(|(request, at)| Some((at?, LateRequest::Coordinator(request)))));
+            self.coordinator = Coordinator::new(self.count, ElectionConfig::default());
+            (self.watched, self.seen_lease_changes) = (None, None);
         }
     }
 

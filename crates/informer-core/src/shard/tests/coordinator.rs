@@ -61,7 +61,7 @@ fn range_is_moved_after_its_owner_has_released_it() {
 fn lease_is_deleted_in_the_version_that_has_expired() {
     let leases = [lease("a", "", &[]), lease("b", "", &[])];
     let mut coordinator = coordinator(&leases, None);
-    assert!(matches!(coordinator.poll_request(at(0)), Some(CoordinatorRequest::CreateAssignment(_))));
+    assert!(matches!(coordinator.poll_request(at(2)), Some(CoordinatorRequest::CreateAssignment(_))));
     let request = CoordinatorRequest::CreateAssignment(assigned([Some("a"), Some("b")]));
     let stored = StoredAssignment {
         assignment: Assignment::new(
@@ -71,7 +71,7 @@ fn lease_is_deleted_in_the_version_that_has_expired() {
         ),
         version: "8".to_owned(),
     };
-    coordinator.handle_response(at(0), &request, CoordinatorResponse::Assignment(Some(stored)));
+    coordinator.handle_response(at(2), &request, CoordinatorResponse::Assignment(Some(stored)));
     coordinator
         .observe_leases(at(14), [(leases[0].clone(), "2".to_owned()), (leases[1].clone(), "1".to_owned())]);
     assert_eq!(coordinator.poll_request(at(14)), None);
@@ -179,6 +179,48 @@ fn deleted_lease_is_not_a_member_before_its_deletion_is_observed() {
     );
 }
 
+/// Bug: the first member of a new group got all ranges, although the others started at the same time. It listed all objects
+/// and released most of them.
+#[test]
+fn new_group_is_divided_among_the_members_of_the_first_retry_period() {
+    let leases = [lease("a", "", &[]), lease("b", "", &[])];
+    let mut coordinator = coordinator(&leases[..1], None);
+    assert_eq!(coordinator.poll_request(at(0)), None);
+    assert_eq!(coordinator.next_deadline(), Some(at(2)));
+    coordinator.observe_leases(at(1), leases.map(|lease| (lease, "1".to_owned())));
+    assert_eq!(coordinator.poll_request(at(1)), None);
+    let request = coordinator.poll_request(at(2));
+    let Some(CoordinatorRequest::CreateAssignment(next)) = request else { panic!("{request:?}") };
+    assert_eq!(owners(&next), ["a 1", "a 1", "b 1", "b 1"]);
+}
+
+#[test]
+fn renewals_do_not_delay_the_division_of_a_new_group() {
+    let second = Duration::from_secs(1);
+    let config = ElectionConfig::new(15 * second, 10 * second, 6 * second);
+    config.check().unwrap();
+    let mut coordinator = Coordinator::new(RangeCount::new(4).unwrap(), config);
+    coordinator.observe_assignment(None);
+    // Renewed every 5 s, before a retry period has passed.
+    coordinator.observe_leases(at(0), [(lease("a", "", &[]), "1".to_owned())]);
+    coordinator.observe_leases(at(5), [(lease("a", "", &[]), "2".to_owned())]);
+    assert_eq!((coordinator.poll_request(at(5)), coordinator.next_deadline()), (None, Some(at(6))));
+    assert!(matches!(coordinator.poll_request(at(6)), Some(CoordinatorRequest::CreateAssignment(_))));
+}
+
+/// Bug: a Lease that was edited to a duration of a second was deleted after it, although its member acts until its next
+/// renewal. Another member got its ranges.
+#[test]
+fn lease_with_a_short_duration_counts_for_that_of_the_coordinator() {
+    let [first, second] = two();
+    let mut leases = [lease("a", "", &[first]), lease("b", "", &[second])];
+    leases[1].lease_duration_seconds = 1;
+    let current = Assignment::new(assigned([Some("a"), Some("b")]).ranges, names(&[""]), names(&["a", "b"]));
+    let mut coordinator = coordinator(&leases, current);
+    assert_eq!(coordinator.poll_request(at(14)), None);
+    assert_eq!(coordinator.next_deadline(), Some(at(15)));
+}
+
 /// An assignment that was deleted is written again as the members act, with the number of ranges of this coordinator.
 #[test]
 fn missing_assignment_is_restored_from_the_claims() {
@@ -262,9 +304,9 @@ fn assignment_is_written_if_only_the_members_have_changed() {
 fn response_of_the_coordinator_has_a_deadline() {
     let mut coordinator = coordinator(&[lease("a", "", &[])], None);
     assert_eq!(coordinator.request_deadline(), None);
-    let request = coordinator.poll_request(at(1)).unwrap();
+    let request = coordinator.poll_request(at(2)).unwrap();
     let deadline = coordinator.request_deadline().unwrap();
-    assert!(deadline > at(3) && deadline < at(5), "{deadline:?}");
+    assert!(deadline > at(4) && deadline < at(6), "{deadline:?}");
     coordinator.handle_response(deadline, &request, CoordinatorResponse::Failed);
     assert_eq!(coordinator.request_deadline(), None);
     let retry = coordinator.next_deadline().unwrap();

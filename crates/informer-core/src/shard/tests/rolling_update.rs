@@ -36,7 +36,12 @@ impl Group {
             let leases = self.members.values().map(|record| (record.clone(), version.clone()));
             self.coordinator.observe_leases(now, leases);
             self.coordinator.observe_assignment(self.assignment.clone());
-            let Some(request) = self.coordinator.poll_request(now) else { break };
+            let Some(request) = self.coordinator.poll_request(now) else {
+                if self.assignment.is_none() && self.version < 10 {
+                    continue; // A new group is divided after a retry period.
+                }
+                break;
+            };
             let (CoordinatorRequest::CreateAssignment(next) | CoordinatorRequest::UpdateAssignment(next, _)) =
                 &request
             else {
