@@ -24,9 +24,14 @@ impl Clock {
     /// Converts a moment to an instant; a moment beyond the range of `Instant` becomes the instant one year
     /// from now.
     pub(crate) fn instant(&self, moment: Moment) -> Instant {
-        let year = Duration::from_secs(365 * 24 * 3600);
-        self.origin.checked_add(moment.since_origin()).unwrap_or_else(|| Instant::now() + year)
+        instant_after(self.origin, moment.since_origin())
     }
+}
+
+/// Adds a duration, which may be `Duration::MAX`; beyond the range of `Instant`, the result is one year from now.
+pub(crate) fn instant_after(start: Instant, duration: Duration) -> Instant {
+    let year = Duration::from_secs(365 * 24 * 3600);
+    start.checked_add(duration).unwrap_or_else(|| Instant::now() + year)
 }
 
 /// Returns the time of day. In tests that pause or advance tokio's clock, it follows that clock.

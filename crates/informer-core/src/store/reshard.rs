@@ -26,8 +26,10 @@ impl StoreWriter {
         if let Some(Some(known)) = self.state.versions.get_mut(&scope)
             && version.is_before(known)
         {
-            *known = version;
+            *known = version.clone();
         }
+        // A list is not older than a state that was released before, unless the server was restored from a backup.
+        self.released.retain(|key, released| !scope.contains(key) || !version.is_before(released));
         result.unreadable += unreadable.len() as u64;
         let newer_states: BTreeMap<&Key, &UnreadableObject> =
             unreadable.iter().filter_map(|object| Some((object.key.as_ref()?, object))).collect();
@@ -143,6 +145,21 @@ mod tests {
         let result = writer.apply(&Scope::All, [Delta::Added(entry("x", "u3", 12))]);
         assert_eq!(changes(&result), ["Added(a/x@12)"]);
         assert_eq!(reader.snapshot().len(), 1);
+        writer.check_invariants();
+    }
+
+    /// Bug: after all ranges were released and the server was restored from a backup, new objects with keys of released ones
+    /// were dropped until the versions had passed those of the earlier history.
+    #[test]
+    fn released_versions_of_a_restored_server_do_not_count() {
+        let (writer, _) = StoreWriter::new([Scope::All]);
+        let mut writer = writer.sharded();
+        writer.apply(&Scope::All, [Delta::Replaced(list(Vec::new(), "5"))]);
+        writer.apply(&Scope::All, [Delta::Gained(list(vec![entry("x", "u2", 900)], "900"))]);
+        writer.apply(&Scope::All, [Delta::Released(only("u2"))]);
+        writer.apply(&Scope::All, [Delta::Gained(list(Vec::new(), "90"))]);
+        let result = writer.apply(&Scope::All, [Delta::Added(entry("x", "u3", 91))]);
+        assert_eq!(changes(&result), ["Added(a/x@91)"]);
         writer.check_invariants();
     }
 

@@ -20,6 +20,7 @@ use futures::future::{FutureExt as _, select_all};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use informer_core::Key;
 use informer_core::workqueue::QueueMetrics;
+use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
@@ -27,7 +28,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// A controller with its reconcile function. Clones are cheap handles of the same controller.
 ///
@@ -269,8 +270,8 @@ struct Run<'a> {
     ready: VecDeque<WorkItem<Key>>,
     /// Tasks that forward keys from external streams.
     key_streams: JoinSet<()>,
-    /// The task that applies the decisions of the shard group; it ends with the run.
-    _gate_task: JoinSet<()>,
+    /// The task that applies the decisions of the shard group.
+    gate_task: Option<JoinHandle<()>>,
     _guard: RunGuard<'a>,
 }
 
@@ -303,10 +304,7 @@ impl<'a> Run<'a> {
             let timeout = shared.settings.shutdown_timeout;
             ShardGate::new(shard, own_kind, sources, &shared.deleted_keys, &queue, timeout)
         });
-        let mut gate_task = JoinSet::new();
-        if let Some(gate) = &gate {
-            gate_task.spawn(Arc::clone(gate).run());
-        }
+        let gate_task = gate.as_ref().map(ShardGate::start);
         let (stop_requested, receiver) = watch::channel(false);
         let runner = Arc::new(ReconcileRunner {
             shared: Arc::clone(shared),
@@ -316,7 +314,7 @@ impl<'a> Run<'a> {
             gate,
         });
         Ok(Self {
-            _gate_task: gate_task,
+            gate_task,
             shared,
             runner,
             stop_requested,
@@ -394,6 +392,7 @@ impl<'a> Run<'a> {
             tokio::select! {
                 biased;
                 index = &mut source_ends => return Err(self.shared.source_stopped_error(index)),
+                panic = panic_of(&mut self.gate_task) => std::panic::resume_unwind(panic),
                 Some(_ended) = self.reconciles.join_next(), if !self.reconciles.is_empty() => {}
                 Some(waited) = self.awaiting_writes.join_next(), if !self.awaiting_writes.is_empty() => {
                     // If the task panicked, dropping its work item has requeued the key.
@@ -452,6 +451,18 @@ impl<'a> Run<'a> {
 /// Waits until all tasks have ended.
 async fn join_all_tasks(tasks: &mut JoinSet<()>) {
     while tasks.join_next().await.is_some() {}
+}
+
+/// Waits until a task panics. It does not end otherwise.
+async fn panic_of(task: &mut Option<JoinHandle<()>>) -> Box<dyn Any + Send> {
+    if let Some(running) = task
+        && let Err(error) = running.await
+        && let Ok(panic) = error.try_into_panic()
+    {
+        return panic;
+    }
+    *task = None;
+    std::future::pending().await
 }
 
 impl Drop for Run<'_> {

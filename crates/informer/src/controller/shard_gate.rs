@@ -8,7 +8,7 @@
 //! delays the release of its own range alone. The check and the start of a reconcile happen under one lock.
 
 use super::sharding::{ControllerShard, DeletedKey, DeletedKeys};
-use crate::clock::sleep_until;
+use crate::clock::{instant_after, sleep_until};
 use crate::shard_view::{Participant, ShardView};
 use crate::shared::Engine;
 use crate::status::CompleteRanges;
@@ -23,7 +23,8 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// Delay after which deferred keys are checked again, if nothing else has changed.
@@ -42,6 +43,8 @@ pub(super) struct ShardGate {
     /// How long reconciles may continue while their range is released.
     release_timeout: Duration,
     state: Mutex<State>,
+    /// Notifies the task of the gate of a deferred key, and of the end of the gate.
+    wake: Arc<Notify>,
 }
 
 /// A source of a sharded controller.
@@ -128,6 +131,7 @@ impl ShardGate {
             queue: queue.clone(),
             release_timeout,
             state: Mutex::new(State { complete, ..State::default() }),
+            wake: Arc::default(),
         })
     }
 
@@ -144,7 +148,12 @@ impl ShardGate {
         };
         // A group that was not renewed in time may still be renewed before it loses the range.
         if !self.shard.group.acts() || !state.is_complete(hash, since) {
+            let is_first = state.deferred.is_empty();
             state.deferred.insert(key.clone(), priority);
+            if is_first {
+                // Later ones are checked at the deadline of this one.
+                self.wake.notify_one();
+            }
             return Admission::Deferred;
         }
         let (sender, withdrawal) = watch::channel(Withdrawal::None);
@@ -155,31 +164,39 @@ impl ShardGate {
         Admission::Admitted(Permit { gate, key, number, hash, since, deleted, token, withdrawal })
     }
 
-    /// Applies views of the group and states of the caches, until the future is dropped.
-    pub(super) async fn run(self: Arc<Self>) {
+    /// Starts the task that applies views of the group and states of the caches. It ends with the gate: a reconcile that
+    /// continues after the run of its controller, because it blocks its thread, delays only its own range.
+    pub(super) fn start(self: &Arc<Self>) -> JoinHandle<()> {
+        let (gate, wake) = (Arc::downgrade(self), Arc::clone(&self.wake));
         let mut view = self.shard.group.subscribe();
         let mut statuses: Vec<_> =
             self.sources.iter().map(|source| source.engine.subscribe_status()).collect();
-        loop {
-            view.mark_seen();
-            statuses.iter_mut().for_each(watch::Receiver::mark_unchanged);
-            let deadline = self.apply();
-            let caches = async {
-                if statuses.is_empty() {
-                    return std::future::pending().await;
+        tokio::spawn(async move {
+            loop {
+                view.mark_seen();
+                statuses.iter_mut().for_each(watch::Receiver::mark_unchanged);
+                let Some(gate) = gate.upgrade() else { return };
+                let deadline = gate.apply();
+                drop(gate);
+                let caches = async {
+                    if statuses.is_empty() {
+                        return std::future::pending().await;
+                    }
+                    let changes = statuses.iter_mut().map(|status| Box::pin(status.changed()));
+                    if select_all(changes).await.0.is_err() {
+                        // The informer has stopped, which ends the run.
+                        std::future::pending::<()>().await;
+                    }
+                };
+                tokio::select! {
+                    biased;
+                    () = view.changed() => {}
+                    () = caches => {}
+                    () = wake.notified() => {}
+                    () = sleep_until(deadline) => {}
                 }
-                let changes = statuses.iter_mut().map(|status| Box::pin(status.changed()));
-                if select_all(changes).await.0.is_err() {
-                    // The informer has stopped, which ends the run.
-                    std::future::pending::<()>().await;
-                }
-            };
-            tokio::select! {
-                () = view.changed() => {}
-                () = caches => {}
-                () = sleep_until(deadline) => {}
             }
-        }
+        })
     }
 
     /// Applies the newest view and the states of the caches; returns when it must be called again at the latest.
@@ -272,7 +289,7 @@ impl Running {
             self.deadline = None;
             Withdrawal::None
         } else if is_same_claim && self.deadline.is_none_or(|deadline| now < deadline) {
-            self.deadline.get_or_insert(now + timeout);
+            self.deadline.get_or_insert(instant_after(now, timeout));
             Withdrawal::Requested
         } else {
             self.deadline = None;
@@ -285,6 +302,12 @@ impl Running {
             }
             is_later
         });
+    }
+}
+
+impl Drop for ShardGate {
+    fn drop(&mut self) {
+        self.wake.notify_one();
     }
 }
 
@@ -343,93 +366,4 @@ async fn dropped(mut withdrawal: watch::Receiver<Withdrawal>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::controller::{Controller, Outcome};
-    use crate::factory::SharedInformerFactory;
-    use crate::shard_view::ShardHandle;
-    use informer_apiserver::ApiServer;
-    use informer_core::shard::{HashRanges, ShardProperty, shard_hash};
-    use k8s_openapi::api::core::v1::ConfigMap;
-    use std::convert::Infallible;
-
-    const HOUR: Duration = Duration::from_secs(3600);
-
-    /// Returns a group that holds all ranges, and a gate without sources.
-    fn gate() -> (ShardHandle, Arc<ShardGate>) {
-        let group = ShardHandle::new("default/test", ShardProperty::Namespace);
-        group.set_acts_until(Some(Instant::now() + HOUR));
-        group.publish(|view| view.held = Arc::new(HashRanges::all()));
-        let factory = SharedInformerFactory::new(ApiServer::new().client());
-        let controller = Controller::new::<ConfigMap>(&factory)
-            .with_shard_handle(group.clone())
-            .reconcile(|_, _| async { Ok::<_, Infallible>(Outcome::Done) });
-        let parts = controller.shared();
-        let (shard, own_kind) = (parts.shard.as_ref().unwrap(), &parts.sources[0].engine);
-        let (deleted, queue) = (&parts.deleted_keys, WorkQueue::new());
-        let gate = ShardGate::new(shard, own_kind, std::iter::empty(), deleted, &queue, HOUR);
-        (group, gate)
-    }
-
-    fn admit(gate: &Arc<ShardGate>, namespace: &str) -> Permit {
-        match gate.admit(&Key::new(namespace, "web"), Priority::default()) {
-            Admission::Admitted(permit) => permit,
-            Admission::Deferred | Admission::Foreign => panic!("the range is held and complete"),
-        }
-    }
-
-    /// Bug: a work item is completed before its permit is dropped, so that the next reconcile of the key may be admitted
-    /// by another thread in between. The permits were recorded by key, and the end of the first one removed the record of
-    /// the second: the range was released while a reconcile ran, which was not withdrawn either. The tests had one thread.
-    #[tokio::test(start_paused = true)]
-    async fn permit_that_ends_late_does_not_hide_the_next_one_of_its_key() {
-        let (group, gate) = gate();
-        let (first, second) = (admit(&gate, "a"), admit(&gate, "a"));
-        drop(first);
-        let number = group.publish(|view| view.held = Arc::default());
-        gate.apply();
-        assert!(group.confirmed() < number, "a reconcile runs");
-        assert_eq!(*second.withdrawal().borrow(), Withdrawal::Immediate);
-        drop(second);
-        assert_eq!(group.confirmed(), number);
-    }
-
-    /// Bug: a reconcile delayed the release of all ranges that were released with its own one.
-    #[tokio::test(start_paused = true)]
-    async fn running_reconcile_delays_the_release_of_its_range_only() {
-        let (group, gate) = gate();
-        let slow = admit(&gate, "a");
-        let number = group.publish(|view| {
-            (view.held, view.releasing) = (Arc::default(), Arc::new(HashRanges::all()));
-        });
-        gate.apply();
-        let range = |namespace: &str| {
-            let hash = shard_hash(namespace);
-            informer_core::shard::HashRange::new(hash, hash).unwrap()
-        };
-        assert!(group.has_ended(&range("b"), number) && !group.has_ended(&range("a"), number));
-        assert!(group.remaining_work(number).covers(&range("a")));
-        drop(slow);
-        assert!(group.has_ended(&range("a"), number) && group.remaining_work(number).is_empty());
-    }
-
-    /// Bug: a reconcile that continued after a pause of the process could send further requests until the gate had
-    /// withdrawn it, which takes several steps.
-    #[tokio::test(start_paused = true)]
-    async fn reconcile_does_not_continue_after_a_pause() {
-        let (group, gate) = gate();
-        let permit = admit(&gate, "a");
-        assert_eq!(permit.guard(async { 1 }).await, Some(1));
-        let paused = permit.guard(async {
-            tokio::time::sleep(HOUR).await;
-            2
-        });
-        assert_eq!(paused.await, None, "no view was published, and the gate was not called");
-        // A claim that was lost and gained again is another one.
-        group.set_acts_until(Some(Instant::now() + HOUR));
-        assert_eq!(permit.guard(async { 3 }).await, Some(3));
-        group.publish(|view| view.held = Arc::default());
-        group.publish(|view| view.held = Arc::new(HashRanges::all()));
-        assert_eq!(permit.guard(async { 4 }).await, None);
-    }
-}
+mod tests;

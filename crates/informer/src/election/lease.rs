@@ -13,6 +13,7 @@ use kube::core::GroupVersionKind;
 use serde_json::{Map, Value, json};
 
 use crate::access::RequiredAccess;
+use crate::source::classify;
 
 /// A client for one Lease.
 pub(super) struct LeaseClient {
@@ -70,7 +71,7 @@ impl LeaseClient {
             // A create with the response 404 lacks the namespace, not the Lease.
             Err(kube::Error::Api(status)) if status.code == 404 && !is_create => LeaseResponse::Missing,
             Err(kube::Error::Api(status)) if status.code == 409 => LeaseResponse::Conflict,
-            Err(error) => LeaseResponse::Failed(error.to_string()),
+            Err(error) => LeaseResponse::Failed(classify(&error).to_string()),
         }
     }
 
@@ -109,13 +110,13 @@ fn parse_record(data: &Value) -> Result<LeaseRecord, String> {
         None | Some(Value::Null) => Ok(0),
         Some(value) => {
             let number = value.as_i64().and_then(|number| i32::try_from(number).ok());
-            number.ok_or_else(|| format!("invalid lease: {field} is not a 32-bit integer: {value}"))
+            number.ok_or_else(|| format!("invalid lease: {field} is not a 32-bit integer"))
         }
     };
     let time = |field: &str| match spec.get(field).and_then(Value::as_str) {
         None => Ok(None),
         Some(text) => {
-            text.parse().map(Some).map_err(|_| format!("invalid lease: {field} is not a timestamp: {text:?}"))
+            text.parse().map(Some).map_err(|_| format!("invalid lease: {field} is not a timestamp"))
         }
     };
     Ok(LeaseRecord {

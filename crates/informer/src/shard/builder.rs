@@ -6,7 +6,7 @@ use super::state::GroupState;
 use crate::error::ConfigError;
 use crate::shard_view::ShardHandle;
 use informer_core::election::ElectionConfig;
-use informer_core::shard::{RangeCount, ShardProperty};
+use informer_core::shard::{MAX_LEASE_DURATION, RangeCount, ShardProperty};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -120,12 +120,13 @@ impl ShardGroupBuilder {
     }
 
     /// Sets lease duration, renew deadline and retry period of the members' Leases and of the election of the
-    /// coordinator. Defaults to 15 s, 10 s and 2 s.
+    /// coordinator. Defaults to 15 s, 10 s and 2 s. A Lease lasts for at most an hour.
     ///
     /// # Errors
     ///
     /// Returns an error if no Lease can be kept with these durations.
-    pub fn config(mut self, config: ElectionConfig) -> Result<Self, ConfigError> {
+    pub fn config(mut self, mut config: ElectionConfig) -> Result<Self, ConfigError> {
+        config.lease_duration = config.lease_duration.min(MAX_LEASE_DURATION);
         config.check()?;
         self.settings.config = config;
         Ok(self)

@@ -165,7 +165,7 @@ impl GroupClient {
                 match self.leases.create(&PostParams::default(), &lease).await {
                     // The namespace is missing, not the Lease.
                     Err(error) if is_status(&error, 404) => failed(&error),
-                    result => self.handle_lease(result),
+                    result => written(&record, self.handle_lease(result)),
                 }
             }
             MemberRequest::UpdateLease(record, version) => {
@@ -175,8 +175,8 @@ impl GroupClient {
                 match self.leases.replace(&name, &PostParams::default(), &lease).await {
                     // The Lease was deleted, and a server that ignores the uid has created another one. It is read
                     // and deleted or used after the claims are given up: others may have claimed the ranges meanwhile.
-                    Ok(written) if written.metadata.uid != base.metadata.uid => MemberResponse::Missing,
-                    result => self.handle_lease(result),
+                    Ok(other) if other.metadata.uid != base.metadata.uid => MemberResponse::Missing,
+                    result => written(&record, self.handle_lease(result)),
                 }
             }
             MemberRequest::DeleteLease(version) => {
@@ -346,6 +346,20 @@ fn recall(last: &Mutex<Option<Arc<DynamicObject>>>, version: &str) -> Option<Arc
 /// Returns the response for a failed request. The text is bounded, unlike that of the error, which may contain a whole body.
 fn failed(error: &kube::Error) -> MemberResponse {
     MemberResponse::Failed(classify(error).to_string())
+}
+
+/// Returns the response to a write. One that was stored with other contents has failed: the member would write again at once.
+fn written(record: &MemberRecord, response: MemberResponse) -> MemberResponse {
+    let is_same = |stored: &MemberRecord| {
+        stored.instance == record.instance && stored.number == record.number && stored.claims == record.claims
+    };
+    match response {
+        MemberResponse::Lease(stored, _) if !is_same(&stored) => MemberResponse::Failed(
+            "write the lease: the server has stored other contents (does a webhook change leases?)"
+                .to_owned(),
+        ),
+        response => response,
+    }
 }
 
 pub(super) fn is_status(error: &kube::Error, code: u16) -> bool {

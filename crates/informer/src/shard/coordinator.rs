@@ -187,15 +187,20 @@ impl CoordinatorDriver {
         self.machine.handle_response(self.clock.now(), &request, response);
     }
 
-    /// Records the Leases of a list. Returns whether they are newer than those that the watch has shown.
+    /// Records the Leases of a list. Returns whether they are not older than those that the watch has shown.
     fn handle_list(&mut self, listed: &[DynamicObject]) -> bool {
         let newest = newest_version(listed);
         let watched = self.leases.borrow().clone();
         let watched = watched.and_then(|watched| newest_version(watched.values().map(|lease| &**lease)));
-        if newest.zip(watched).is_some_and(|(newest, watched)| newest <= watched) {
+        let (is_older, is_newer) = newest
+            .zip(watched)
+            .map_or((false, true), |(newest, watched)| (newest < watched, newest > watched));
+        if is_older {
             return false;
         }
-        tracing::warn!(group = %self.client, "the watch of the leases is late; using a list");
+        if is_newer {
+            tracing::warn!(group = %self.client, "the watch of the leases is late; using a list");
+        }
         self.listed_version = newest;
         self.record_uids(listed);
         true

@@ -54,6 +54,19 @@ async fn ranges_of_separated_member_move_after_it_has_lost_them() {
     assert_eq!(one.ranges(), 128);
 }
 
+/// Bug: if the deletion of an expired Lease was rejected although nothing had changed, the coordinator listed the Leases
+/// again and again, and ignored each list that was not newer than its watch: the ranges moved only when a list was ahead.
+#[tokio::test(start_paused = true)]
+async fn rejected_deletion_of_an_expired_lease_is_repeated() {
+    let (server, groups) = (ApiServer::new(), Groups::default());
+    let [one, two] = pair(&server, &groups).await;
+    let rejected = faults::respond(409).for_verb(Verb::Delete).for_resource("leases").max_hits(2);
+    let _rejected = server.inject(rejected);
+    two.task.abort();
+    let took = one.wait_for_ranges(256).await;
+    assert!(took < 30 * SECOND, "{took:?}");
+}
+
 /// The clock jumps by an hour, as on a machine that was suspended: no member acts before the Leases are renewed.
 #[tokio::test(start_paused = true)]
 async fn member_does_not_act_after_a_pause() {
