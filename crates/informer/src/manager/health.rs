@@ -100,6 +100,11 @@ impl Health {
         reasons
     }
 
+    /// Returns a line for each shard group: what this process does in it.
+    pub(super) fn shard_groups(&self) -> Vec<String> {
+        self.shard_groups.iter().map(ShardGroup::summary).collect()
+    }
+
     /// Returns the metrics of everything the manager runs and of the collectors added to it.
     pub(super) fn metrics(&self) -> String {
         metrics::encode([self as &dyn Collect])

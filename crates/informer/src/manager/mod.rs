@@ -96,8 +96,9 @@ pub enum CacheStart {
 ///
 /// `/readyz` fails until all informers of the factories have synced and the controllers have started, while a
 /// membership does not take part in its [shard group](Self::add_shard_group), if a
-/// [check](Self::add_readyz_check) fails, and as soon as the manager stops. The response lists the reasons. A
-/// standby is ready: its controllers need not run, nor its informers with [`CacheStart::OnceLeading`].
+/// [check](Self::add_readyz_check) fails, and as soon as the manager stops. The response lists the reasons,
+/// and has a line for each shard group. A standby is ready: its controllers need not run, nor its informers with
+/// [`CacheStart::OnceLeading`].
 ///
 /// A kind that is forbidden or not served is not an error of [`run`](Self::run): the manager runs, is not ready
 /// for this reason, and continues when the kind becomes available. The kinds of

@@ -140,8 +140,8 @@ async fn connection(stream: TcpStream, health: Arc<Health>) -> Result<(), hyper:
 
 fn respond(method: &Method, path: &str, health: &Health) -> Response<Full<Bytes>> {
     let endpoint: fn(&Health) -> (StatusCode, String) = match path {
-        "/healthz" | "/livez" => |health| verdict(&health.health_failures()),
-        "/readyz" => |health| verdict(&health.readiness_failures()),
+        "/healthz" | "/livez" => |health| verdict(&health.health_failures(), &[]),
+        "/readyz" => |health| verdict(&health.readiness_failures(), &health.shard_groups()),
         "/metrics" => |health| (StatusCode::OK, health.metrics()),
         _ => |_| (StatusCode::NOT_FOUND, "not found; available: /healthz, /readyz, /metrics\n".to_owned()),
     };
@@ -162,11 +162,13 @@ fn respond(method: &Method, path: &str, health: &Health) -> Response<Full<Bytes>
     response
 }
 
-fn verdict(reasons: &[String]) -> (StatusCode, String) {
+/// Returns whether there are no reasons for a failure, followed by lines with further information.
+fn verdict(reasons: &[String], information: &[String]) -> (StatusCode, String) {
+    let text = |lines: &[String]| lines.iter().flat_map(|line| [line, "\n"]).collect::<String>();
     if reasons.is_empty() {
-        return (StatusCode::OK, "ok\n".to_owned());
+        return (StatusCode::OK, "ok\n".to_owned() + &text(information));
     }
-    (StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n") + "\n")
+    (StatusCode::SERVICE_UNAVAILABLE, text(reasons) + &text(information))
 }
 
 #[cfg(test)]

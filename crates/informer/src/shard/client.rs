@@ -348,7 +348,8 @@ fn failed(error: &kube::Error) -> MemberResponse {
     MemberResponse::Failed(classify(error).to_string())
 }
 
-/// Returns the response to a write. One that was stored with other contents has failed: the member would write again at once.
+/// Returns the response to a write. One that was stored with other contents counts as failed; otherwise, the member would
+/// write again at once.
 fn written(record: &MemberRecord, response: MemberResponse) -> MemberResponse {
     let is_same = |stored: &MemberRecord| {
         stored.instance == record.instance && stored.number == record.number && stored.claims == record.claims

@@ -5,12 +5,12 @@
 
 use super::assignment;
 use super::client::GroupClient;
-use super::ranges::ActingRanges;
+use super::ranges::{ActingRanges, Applied};
 use super::state::{GroupState, PublishedRanges, Publisher};
 use super::status::ShardStatus;
 use super::watch::Objects;
 use crate::clock::{self, Clock, sleep_until};
-use informer_core::shard::{ClaimState, HashRanges, Member, MemberEvent, MemberResponse, RangeAssignment};
+use informer_core::shard::{ClaimState, HashRanges, Member, MemberResponse, RangeAssignment};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -33,6 +33,8 @@ pub(super) struct MemberDriver {
     last_error: Option<String>,
     /// The other key that was reported last.
     reported_key: Option<String>,
+    /// When the ranges were published last.
+    published_at: Instant,
 }
 
 /// The run of a membership has ended, although its task has not.
@@ -58,6 +60,7 @@ impl MemberDriver {
             in_flight: None,
             last_error: None,
             reported_key: None,
+            published_at: Instant::now(),
         }
     }
 
@@ -112,21 +115,33 @@ impl MemberDriver {
     fn apply_events(&mut self, now: Instant) {
         let (mut gained, mut lost) = (0, 0);
         let mut reason = None;
+        let mut counters = self.publisher.state().lock_counters();
         while let Some(event) = self.machine.poll_event() {
-            gained += u64::from(matches!(event, MemberEvent::Gained(..)));
-            if let Some(why) = self.ranges.apply(event, now) {
-                lost += 1;
-                reason = Some(why);
+            match self.ranges.apply(event, now) {
+                Applied::Gained(claim) => {
+                    gained += 1;
+                    if let Some(claim) = claim {
+                        counters.claims.observe(claim);
+                        counters.last_claim = Some(claim);
+                    }
+                }
+                Applied::ReleaseBegun => {}
+                Applied::Lost(why) => {
+                    lost += 1;
+                    reason = Some(why);
+                }
             }
         }
+        (counters.gained, counters.lost) = (counters.gained + gained, counters.lost + lost);
+        drop(counters);
+        let claims = self.machine.claims().filter(|(_, _, state)| *state == ClaimState::Claimed);
+        self.ranges.record_claimed(claims.map(|(range, _, _)| range), now);
         if gained > 0 {
             tracing::info!(group = %self.client, ranges = gained, "gained ranges");
         }
         if let Some(reason) = reason {
             tracing::warn!(group = %self.client, ranges = lost, ?reason, "lost ranges");
         }
-        let mut counters = self.publisher.state().lock_counters();
-        (counters.gained, counters.lost) = (counters.gained + gained, counters.lost + lost);
     }
 
     /// Logs that other members divide the objects by another key, once for each key.
@@ -154,6 +169,7 @@ impl MemberDriver {
     /// Publishes view and status.
     fn publish(&mut self, now: Instant) -> Result<(), RunEnded> {
         self.report_other_key();
+        self.published_at = now;
         let (held, releasing) = (self.ranges.held(), self.ranges.releasing(now, self.release_timeout));
         let is_settled = self.machine.is_considered() && self.has_all_assigned(&held);
         let view = PublishedRanges { held: Arc::new(held), releasing: Arc::new(releasing), is_settled };
@@ -169,11 +185,8 @@ impl MemberDriver {
     }
 
     fn publish_status(&self, state: &GroupState, view: &PublishedRanges, acts_until: Option<Instant>) {
-        let claims = self.machine.claims().filter(|(_, _, state)| *state == ClaimState::Claimed);
-        let claimed: Vec<_> = claims.map(|(range, _, _)| range).collect();
         let mut counters = state.lock_counters();
-        (counters.held, counters.releasing) = self.ranges.counts();
-        counters.claimed = claimed.len();
+        (counters.held, counters.releasing, counters.claimed) = self.ranges.counts();
         counters.lease_writes = counters.lease_writes.max(self.client.lease_writes());
         let assignment = self.machine.assignment();
         let next = ShardStatus {
@@ -182,7 +195,7 @@ impl MemberDriver {
             is_settled: view.is_settled,
             held: HashRanges::clone(&view.held),
             releasing: HashRanges::clone(&view.releasing),
-            claimed: claimed.into_iter().collect(),
+            claimed: self.ranges.claimed(),
             acts_until,
             assignment_version: assignment.map(|stored| stored.version.clone()).unwrap_or_default(),
             highest_epoch: self.ranges.highest_epoch(),
@@ -190,6 +203,7 @@ impl MemberDriver {
             released: counters.released,
             lost: counters.lost,
             last_handover: counters.last_handover,
+            last_claim: counters.last_claim,
             last_error: self.last_error.clone().or_else(|| self.key_error()),
             ..ShardStatus::new(self.machine.identity())
         };
@@ -246,7 +260,7 @@ impl MemberDriver {
         let instant = |moment| self.clock.instant(moment);
         let deadlines = [
             self.machine.next_deadline().map(instant),
-            self.ranges.next_deadline(Instant::now(), self.release_timeout),
+            self.ranges.next_deadline(self.published_at, self.release_timeout),
         ];
         let next_deadline = deadlines.into_iter().flatten().min();
         let request_deadline = self.machine.request_deadline().map(instant);

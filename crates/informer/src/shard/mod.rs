@@ -36,9 +36,11 @@ use informer_core::Object;
 use informer_core::shard::{Coordinator, Member, ShardProperty};
 use member::MemberDriver;
 use state::{GroupState, Publisher};
+use status::Counters;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Mutex, watch as channel};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -76,14 +78,16 @@ use watch::{ObjectWatch, Objects, Selected};
 /// except the Lease of the election. A member acts for a range when its claim is stored and no other Lease contains
 /// one. The assignment is only a wish: if it is edited or deleted, no two members act for one hash.
 ///
-/// A range that moves is released first: its running work ends in order, or is dropped after the
-/// [timeout](ShardGroupBuilder::release_timeout), and then the next member claims it. Other ranges do not wait for that work. A member that is stopped releases
-/// all ranges like this. The ranges of a member that was killed, or that cannot reach the server, move when its Lease
-/// has expired, after 15 s unless [configured](ShardGroupBuilder::config); it stops to act before, `renew_deadline`
-/// after it sent the last successful renewal.
+/// A range that moves is released first: its running reconciles end in order, or are dropped after the
+/// [timeout](ShardGroupBuilder::release_timeout), and then the next member claims it. Other ranges do not wait for that
+/// work. A member that is stopped releases all ranges like this. The ranges of a member that was killed, or that cannot
+/// reach the server, move when its Lease has expired, after 15 s unless [configured](ShardGroupBuilder::config); it
+/// stops acting before that, `renew_deadline` after it sent the last successful renewal.
 ///
 /// # Limits
 ///
+/// Only the reconciles of [sharded controllers](crate::controller::Controller::sharded) are awaited and dropped. Handlers,
+/// and work that has begun after a call of [`owns`](Self::owns), may continue when the next member acts.
 /// Work that blocks its thread cannot be dropped. [`owns_hash`](Self::owns_hash) is exact in this case too, and a write
 /// to another system carries the [token](Self::token), read before the work began, which that system compares with the
 /// highest one it has seen. The clock may not count the time in which a virtual machine was paused, or the computer
@@ -301,6 +305,21 @@ impl ShardGroup {
         };
         let error = status.last_error.map(|error| format!(": {error}")).unwrap_or_default();
         Some(format!("shard group {self}: member {}: {reason}{error}", status.identity))
+    }
+
+    /// Returns the ranges, the epoch and the moves of this member as a line.
+    pub(crate) fn summary(&self) -> String {
+        let counters = self.state().lock_counters().clone();
+        let Counters { held, releasing, claimed, gained, released, lost, .. } = counters;
+        let epoch = self.status().highest_epoch;
+        let seconds = |duration: Option<Duration>| {
+            duration.map(|duration| format!(" (last in {:.2} s)", duration.as_secs_f64())).unwrap_or_default()
+        };
+        let (claim, release) = (seconds(counters.last_claim), seconds(counters.last_handover));
+        format!(
+            "shard group {self}: {held} ranges held, {releasing} releasing, {claimed} claimed, highest epoch {epoch}; \
+             moves so far: {gained} gained{claim}, {released} released{release}, {lost} lost"
+        )
     }
 
     /// Returns what informers and controllers follow.

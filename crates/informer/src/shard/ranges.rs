@@ -1,8 +1,9 @@
-//! The ranges for which a member acts, and which of them may be released.
+//! The ranges for which a member acts, which of them may be released, and how long moves take.
 //!
 //! Pure: views are numbers, confirmations and time are parameters. Invariant: a range is released only when every
 //! participant has confirmed, for this range, a view in which it was not held.
 
+use crate::clock::instant_after;
 use informer_core::shard::{HashRange, HashRanges, MemberEvent, RangeLossReason, RangeToken};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +11,11 @@ use tokio::time::Instant;
 
 /// The ranges for which a member acts.
 #[derive(Debug, Default)]
-pub(super) struct ActingRanges(BTreeMap<HashRange, Acting>);
+pub(super) struct ActingRanges {
+    acting: BTreeMap<HashRange, Acting>,
+    /// The ranges for which the member does not act yet, and since when they have been assigned to it.
+    claimed: BTreeMap<HashRange, Instant>,
+}
 
 #[derive(Debug)]
 struct Acting {
@@ -25,6 +30,15 @@ struct Release {
     view: Option<u64>,
 }
 
+/// What an event has changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Applied {
+    /// The member acts for a range. The duration is the time since it has known that the range is assigned to it.
+    Gained(Option<Duration>),
+    ReleaseBegun,
+    Lost(RangeLossReason),
+}
+
 /// A range that was released, and how long that took.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Released {
@@ -34,22 +48,36 @@ pub(super) struct Released {
 
 impl ActingRanges {
     /// Applies an event of the member.
-    pub(super) fn apply(&mut self, event: MemberEvent, now: Instant) -> Option<RangeLossReason> {
+    pub(super) fn apply(&mut self, event: MemberEvent, now: Instant) -> Applied {
         match event {
             MemberEvent::Gained(range, token) => {
-                self.0.insert(range, Acting { token, release: None });
+                self.acting.insert(range, Acting { token, release: None });
+                let claimed_at = self.claimed.remove(&range);
+                Applied::Gained(claimed_at.map(|claimed_at| now.duration_since(claimed_at)))
             }
             MemberEvent::ReleaseRequested(range) => {
-                if let Some(acting) = self.0.get_mut(&range) {
+                if let Some(acting) = self.acting.get_mut(&range) {
                     acting.release.get_or_insert(Release { requested_at: now, view: None });
                 }
+                Applied::ReleaseBegun
             }
             MemberEvent::Lost(range, reason) => {
-                self.0.remove(&range);
-                return Some(reason);
+                self.acting.remove(&range);
+                Applied::Lost(reason)
             }
         }
-        None
+    }
+
+    /// Records the ranges that are assigned to the member, but for which it does not act yet.
+    pub(super) fn record_claimed(&mut self, ranges: impl IntoIterator<Item = HashRange>, now: Instant) {
+        let known = std::mem::take(&mut self.claimed);
+        let since = |range| (range, known.get(&range).copied().unwrap_or(now));
+        self.claimed = ranges.into_iter().map(since).collect();
+    }
+
+    /// Returns the ranges that are assigned to the member, but for which it does not act yet.
+    pub(super) fn claimed(&self) -> HashRanges {
+        self.claimed.keys().copied().collect()
     }
 
     /// Returns the ranges that are held.
@@ -64,23 +92,23 @@ impl ActingRanges {
         self.select(|acting| acting.release.as_ref().is_some_and(is_in_time))
     }
 
-    /// Returns the number of ranges that are held, and of those that are being released.
-    pub(super) fn counts(&self) -> (usize, usize) {
-        let releasing = self.0.values().filter(|acting| acting.release.is_some()).count();
-        (self.0.len() - releasing, releasing)
+    /// Returns the number of ranges that are held, of those that are being released, and of those that are claimed.
+    pub(super) fn counts(&self) -> (usize, usize, usize) {
+        let releasing = self.acting.values().filter(|acting| acting.release.is_some()).count();
+        (self.acting.len() - releasing, releasing, self.claimed.len())
     }
 
     pub(super) fn highest_epoch(&self) -> u64 {
-        self.0.values().map(|acting| acting.token.epoch).max().unwrap_or(0)
+        self.acting.values().map(|acting| acting.token.epoch).max().unwrap_or(0)
     }
 
     pub(super) fn tokens(&self) -> BTreeMap<HashRange, RangeToken> {
-        self.0.iter().map(|(range, acting)| (*range, acting.token.clone())).collect()
+        self.acting.iter().map(|(range, acting)| (*range, acting.token.clone())).collect()
     }
 
     /// Records the number of a view that contains all changes so far.
     pub(super) fn record_view(&mut self, number: u64) {
-        for release in self.0.values_mut().filter_map(|acting| acting.release.as_mut()) {
+        for release in self.acting.values_mut().filter_map(|acting| acting.release.as_mut()) {
             release.view.get_or_insert(number);
         }
     }
@@ -93,7 +121,7 @@ impl ActingRanges {
         now: Instant,
     ) -> Vec<Released> {
         let mut released = Vec::new();
-        self.0.retain(|range, acting| {
+        self.acting.retain(|range, acting| {
             let Some(Release { requested_at, view: Some(view) }) = &acting.release else { return true };
             let has_ended = has_ended(range, *view);
             if has_ended {
@@ -105,14 +133,16 @@ impl ActingRanges {
         released
     }
 
-    /// Returns the next point in time after `now` at which work that is ending must be dropped.
+    /// Returns the next point in time after `now` at which work that is ending must be dropped. `now` is the time for which
+    /// [`releasing`](Self::releasing) was called last.
     pub(super) fn next_deadline(&self, now: Instant, timeout: Duration) -> Option<Instant> {
-        let releases = self.0.values().filter_map(|acting| acting.release.as_ref());
-        releases.map(|release| release.requested_at + timeout).filter(|deadline| *deadline > now).min()
+        let releases = self.acting.values().filter_map(|acting| acting.release.as_ref());
+        let deadlines = releases.map(|release| instant_after(release.requested_at, timeout));
+        deadlines.filter(|deadline| *deadline > now).min()
     }
 
     fn select(&self, is_selected: impl Fn(&Acting) -> bool) -> HashRanges {
-        self.0.iter().filter(|(_, acting)| is_selected(acting)).map(|(range, _)| *range).collect()
+        self.acting.iter().filter(|(_, acting)| is_selected(acting)).map(|(range, _)| *range).collect()
     }
 }
 
@@ -139,9 +169,13 @@ mod tests {
         ranges.apply(gained(1), start);
         ranges.record_view(1);
         ranges.apply(MemberEvent::ReleaseRequested(range(0)), start);
-        assert_eq!((ranges.counts(), ranges.take_released(|_, view| view == 0, start)), ((1, 1), vec![]));
+        assert_eq!((ranges.counts(), ranges.take_released(|_, view| view == 0, start)), ((1, 1, 0), vec![]));
         ranges.record_view(2);
         assert_eq!(ranges.take_released(|_, view| view <= 1, start), []);
+        // Bug: a timeout that is not meant to end, which other settings allow, was added to the time, and panicked.
+        assert!(
+            ranges.next_deadline(start, Duration::MAX).is_some_and(|deadline| deadline > start + TIMEOUT)
+        );
         let later = start + TIMEOUT;
         assert_eq!(ranges.next_deadline(start, TIMEOUT), Some(later));
         assert!(
@@ -149,7 +183,7 @@ mod tests {
         );
         let released = ranges.take_released(|_, view| view <= 2, later);
         assert_eq!(released, [Released { range: range(0), handover: TIMEOUT }]);
-        assert_eq!((ranges.counts(), ranges.next_deadline(start, TIMEOUT)), ((1, 0), None));
+        assert_eq!((ranges.counts(), ranges.next_deadline(start, TIMEOUT)), ((1, 0, 0), None));
     }
 
     proptest! {

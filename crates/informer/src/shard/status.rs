@@ -42,6 +42,9 @@ pub struct ShardStatus {
     pub lost: u64,
     /// Time from the request to release a range until all work for it had ended, of the last released range.
     pub last_handover: Option<Duration>,
+    /// Time from the moment at which the member knew that a range is assigned to it until it acted for it, of the last gained
+    /// range.
+    pub last_claim: Option<Duration>,
     /// The error of the last request; `None` if it succeeded.
     pub last_error: Option<String>,
 }
@@ -64,6 +67,7 @@ impl ShardStatus {
             released: 0,
             lost: 0,
             last_handover: None,
+            last_claim: None,
             last_error: None,
         }
     }
@@ -78,6 +82,8 @@ pub(super) struct Counters {
     pub(super) lease_writes: u64,
     pub(super) handovers: Histogram,
     pub(super) last_handover: Option<Duration>,
+    pub(super) claims: Histogram,
+    pub(super) last_claim: Option<Duration>,
     pub(super) held: usize,
     pub(super) releasing: usize,
     pub(super) claimed: usize,
@@ -105,6 +111,8 @@ impl Collect for ShardGroup {
             let help = "Ranges that the member has gained, released or lost.";
             encoder.counter("informer_shard_moves_total", help, &[group, ("kind", kind)], moves);
         }
+        let help = "Time from knowing that a range is assigned to the member until it acted for the range.";
+        encoder.histogram("informer_shard_claim_seconds", help, &[group], &counters.claims);
         let help = "Time from the request to release a range until all work for it had ended.";
         encoder.histogram("informer_shard_handover_seconds", help, &[group], &counters.handovers);
         let ShardStatus { is_coordinator, highest_epoch, .. } = self.status();

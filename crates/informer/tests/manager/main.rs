@@ -7,10 +7,11 @@ use crate::cluster::{TIMEOUT, advance_time, create_pods, requests_for, until};
 use futures::FutureExt as _;
 use informer::SharedInformerFactory;
 use informer::controller::{Controller, Outcome, RunnableController};
-use informer::election::LeaderElector;
+use informer::election::{ElectionConfig, LeaderElector};
 use informer::error::{ErrorKind, ManagerError};
 use informer::manager::{CacheStart, Manager, ManagerHandle};
 use informer::metrics::{Collect, Encoder};
+use informer::shard::ShardGroup;
 use informer_apiserver::{ApiServer, Verb, faults};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use std::convert::Infallible;
@@ -106,6 +107,26 @@ async fn ready_once_all_required_caches_are_synced() {
     assert_eq!(handle.readiness_failures(), <[&str; 0]>::default());
     handle.stop();
     end(task).await.unwrap();
+}
+
+#[tokio::test]
+async fn readyz_shows_ranges_epoch_and_moves_of_shard_groups() {
+    let server = ApiServer::new();
+    // A new group is divided after a retry period.
+    let second = Duration::from_secs(1);
+    let config = ElectionConfig::new(15 * second, 10 * second, second / 5);
+    let group = ShardGroup::builder(server.client(), "default", "shop").identity("one");
+    let group = group.config(config).unwrap().build().unwrap();
+    let (handle, task) = start(Manager::new().add_shard_group(&group).serve(0));
+    let address = handle.address().await.unwrap();
+    until(|| group.status().is_settled).await;
+    let (code, text) = get_endpoint(address, "GET /readyz").await;
+    let expected = "ok\nshard group default/shop: 256 ranges held, 0 releasing, 0 claimed, highest epoch 1; \
+        moves so far: 256 gained (last in ";
+    assert!(code == 200 && text.starts_with(expected), "{code} {text}");
+    assert!(text.ends_with(" s), 0 released, 0 lost\n"), "{text}");
+    assert_eq!(get_endpoint(address, "GET /healthz").await, (200, "ok\n".to_owned()));
+    task.abort();
 }
 
 #[tokio::test]

@@ -135,6 +135,7 @@ async fn metrics_show_ranges_and_moves() {
         r#"informer_shard_moves_total{group="default/shop",kind="gained"} 256"#,
         r#"informer_shard_moves_total{group="default/shop",kind="released"} 128"#,
         r#"informer_shard_moves_total{group="default/shop",kind="lost"} 0"#,
+        r#"informer_shard_claim_seconds_count{group="default/shop"} 256"#,
         r#"informer_shard_handover_seconds_count{group="default/shop"} 128"#,
         r#"informer_shard_is_coordinator{group="default/shop"} 1"#,
         r#"informer_shard_highest_epoch{group="default/shop"} 1"#,
