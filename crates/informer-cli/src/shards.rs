@@ -205,3 +205,76 @@ fn to_json(group: &GroupDescription) -> Value {
         "ranges": ranges.collect::<Vec<_>>(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use informer_apiserver::ApiServer;
+
+    fn lease(name: &str, renewed: Timestamp, claims: &str, is_leaving: bool) -> Value {
+        let annotation = |key: &str, value: &str| (format!("informer.rs/shard-{key}"), json!(value));
+        let annotations = [
+            annotation("instance", "0000000000000001"),
+            annotation("revision", "r1"),
+            annotation("key", "uid"),
+            annotation("number", "7"),
+            annotation("claims", claims),
+            annotation("assignment", "1"),
+            annotation("leaving", if is_leaving { "true" } else { "false" }),
+        ];
+        let annotations: serde_json::Map<String, Value> = annotations.into_iter().collect();
+        let labels = json!({"informer.rs/shard-group": "shop"});
+        let metadata = json!({"namespace": "default", "name": format!("shop-{name}"), "labels": labels,
+            "annotations": annotations});
+        let spec = json!({"holderIdentity": name, "leaseDurationSeconds": 15,
+            "renewTime": renewed.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()});
+        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec})
+    }
+
+    /// The states of members and ranges that a running group passes through quickly.
+    #[tokio::test]
+    async fn tables_show_all_states() {
+        let server = ApiServer::new();
+        let now = server.now();
+        let seconds_ago = |seconds: i64| now - jiff::SignedDuration::from_secs(seconds);
+        let first = "0000000000000000-3fffffffffffffff";
+        let second = "4000000000000000-7fffffffffffffff";
+        for lease in [
+            lease("a", seconds_ago(3), first, false),
+            lease("b", seconds_ago(4), second, true),
+            lease("c", seconds_ago(31), "", false),
+            // A clock that is ahead.
+            lease("d", seconds_ago(-60), "", false),
+        ] {
+            server.create(&lease).unwrap();
+        }
+        let run = |first: u32, owner: Option<&str>, state: &str| json!({"first": first, "count": 1, "owner": owner, "epoch": 5, "state": state});
+        let runs = [
+            run(0, Some("a"), "Owned"),
+            run(1, Some("b"), "Releasing"),
+            run(2, Some("d"), "Owned"),
+            run(3, None, "Owned"),
+        ];
+        let assignment =
+            json!({"ranges": 4, "key": "uid", "runs": runs, "revisions": ["r1"], "members": ["a", "c", "d"]});
+        let metadata = json!({"namespace": "default", "name": "shop-assignment"});
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata,
+            "data": {"assignment": assignment.to_string()}});
+        server.create(&map).unwrap();
+        let group = describe(server.client(), "default", "shop").await.unwrap();
+        let expected = "\
+MEMBER   STATUS    CLAIMED   ASSIGNED   REVISION   KEY   RENEWED     ASSIGNMENT
+a        member    1         1          r1         uid   3s          older
+b        leaving   1         1          r1         uid   4s          older
+c        expired   0         0          r1         uid   31s         older
+d        member    0         1          r1         uid   <invalid>   older
+
+HASHES      RANGES   OWNER   STATE        EPOCH   CLAIMED BY
+0000-3fff   1        a       Owned        5       a
+4000-7fff   1        b       Releasing    5       b
+8000-bfff   1        d       Moving       5       -
+c000-ffff   1        -       Unassigned   5       -
+";
+        assert_eq!(format_tables(&group, now), expected);
+    }
+}

@@ -12,7 +12,7 @@ statements![
     lists_in_other_forms_do_not_contain_the_selector,
     a_shard_by_namespace_contains_all_objects_of_it_or_none,
     a_shard_is_combined_with_other_selectors,
-    pages_count_the_objects_of_all_shards,
+    pages_count_the_objects_of_all_shards_and_continue_with_any,
     a_get_ignores_the_selector,
     a_watch_sends_changes_of_its_shard_only,
     a_watch_list_sends_the_objects_of_its_shard,
@@ -120,8 +120,8 @@ async fn a_shard_is_combined_with_other_selectors(target: &Target) {
     }
 }
 
-async fn pages_count_the_objects_of_all_shards(target: &Target) {
-    let [lower, _, all] = halves(target).await;
+async fn pages_count_the_objects_of_all_shards_and_continue_with_any(target: &Target) {
+    let [lower, upper, all] = halves(target).await;
     let shard = query(&range("uid", LOWER));
     let page = target.get(&format!("$things?{shard}&limit=1")).await.expect(200);
     let first = lower.split(' ').next().unwrap();
@@ -131,6 +131,11 @@ async fn pages_count_the_objects_of_all_shards(target: &Target) {
     let token = page.body["metadata"]["continue"].as_str().unwrap();
     let rest = target.get(&format!("$things?{shard}&continue={token}")).await.expect(200);
     assert_eq!(format!("{first} {}", rest.names()), lower);
+    // The token does not contain the selector: another one gets its own objects behind the same key.
+    let other =
+        target.get(&format!("$things?{}&continue={token}", query(&range("uid", UPPER)))).await.expect(200);
+    let behind: Vec<&str> = upper.split(' ').filter(|name| *name > first).collect();
+    assert_eq!(other.names(), behind.join(" "));
 }
 
 async fn a_get_ignores_the_selector(target: &Target) {

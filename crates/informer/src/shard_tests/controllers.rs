@@ -1,13 +1,13 @@
 //! Controllers of hash ranges: which keys they reconcile, and what they confirm.
 
-use crate::SharedInformerFactory;
 use crate::controller::{Context, Controller, Outcome, RunnableController};
 use crate::error::ControllerError;
 use crate::shard_view::ShardHandle;
+use crate::{Selection, SharedInformerFactory};
 use informer_apiserver::{ApiServer, faults};
 use informer_core::shard::{HashRange, HashRanges, ShardProperty, shard_hash};
 use informer_core::{Key, Object};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -255,11 +255,47 @@ async fn slow_reconcile_of_a_released_range_is_dropped_after_the_timeout() {
     hold(&group, HashRanges::all());
     let _stop = spawn(&controller(&server, &group, &log, &slow));
     eventually(|| log.get("a/slow").started == 1).await;
+    let requested_at = tokio::time::Instant::now();
     let number = group.publish(|view| {
         (view.held, view.releasing) = (Arc::default(), Arc::new(HashRanges::all()));
     });
     eventually(|| group.confirmed() >= number).await;
     assert_eq!(log.get("a/slow").ended, 0);
+    let elapsed = requested_at.elapsed().as_secs();
+    assert!((30..32).contains(&elapsed), "the shutdown timeout is 30 s: {elapsed} s");
+}
+
+/// Cluster-scoped objects have no namespace, and are divided by uid in a group that divides others by namespace.
+#[tokio::test(start_paused = true)]
+async fn cluster_scoped_objects_are_divided_by_uid() {
+    let server = ApiServer::new();
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        namespace(&server, name);
+    }
+    let objects = server.list("v1", "namespaces", None);
+    let uid = |name: &str| objects.iter().find(|object| object["metadata"]["name"] == name).map(uid_hash);
+    let (group, log) = (group(ShardProperty::Namespace), Log::default());
+    let held: HashRanges =
+        ["a", "b"].into_iter().filter_map(uid).filter_map(|hash| HashRange::new(hash, hash)).collect();
+    hold(&group, held);
+    let factory = SharedInformerFactory::new(server.client());
+    let reconciled = log.clone();
+    let reconcile = move |key: Key, _: Context| {
+        reconciled.update(&key, |entry| entry.ended += 1);
+        async { Ok::<_, Infallible>(Outcome::Done) }
+    };
+    let controller = Controller::new::<Namespace>(&factory).with_shard_handle(group.clone());
+    let _stop = spawn(&controller.reconcile(reconcile));
+    eventually(|| log.keys() == ["a", "b"]).await;
+    let select = |property| Selection::default().shard(group.clone(), property);
+    let cached = factory.select(select(ShardProperty::Namespace)).informer::<Namespace>();
+    cached.start();
+    cached.wait_for_sync(TIMEOUT).await.unwrap();
+    let names: Vec<String> = cached.snapshot().iter().map(|object| object.name().to_owned()).collect();
+    assert_eq!(names, ["a", "b"]);
+    // The others come with their ranges, and are reconciled then.
+    hold(&group, HashRanges::all());
+    eventually(|| log.keys().len() >= 6).await;
 }
 
 /// With uid sharding, the key of a deleted object does not tell which process acts; its last uid does.

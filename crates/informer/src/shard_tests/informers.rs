@@ -1,9 +1,10 @@
 //! Informers of hash ranges that change at run time.
 
+use super::controllers::eventually;
 use crate::handler::Delivery;
 use crate::shard_view::ShardHandle;
 use crate::{Event, EventStream, InformerOptions, Selection, SharedInformer};
-use informer_apiserver::ApiServer;
+use informer_apiserver::{ApiServer, faults};
 use informer_core::shard::{HashRange, HashRanges, ShardProperty, shard_hash};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
@@ -152,6 +153,46 @@ async fn ranges_are_gained_and_released_without_listing_others_again() {
         assert_eq!(setup.lists().len(), 2, "nothing was listed again");
         assert_eq!(setup.informer.status().reflector.foreign > 0, !honours_selectors);
     }
+}
+
+/// A process that gains ranges has its share, and continues to serve it: only the state of the ranges shows the gain.
+#[tokio::test(start_paused = true)]
+async fn informer_stays_synced_while_ranges_are_gained() {
+    let mut setup = Setup::new(40, true);
+    setup.hold(half(false));
+    setup.wait_for(&half(false)).await;
+    let outage = setup.server.inject(faults::outage());
+    setup.hold(HashRanges::all());
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let status = setup.informer.status();
+    assert_eq!((status.synced, status.complete_ranges()), (true, Some(half(false))));
+    setup.informer.wait_for_sync(Duration::from_millis(1)).await.unwrap();
+    setup.wait_for(&half(false)).await;
+    drop(outage);
+    setup.wait_for(&HashRanges::all()).await;
+    eventually(|| setup.informer.status().complete_ranges() == Some(HashRanges::all())).await;
+}
+
+/// Servers that ignore selectors send all objects: it must not matter when the feature gate is switched off or on.
+#[tokio::test(start_paused = true)]
+async fn selectors_may_be_ignored_or_honoured_at_any_time() {
+    let mut setup = Setup::new(40, true);
+    setup.hold(half(false));
+    setup.wait_for(&half(false)).await;
+    for (round, honours) in [false, true, false].into_iter().enumerate() {
+        // kube-apiserver restarts to switch the gate, which ends all watches.
+        setup.server.set_shard_selectors(honours);
+        setup.server.restart();
+        for number in 0..13 {
+            server_change(&setup.server, 13 * u32::try_from(round).unwrap() + number);
+        }
+        setup.wait_for(&half(false)).await;
+        setup.hold(HashRanges::all());
+        setup.wait_for(&HashRanges::all()).await;
+        setup.hold(half(false));
+        setup.wait_for(&half(false)).await;
+    }
+    assert!(setup.informer.status().reflector.foreign > 0, "the server sent all objects for some time");
 }
 
 /// Updates or deletes an object, or creates another one.

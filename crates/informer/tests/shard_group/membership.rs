@@ -141,6 +141,7 @@ async fn ranges_move_twice_at_most_in_a_rolling_update() {
     for member in &old {
         member.wait_until(|member| (85..=86).contains(&member.ranges())).await;
     }
+    let mut gained_at_first: u64 = old.iter().map(|member| member.status().gained).sum();
     let mut new = Vec::new();
     for identity in ["d", "e", "f"] {
         let surge = start(identity, "2");
@@ -148,6 +149,8 @@ async fn ranges_move_twice_at_most_in_a_rolling_update() {
         surge.wait_until(|surge| surge.group.is_ready()).await;
         new.push(surge);
         pass(SECOND).await;
+        assert_eq!(old.iter().map(|member| member.status().gained).sum::<u64>(), gained_at_first);
+        gained_at_first -= old[0].status().gained;
         old.remove(0).stop().await;
         pass(SECOND).await;
         assert!((groups.check().share() - 1.0).abs() < 1e-9);
@@ -157,6 +160,9 @@ async fn ranges_move_twice_at_most_in_a_rolling_update() {
     }
     let gained: u64 = new.iter().map(|member| member.status().gained).sum();
     assert!(gained <= 2 * 256, "{gained}");
+    // Epochs count the owners of a range, and begin with 1.
+    let epochs: Vec<u64> = new.iter().map(|member| member.status().highest_epoch).collect();
+    assert!(epochs.iter().all(|epoch| (2..=3).contains(epoch)), "{epochs:?}");
 }
 
 /// Each observed step was a version of the assignment, and each version a read by every member: a start of 40 members
@@ -241,6 +247,8 @@ async fn settings_are_checked() {
         assert!(builder("shop").ranges(ranges).is_err(), "{ranges}");
     }
     assert!(builder("shop").config(ElectionConfig::new(10 * SECOND, 10 * SECOND, SECOND)).is_err());
+    // No Lease counts for more than an hour, so the member would act longer.
+    assert!(builder("shop").config(ElectionConfig::new(7_200 * SECOND, 3_600 * SECOND, SECOND)).is_err());
     let group = builder("shop").ranges(1_024).unwrap().shard_by(ShardKey::Uid).build().unwrap();
     assert_eq!((group.shard_by(), group.to_string().as_str()), (ShardKey::Uid, "default/shop"));
     assert_ne!(group.identity(), builder("shop").build().unwrap().identity());
