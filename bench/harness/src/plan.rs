@@ -47,6 +47,7 @@ impl Plan {
         all.push((Scenario::WarmSmall { pods: 1_000_000 }, 1));
         all.push((Scenario::WarmControlPlane { pods: 50_000 }, 3));
         all.push((Scenario::ShardedControlPlane { pods: 50_000 }, 3));
+        all.extend([4, 100].map(|members| (Scenario::ShardedAtRest { members }, 1)));
         all.extend(Self::with_changes(10_000, 50_000, 10, 3.0, 3));
         all.extend(RATES.map(|rate| (Scenario::ReadAt { rate, pods: 50_000, seconds: 3.0 }, 3)));
         all.extend(sizes.map(|(pods, _)| (Scenario::Growth { pods, frames: 50_000 }, 3)));
@@ -70,6 +71,7 @@ impl Plan {
         all.extend(Self::saved(10_000, 3, 1));
         all.push((Scenario::WarmControlPlane { pods: 1000 }, 3));
         all.push((Scenario::ShardedControlPlane { pods: 1000 }, 1));
+        all.push((Scenario::ShardedAtRest { members: 4 }, 1));
         all.extend(Self::with_changes(1000, 5000, 2, 1.0, 1));
         all.extend(RATES.map(|rate| (Scenario::ReadAt { rate, pods: 10_000, seconds: 1.0 }, 1)));
         all.extend(sizes.map(|(pods, _)| (Scenario::Growth { pods, frames: 5000 }, 1)));
@@ -135,6 +137,7 @@ fn pods_of(scenario: &Scenario) -> usize {
         Scenario::ControlPlane { .. }
         | Scenario::WarmControlPlane { .. }
         | Scenario::ShardedControlPlane { .. }
+        | Scenario::ShardedAtRest { .. }
         | Scenario::WarmSmall { .. }
         | Scenario::Small { .. }
         | Scenario::Queue { .. } => 1,

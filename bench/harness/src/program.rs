@@ -140,6 +140,15 @@ impl Program {
             None => Ok(response),
         }
     }
+
+    /// Sends a signal, for example `STOP`.
+    pub(super) fn signal(&self, name: &str) -> Result<(), Failure> {
+        let sent = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status();
+        match sent {
+            Ok(status) if status.success() => Ok(()),
+            _ => Err(Failure::Failed(format!("cannot send the signal {name} to the program"))),
+        }
+    }
 }
 
 impl Drop for Program {

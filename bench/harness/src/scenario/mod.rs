@@ -68,6 +68,8 @@ pub(super) enum Scenario {
     WarmControlPlane { pods: usize },
     /// Several processes that divide the pods of a control plane among themselves.
     ShardedControlPlane { pods: usize },
+    /// How often processes that share a group write Leases.
+    ShardedAtRest { members: usize },
     /// Cost of saving for changes at a fixed rate.
     Saving { encoding: Encoding, rate: u32, pods: usize, seconds: u32 },
     /// Changes at full speed.
@@ -117,6 +119,7 @@ impl Scenario {
             Self::WarmSmall { pods } => format!("warm start {} small", short(*pods)),
             Self::WarmControlPlane { pods } => format!("control-plane warm start {}", short(*pods)),
             Self::ShardedControlPlane { pods } => format!("control-plane sharded {}", short(*pods)),
+            Self::ShardedAtRest { members } => format!("control-plane sharded at rest {members}"),
             Self::Saving { encoding, rate, .. } => format!("saving {rate} {}", encoding.name()),
             Self::Watch { encoding, .. } => format!("watch {}", encoding.name()),
             Self::ProjectedWatch { encoding, .. } => format!("watch {} projection", encoding.name()),
@@ -149,6 +152,7 @@ impl Scenario {
             | Self::WarmSmall { .. }
             | Self::WarmControlPlane { .. }
             | Self::ShardedControlPlane { .. }
+            | Self::ShardedAtRest { .. }
             | Self::Saving { .. }
             | Self::ProjectedWatch { .. } => &[Client::Informer],
             Self::Latency { encoding: Encoding::Protobuf, .. }
@@ -167,6 +171,7 @@ impl Scenario {
             Self::ControlPlane { pods }
             | Self::WarmControlPlane { pods }
             | Self::ShardedControlPlane { pods } => Some(*pods),
+            Self::ShardedAtRest { .. } => Some(0),
             _ => None,
         }
     }
@@ -184,6 +189,7 @@ impl Scenario {
             Self::WarmSmall { pods } => warm::small(context, pods),
             Self::WarmControlPlane { pods } => warm::control_plane(context, pods),
             Self::ShardedControlPlane { pods } => sharded::control_plane(context, pods),
+            Self::ShardedAtRest { members } => sharded::lease_writes(context, members),
             Self::Saving { encoding, rate, pods, seconds } => {
                 warm::saving(context, encoding, rate, pods, seconds)
             }

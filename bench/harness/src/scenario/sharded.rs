@@ -25,23 +25,23 @@ const SETTLE_DELAY: Duration = Duration::from_secs(3);
 /// Time limit of each step. The longest is the crash of the coordinator.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
+/// How long requests are counted.
+const REST: Duration = Duration::from_secs(60);
+
 /// How often a state is requested until it is as expected.
 const POLL_PERIOD: Duration = Duration::from_millis(20);
 
 /// Measures what each process receives and stores, and how long ranges move. Checks that all processes together deliver the
 /// events that one process without sharding delivers.
 pub(super) fn control_plane(context: &RunContext<'_>, pods: usize) -> Result<Vec<Figure>, Failure> {
-    let mut single = Process::start(context, "single")?;
-    single.program.send(&sync_command())?;
-    single.program.response()?;
-    // Names of earlier runs are in use if the control plane is the same.
-    let group = format!("bench-{:.0}", unix_time() * 1e3);
-    let mut run = Run { context, group, members: Vec::new(), single };
+    let mut run = Run::new(context)?;
+    run.single.program.request(&sync_command())?;
+    // All processes start at the same time, and list what they have as soon as they have it.
     for number in 1..=MEMBERS {
         run.join(&format!("member-{number}"))?;
     }
-    run.wait_until("each process has its share of the ranges", |run| run.is_divided(false))?;
     let seconds = run.sync()?;
+    run.wait_until("each process has cached its share", |run| run.is_divided(true))?;
     run.check_events(pods)?;
     thread::sleep(SETTLE_DELAY);
     let sizes = run.sizes()?;
@@ -49,7 +49,7 @@ pub(super) fn control_plane(context: &RunContext<'_>, pods: usize) -> Result<Vec
     let row_name =
         |what: &str| format!("sharded over {MEMBERS} processes{suffix}, {what}, {} pods", short(pods));
     let mut figures = vec![
-        less(row_name("initial sync"), "s", seconds),
+        less(row_name("start and initial sync"), "s", seconds),
         less(row_name("bytes received by each"), "% of one process", sizes.bytes_percent),
         less(row_name("memory of each"), "MB", sizes.memory),
         less(row_name("memory of each, share"), "% of one process", sizes.memory_percent),
@@ -69,11 +69,28 @@ pub(super) fn control_plane(context: &RunContext<'_>, pods: usize) -> Result<Vec
         figures.push(less(row_name(&format!("{what}, range not cached")), "s", moved.not_cached));
     }
     run.change(pods)?;
+    let seconds = run.pause(pods)?;
+    figures.push(less(row_name("process stopped by SIGSTOP, range not cached"), "s", seconds));
     for (what, coordinator) in [("process killed", false), ("coordinator killed", true)] {
         let seconds = run.kill(coordinator, pods)?;
         figures.push(less(row_name(&format!("{what}, range not cached")), "s", seconds));
     }
     Ok(figures)
+}
+
+/// Measures how often processes that share nothing but a group write Leases while nothing happens.
+pub(super) fn lease_writes(context: &RunContext<'_>, members: usize) -> Result<Vec<Figure>, Failure> {
+    let mut run = Run::new(context)?;
+    for number in 1..=members {
+        run.join(&format!("member-{number}"))?;
+    }
+    run.wait_until("each process has its share of the ranges", |run| run.is_divided(false))?;
+    thread::sleep(SETTLE_DELAY);
+    let writes = run.lease_writes_per_second()?;
+    // What the server itself writes.
+    run.members.clear();
+    let others = run.lease_writes_per_second()?;
+    Ok(vec![less(format!("sharded over {members} processes, Lease writes at rest"), "/s", writes - others)])
 }
 
 struct Run<'a> {
@@ -134,7 +151,22 @@ struct Events {
     deleted: Sum,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    fn new(context: &'a RunContext<'a>) -> Result<Self, Failure> {
+        let single = Process::start(context, "single")?;
+        // Names of earlier runs are in use if the control plane is the same.
+        let group = format!("bench-{:.0}", unix_time() * 1e3);
+        Ok(Self { context, group, members: Vec::new(), single })
+    }
+
+    fn lease_writes_per_second(&mut self) -> Result<f64, Failure> {
+        let command = json!({"do": "lease-writes"});
+        let before = number(&self.single.program.request(&command)?, "writes")?;
+        thread::sleep(REST);
+        let after = number(&self.single.program.request(&command)?, "writes")?;
+        Ok((after - before) / REST.as_secs_f64())
+    }
+
     fn join(&mut self, identity: &str) -> Result<(), Failure> {
         let mut process = Process::start(self.context, identity)?;
         process.program.request(&json!({"do": "join", "group": self.group, "identity": identity}))?;
@@ -198,6 +230,32 @@ impl Run<'_> {
         moved(&states[last..], &states[..last], |range| held[last].held[range].is_some())
     }
 
+    /// Stops the process of a member until the others have cached its ranges, then continues it; returns how long the ranges
+    /// were not cached.
+    fn pause(&mut self, pods: usize) -> Result<f64, Failure> {
+        let index = self.states()?.iter().position(|state| !state.is_coordinator);
+        let index = index.ok_or_else(|| Failure::Failed("no process to stop".to_owned()))?;
+        let paused = self.members.remove(index);
+        let began = unix_time();
+        paused.program.signal("STOP")?;
+        let taken_over = self.wait_until("the others have the ranges of the stopped process", |run| {
+            Ok(is_complete(&run.states()?, true))
+        });
+        let seconds = self.newest_completion()? - began;
+        paused.program.signal("CONT")?;
+        self.members.insert(index, paused);
+        taken_over?;
+        self.wait_until("the process that continues has its share", |run| run.is_divided(true))?;
+        self.check_events(pods)?;
+        Ok(seconds)
+    }
+
+    /// Returns when the last range was cached, in seconds since 1970.
+    fn newest_completion(&mut self) -> Result<f64, Failure> {
+        let states = self.states()?;
+        Ok(states.iter().flat_map(|state| &state.complete).flatten().fold(0.0_f64, |last, at| last.max(*at)))
+    }
+
     /// Kills the coordinator or another member; returns the time until the others have cached its ranges.
     fn kill(&mut self, coordinator: bool, pods: usize) -> Result<f64, Failure> {
         let is_selected = |state: &State| state.is_coordinator == coordinator;
@@ -209,9 +267,7 @@ impl Run<'_> {
         self.wait_until("the others have the ranges of the killed process", |run| {
             Ok(is_complete(&run.states()?, true))
         })?;
-        let states = self.states()?;
-        let complete = states.iter().flat_map(|state| &state.complete).flatten();
-        let seconds = complete.fold(0.0_f64, |longest, at| longest.max(at - began));
+        let seconds = self.newest_completion()? - began;
         let objects = self.members.iter_mut().try_fold(0, |sum, member| {
             let response = member.program.request(&json!({"do": "count"}))?;
             Ok(sum + response["objects"].as_u64().unwrap_or_default())

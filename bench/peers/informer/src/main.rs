@@ -76,6 +76,7 @@ impl Peer for InformerPeer {
             }
             Command::Shard => Ok(self.joined()?.response(self.pods())),
             Command::Events => self.synced()?.events(),
+            Command::LeaseWrites => shard::lease_writes(&self.client).await,
             Command::Leave => {
                 let pods = self.syncing.as_ref().map(|syncing| &syncing.pods);
                 self.membership.as_mut().ok_or("join first")?.leave(pods).await

@@ -77,6 +77,21 @@ impl Membership {
     }
 }
 
+/// Returns how many writes of Leases the server has counted.
+pub(crate) async fn lease_writes(client: &kube::Client) -> Result<Value, Failure> {
+    let request = http::Request::get("/metrics").body(Vec::new())?;
+    let text = client.request_text(request).await?;
+    let is_write = |line: &&str| {
+        let verbs = ["POST", "PUT", "PATCH", "DELETE"].map(|verb| format!("verb=\"{verb}\""));
+        line.starts_with("apiserver_request_total{")
+            && line.contains("resource=\"leases\"")
+            && verbs.iter().any(|verb| line.contains(verb))
+    };
+    let counts =
+        text.lines().filter(is_write).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    Ok(json!({"writes": counts.sum::<f64>()}))
+}
+
 /// When each range was present and absent, in seconds since 1970.
 #[derive(Default)]
 struct RangeTimes(Mutex<Vec<Presence>>);

@@ -53,9 +53,11 @@ impl Peer for KubeRs {
             Command::Count { revision } => Ok(self.synced()?.count(revision.as_deref())),
             Command::Queue { .. } => Err("kube-rs has no separate work queue".into()),
             Command::Change { .. } | Command::Stop => Err("only informer saves its cache".into()),
-            Command::Join { .. } | Command::Shard | Command::Events | Command::Leave => {
-                Err("only informer supports sharding".into())
-            }
+            Command::Join { .. }
+            | Command::Shard
+            | Command::Events
+            | Command::LeaseWrites
+            | Command::Leave => Err("only informer supports sharding".into()),
             Command::Report { .. } | Command::Quit => Err("handled by the protocol loop".into()),
         }
     }

@@ -101,6 +101,8 @@ pub enum Command {
     Shard,
     /// Returns the number of events by kind, and a sum of the hashes of their objects; informer only.
     Events,
+    /// Returns how many writes of Leases the server has counted; informer only.
+    LeaseWrites,
     /// Leaves the shard group in order; informer only.
     Leave,
     /// Stops the informer, which saves its cache; informer only.
