@@ -13,7 +13,8 @@ impl SharedInformerFactory {
     ///
     /// - Objects come and go when ranges move. One that belongs to another process from now on is delivered as
     ///   [`Delivery::Released`](crate::handler::Delivery::Released), never as deleted. Closures and event streams receive it
-    ///   only after [`HandlerBuilder::with_releases`](crate::handler::HandlerBuilder::with_releases).
+    ///   only after [`HandlerBuilder::with_releases`](crate::handler::HandlerBuilder::with_releases). A range does not wait
+    ///   for running handlers: that of the next process may begin before they have returned.
     /// - An informer is synced when it has listed the ranges that the process had first, or when the group has settled and
     ///   the process has none. [`InformerStatus::complete_ranges`](crate::status::InformerStatus::complete_ranges) tells
     ///   what it contains.
