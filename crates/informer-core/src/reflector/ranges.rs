@@ -3,7 +3,7 @@
 //! All ranges share one watch. When ranges are gained, another reflector has listed them at a version of its own. The
 //! watch then continues from the older of both versions, and frames that some ranges have received before are dropped:
 //! otherwise a frame could revive an object whose deletion is already known (C1). If objects can change their range, such
-//! a frame still tells which range the object has left.
+//! a frame still shows which range the object has left.
 //!
 //! Invariant: each floor is newer than the position. This file must not know who decides about ranges.
 

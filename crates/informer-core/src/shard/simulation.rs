@@ -327,7 +327,7 @@ fn edit(assignment: &mut Option<Assignment>, random: &mut Random, count: u32) {
 
 /// `INFORMER_SHARD_SEEDS` is the number of seeds, 5,000 by default.
 #[test]
-fn at_most_one_member_acts_for_a_hash() {
+fn c15_at_most_one_member_acts_for_a_hash() {
     let mut gained = 0;
     let (mut longest_covered, mut longest_settled) = (0, 0);
     let seeds = std::env::var("INFORMER_SHARD_SEEDS").ok().and_then(|seeds| seeds.parse().ok());

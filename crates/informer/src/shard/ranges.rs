@@ -113,7 +113,7 @@ impl ActingRanges {
         }
     }
 
-    /// Removes the ranges that may be released. `has_ended` tells whether all participants have confirmed for a range the
+    /// Removes the ranges that may be released. `has_ended` returns whether all participants have confirmed for a range the
     /// view with a number.
     pub(super) fn take_released(
         &mut self,

@@ -163,7 +163,7 @@ async fn gained_range_is_reconciled_when_all_sources_contain_it() {
 
 /// Handover without overlap: the range is confirmed as released only when its reconciles have ended.
 #[tokio::test(start_paused = true)]
-async fn release_waits_for_running_reconciles() {
+async fn c15_release_waits_for_running_reconciles() {
     let server = ApiServer::new();
     for name in ["a", "b"] {
         namespace(&server, name);
@@ -226,7 +226,7 @@ async fn reconcile_of_a_released_range_reads_its_objects_until_it_ends() {
 
 /// A range that was lost, and not released, may have another owner already.
 #[tokio::test(start_paused = true)]
-async fn lost_range_drops_running_reconciles() {
+async fn c15_lost_range_drops_running_reconciles() {
     let server = ApiServer::new();
     namespace(&server, "a");
     create(&server, "ConfigMap", "a", "slow", None);
