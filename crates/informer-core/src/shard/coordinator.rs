@@ -4,8 +4,9 @@
 //! one that has been paused, can at worst move ranges needlessly. A Lease is deleted only in the version that has not
 //! changed for its duration; one that another client has deleted counts as a claim for that time. If a deletion is
 //! rejected, the observed Leases may be outdated, and are listed. All changes within a write period are one version of the
-//! assignment, because each version causes reads of the members that it concerns. This file does not know why members
-//! leave, nor how requests are sent.
+//! assignment, because each version causes reads of the members that it concerns; only the version that ends all moves
+//! under way does not wait, since ranges have no member until it is written. This file does not know why members leave, nor
+//! how requests are sent.
 
 use super::member_state::request_timeout;
 use super::plan::plan;
@@ -66,8 +67,10 @@ pub struct Coordinator {
     assignment: KnownAssignment,
     /// When the request in flight was sent.
     sent_at: Option<Moment>,
-    /// The next request for the assignment: after a failed request, a conflict, or a write.
+    /// The next request for the assignment after a failed one or a conflict.
     next_attempt: Moment,
+    /// The next write of the assignment that does not end all moves.
+    next_write: Moment,
     /// Whether the last request was for the Leases: then the assignment is next.
     is_assignment_next: bool,
 }
@@ -139,6 +142,7 @@ impl Coordinator {
             assignment: KnownAssignment::Unknown,
             sent_at: None,
             next_attempt: Moment::default(),
+            next_write: Moment::default(),
             is_assignment_next: false,
         }
     }
@@ -224,7 +228,7 @@ impl Coordinator {
         match response {
             CoordinatorResponse::Assignment(assignment) => {
                 if !matches!(request, CoordinatorRequest::ReadAssignment) {
-                    self.next_attempt = now + write_period(&self.config);
+                    self.next_write = now + write_period(&self.config);
                 }
                 self.observe_assignment(assignment);
             }
@@ -303,11 +307,13 @@ impl Coordinator {
             KnownAssignment::Unknown => Some((self.next_attempt, CoordinatorRequest::ReadAssignment)),
             KnownAssignment::Missing => {
                 let request = CoordinatorRequest::CreateAssignment(self.next_assignment(None)?);
-                Some((self.next_attempt.max(self.creation_at()?), request))
+                Some((self.next_attempt.max(self.next_write).max(self.creation_at()?), request))
             }
             KnownAssignment::Stored(StoredAssignment { assignment, version }) => {
                 let next = self.next_assignment(assignment.as_ref())?;
-                Some((self.next_attempt, CoordinatorRequest::UpdateAssignment(next, version.clone())))
+                let ends_moves = assignment.as_ref().is_some_and(Assignment::has_moves) && !next.has_moves();
+                let at = if ends_moves { self.next_attempt } else { self.next_attempt.max(self.next_write) };
+                Some((at, CoordinatorRequest::UpdateAssignment(next, version.clone())))
             }
         }
     }
@@ -411,7 +417,7 @@ impl Coordinator {
     }
 }
 
-/// Returns the time between two writes of the assignment. A move takes two of them, and less than a second by default.
+/// Returns the time between two writes of the assignment, except for one that ends moves.
 fn write_period(config: &ElectionConfig) -> Duration {
     config.retry_period / 5
 }

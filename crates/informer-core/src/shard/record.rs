@@ -129,6 +129,11 @@ impl Assignment {
         Self { count, key: String::new(), ranges, revisions: Vec::new(), members: Vec::new() }
     }
 
+    /// Returns whether a range is being released.
+    pub(super) fn has_moves(&self) -> bool {
+        self.ranges.iter().any(|assigned| assigned.is_releasing)
+    }
+
     /// Sets the [`key`](MemberRecord::key) of the members among which the ranges are divided. Empty by default.
     #[must_use]
     pub fn with_key(mut self, key: &str) -> Self {

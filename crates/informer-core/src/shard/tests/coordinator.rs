@@ -377,6 +377,47 @@ fn repeated_conflicts_of_the_assignment_are_paced() {
     }
 }
 
+/// Bug: the version that gives a released range to its next owner waited for a write period after the one that asked for
+/// the release, so that a planned move took 0.4 s longer than necessary.
+#[test]
+fn version_that_ends_all_moves_does_not_wait() {
+    let current = Assignment::new(assigned([Some("a"), Some("a")]).ranges, names(&[""]), names(&["a"]));
+    let mut coordinator = coordinator(&[], current.clone());
+    let (mut assignment, mut is_leaving, mut writes) = (current.unwrap(), true, Vec::new());
+    for millis in 0..4_000 {
+        let now = Moment::at(Duration::from_millis(millis));
+        // As soon as nothing moves, `b` joins or leaves. Both release ranges at once.
+        let has_moves = assignment.has_moves();
+        if !has_moves && writes.len() % 2 == 0 {
+            is_leaving = !is_leaving;
+        }
+        let claims = |name: &str| {
+            let is_claimed = |assigned: &RangeAssignment| {
+                assigned.owner.as_deref() == Some(name) && !assigned.is_releasing
+            };
+            let claimed = assignment.iter().filter(|(_, assigned)| is_claimed(assigned));
+            claimed.map(|(range, _)| range).collect::<Vec<_>>()
+        };
+        let mut b = lease("b", "", &claims("b"));
+        b.is_leaving = is_leaving;
+        let version = millis.to_string();
+        coordinator.observe_leases(now, [(lease("a", "", &claims("a")), version.clone()), (b, version)]);
+        while let Some(request) = coordinator.poll_request(now) {
+            let CoordinatorRequest::UpdateAssignment(next, _) = &request else { panic!("{request:?}") };
+            assignment = next.clone();
+            writes.push((millis, assignment.has_moves()));
+            let stored = StoredAssignment { assignment: Some(next.clone()), version: "8".to_owned() };
+            coordinator.handle_response(now, &request, CoordinatorResponse::Assignment(Some(stored)));
+        }
+    }
+    let ends = writes.windows(2).filter(|pair| pair[0].1);
+    let waits: Vec<u64> = ends.map(|pair| pair[1].0 - pair[0].0).collect();
+    assert!(waits.len() >= 4 && waits.iter().all(|wait| *wait <= 1), "{writes:?}");
+    let begins: Vec<u64> = writes.iter().filter(|(_, has_moves)| *has_moves).map(|(at, _)| *at).collect();
+    assert!(begins.windows(2).all(|pair| pair[1] - pair[0] >= 400), "{writes:?}");
+    assert!(writes.len() <= 20, "at most two in each write period: {writes:?}");
+}
+
 /// Bug: a Lease that was deleted by hand was forgotten, and its ranges were assigned at once to members that found no
 /// claim, although its member acts until its next renewal.
 #[test]
