@@ -9,6 +9,7 @@ statements![
     a_shard_contains_the_objects_whose_hash_is_in_its_range,
     several_ranges_are_joined,
     a_list_contains_the_normalised_selector,
+    a_protobuf_list_contains_the_selector,
     lists_in_other_forms_do_not_contain_the_selector,
     a_shard_by_namespace_contains_all_objects_of_it_or_none,
     a_shard_is_combined_with_other_selectors,
@@ -21,6 +22,7 @@ statements![
     an_empty_shard_selector_selects_everything,
 ];
 
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const LOWER: [&str; 2] = ["0x0000000000000000", "0x8000000000000000"];
 const UPPER: [&str; 2] = ["0x8000000000000000", "0x10000000000000000"];
 
@@ -82,6 +84,15 @@ async fn a_list_contains_the_normalised_selector(target: &Target) {
     assert_eq!(list.body["metadata"]["shardInfo"], json!({"selector": range("uid", LOWER)}));
     let list = target.get("$things").await.expect(200);
     assert!(list.body["metadata"].get("shardInfo").is_none());
+}
+
+async fn a_protobuf_list_contains_the_selector(target: &Target) {
+    let selector = range("uid", LOWER);
+    // Field 5 of the metadata is a message with the text as field 1.
+    let length = u8::try_from(selector.len()).unwrap();
+    let expected = [&[0x2a, length + 2, 0x0a, length][..], selector.as_bytes()].concat();
+    let list = target.get_as(&format!("$things?{}", query(&selector)), PROTOBUF).await.expect(200);
+    assert!(list.bytes.windows(expected.len()).any(|bytes| bytes == expected), "{:?}", list.bytes);
 }
 
 async fn lists_in_other_forms_do_not_contain_the_selector(target: &Target) {

@@ -1,6 +1,7 @@
 //! Shard groups against the embedded server: who acts for which ranges, and never two members for one hash.
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
+mod caches;
 mod faults;
 mod harness;
 mod keys;
