@@ -67,7 +67,7 @@ pub struct Coordinator {
     assignment: KnownAssignment,
     /// When the request in flight was sent.
     sent_at: Option<Moment>,
-    /// The next request for the assignment after a failed one or a conflict.
+    /// The next request for the assignment after a failed one, a conflict, or a write that ended all moves.
     next_attempt: Moment,
     /// The next write of the assignment that does not end all moves.
     next_write: Moment,
@@ -227,8 +227,14 @@ impl Coordinator {
         }
         match response {
             CoordinatorResponse::Assignment(assignment) => {
-                if !matches!(request, CoordinatorRequest::ReadAssignment) {
+                if let CoordinatorRequest::CreateAssignment(written)
+                | CoordinatorRequest::UpdateAssignment(written, _) = request
+                {
                     self.next_write = now + write_period(&self.config);
+                    // Another client may begin moves again at once.
+                    if !written.has_moves() {
+                        self.next_attempt = self.next_write;
+                    }
                 }
                 self.observe_assignment(assignment);
             }

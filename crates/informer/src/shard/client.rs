@@ -213,16 +213,14 @@ impl GroupClient {
             CoordinatorRequest::CreateAssignment(next) => {
                 let map = self.encode_assignment(None, &next);
                 let created = self.maps.create(&PostParams::default(), &map).await;
-                created.map(|map| CoordinatorResponse::Assignment(Some(self.handle_assignment(map))))
+                created.map(|map| self.handle_written_assignment(&next, map))
             }
             CoordinatorRequest::UpdateAssignment(next, version) => {
                 let map = self.encode_assignment(Some(version), &next);
                 let name = self.group.assignment();
                 match self.maps.replace(&name, &PostParams::default(), &map).await {
                     Err(error) if is_status(&error, 404) => Ok(CoordinatorResponse::Conflict),
-                    updated => {
-                        updated.map(|map| CoordinatorResponse::Assignment(Some(self.handle_assignment(map))))
-                    }
+                    updated => updated.map(|map| self.handle_written_assignment(&next, map)),
                 }
             }
             CoordinatorRequest::DeleteLease(identity, version) => {
@@ -269,6 +267,20 @@ impl GroupClient {
         let stored = assignment::decode(&map);
         remember(&self.assignment, Arc::new(map));
         stored
+    }
+
+    /// Returns the response to a write of the assignment. One that was stored with other contents counts as failed;
+    /// otherwise, the coordinator would write again soon, without a message.
+    fn handle_written_assignment(&self, written: &Assignment, map: DynamicObject) -> CoordinatorResponse {
+        let stored = self.handle_assignment(map);
+        if stored.assignment.as_ref() == Some(written) {
+            return CoordinatorResponse::Assignment(Some(stored));
+        }
+        tracing::warn!(
+            group = %self.group,
+            "write the assignment: the server has stored other contents (does a webhook change config maps?)"
+        );
+        CoordinatorResponse::Failed
     }
 
     fn handle_lease(&self, result: Result<DynamicObject, kube::Error>) -> MemberResponse {

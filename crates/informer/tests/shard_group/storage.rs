@@ -6,6 +6,8 @@ use informer::shard::ShardGroup;
 use informer_apiserver::{ApiServer, ApiService, ResponseBody};
 use kube::client::Body;
 use serde_json::{Value, json};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tower::{BoxError, ServiceExt as _};
 
@@ -163,6 +165,56 @@ async fn send_without_uid(
     Ok(service.oneshot(Request::from_parts(parts, Body::from(bytes))).await?)
 }
 
+/// A webhook that replaces the data of each update of a config map with that of the first one.
+#[derive(Clone, Default)]
+struct Webhook {
+    is_off: Arc<AtomicBool>,
+    updates: Arc<AtomicUsize>,
+    first: Arc<OnceLock<Value>>,
+}
+
+impl Webhook {
+    async fn send(
+        self,
+        service: ApiService,
+        request: Request<Body>,
+    ) -> Result<Response<ResponseBody>, BoxError> {
+        let is_update = request.method() == "PUT" && request.uri().path().contains("/configmaps/");
+        if !is_update || self.is_off.load(Ordering::Relaxed) {
+            return Ok(service.oneshot(request).await?);
+        }
+        self.updates.fetch_add(1, Ordering::Relaxed);
+        let (parts, body) = request.into_parts();
+        let mut object: Value = serde_json::from_slice(&body.collect_bytes().await?)?;
+        let data = self.first.get_or_init(|| object["data"].clone());
+        object["data"] = data.clone();
+        Ok(service.oneshot(Request::from_parts(parts, Body::from(object.to_string().into_bytes()))).await?)
+    }
+}
+
+/// Bug: a server that stores something else than the coordinator writes was asked again without a delay if the stored
+/// assignment asked for a release.
+#[tokio::test(start_paused = true)]
+async fn writes_of_the_assignment_are_paced_if_a_webhook_undoes_them() {
+    let (server, groups, webhook) = (ApiServer::new(), Groups::default(), Webhook::default());
+    let (service, sender) = (server.service(), webhook.clone());
+    let client = tower::service_fn(move |request| sender.clone().send(service.clone(), request));
+    let group = ShardGroup::builder(kube::Client::new(client, NAMESPACE), NAMESPACE, "shop").identity("one");
+    let one = groups.run(group.build().unwrap());
+    one.wait_for_ranges(256).await;
+    // The first update asks for the release of a half.
+    let two = Member::start(&server, &groups, "two");
+    one.wait_for_ranges(128).await;
+    pass(20 * SECOND).await;
+    let updates = webhook.updates.load(Ordering::Relaxed);
+    assert!((5..=12).contains(&updates), "one in each retry period of 2 s: {updates}");
+    assert_eq!(two.ranges(), 0);
+    webhook.is_off.store(true, Ordering::Relaxed);
+    let took = two.wait_for_ranges(128).await;
+    assert!(took < 3 * SECOND, "{took:?}");
+    assert_eq!((one.ranges(), one.status().lost), (128, 0));
+}
+
 /// A server that ignores the uid creates the Lease again, with its claims. kube-apiserver answers with a conflict.
 #[tokio::test(start_paused = true)]
 async fn lease_created_by_a_renewal_does_not_keep_the_ranges() {
@@ -205,8 +257,8 @@ async fn lease_without_label_is_written_again() {
     };
     let label = || lease(&server, "two").unwrap()["metadata"]["labels"]["informer.rs/shard-group"].clone();
     remove_label();
-    // Its ranges move, and come back when it has noticed.
-    two.wait_for_ranges(0).await;
+    // It is asked to release its ranges, and gets them again when it has noticed.
+    two.wait_until(|two| two.status().released + two.status().lost == 128).await;
     let took = two.wait_for_ranges(128).await;
     assert!(took < 10 * SECOND, "{took:?}");
     assert_eq!((label(), one.ranges()), (json!("shop"), 128));

@@ -377,6 +377,27 @@ fn repeated_conflicts_of_the_assignment_are_paced() {
     }
 }
 
+/// Bug: if the server, or another client, began the same moves again after each write that ended them, the coordinator wrote
+/// without a delay.
+#[test]
+fn moves_that_begin_again_after_each_write_are_paced() {
+    let mut moving = assigned([Some("b"), Some("a")]);
+    moving.ranges[0].is_releasing = true;
+    let stored = || StoredAssignment { assignment: Some(moving.clone()), version: "7".to_owned() };
+    let (mut coordinator, mut ends) = (coordinator(&[lease("a", "", &[]), lease("b", "", &[])], None), 0);
+    coordinator.observe_assignment(Some(stored()));
+    for millis in 0..4_000 {
+        let now = Moment::at(Duration::from_millis(millis));
+        while let Some(request) = coordinator.poll_request(now) {
+            assert!(matches!(&request, CoordinatorRequest::UpdateAssignment(next, _) if !next.has_moves()));
+            ends += 1;
+            coordinator.handle_response(now, &request, CoordinatorResponse::Assignment(Some(stored())));
+        }
+        assert!(ends <= 10 && coordinator.next_deadline().is_some_and(|at| at > now), "{ends}, {millis} ms");
+    }
+    assert_eq!(ends, 10);
+}
+
 /// Bug: the version that gives a released range to its next owner waited for a write period after the one that asked for
 /// the release, so that a planned move took 0.4 s longer than necessary.
 #[test]
