@@ -95,6 +95,35 @@ async fn ranges_of_killed_member_move_after_its_lease_has_expired() {
     assert!(took < 40 * SECOND, "{took:?}");
 }
 
+/// The documented bound. Nothing remains of the first processes but their Leases, also that of the election.
+#[tokio::test(start_paused = true)]
+async fn ranges_wait_38_seconds_at_most_if_all_members_are_killed_and_others_start() {
+    for pause in [0, 1, 4, 9] {
+        let (server, groups) = (ApiServer::new(), Groups::default());
+        let mut members = Vec::new();
+        for identity in ["one", "two", "three"] {
+            members.push(Member::start(&server, &groups, identity));
+        }
+        wait_for_all_ranges(&members).await;
+        pass(pause * SECOND).await;
+        for member in members {
+            member.kill();
+        }
+        let begun = Instant::now();
+        let members = ["four", "five", "six"].map(|identity| Member::start(&server, &groups, identity));
+        wait_for_all_ranges(&members).await;
+        let took = begun.elapsed();
+        assert!(took > 15 * SECOND && took <= 38 * SECOND, "{took:?}");
+        assert!((groups.check().share() - 1.0).abs() < 1e-9);
+        assert!(["one", "two", "three"].iter().all(|identity| lease(&server, identity).is_none()));
+    }
+}
+
+async fn wait_for_all_ranges(members: &[Member]) {
+    let all = || members.iter().map(Member::ranges).sum::<usize>() == 256;
+    members[0].wait_until(|_| all()).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn dropped_run_ends_immediately_and_another_one_may_follow() {
     let (server, groups) = (ApiServer::new(), Groups::default());
