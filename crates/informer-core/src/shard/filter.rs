@@ -142,6 +142,32 @@ impl ShardFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::{Limits, ManagedFields, TypeMeta, read_object};
+
+    #[test]
+    fn object_without_the_property_belongs_to_no_range() {
+        let hash = |property: ShardProperty, metadata: &str| {
+            let object = format!(r#"{{"metadata":{{"name":"web","resourceVersion":"7"{metadata}}}}}"#);
+            let type_meta = TypeMeta::new("v1", "Widget");
+            let read = read_object(&type_meta, Limits::default(), ManagedFields::Drop, object.as_bytes());
+            property.hash(&read.unwrap().head)
+        };
+        let owner = |is_controller: bool| {
+            let owner = r#""apiVersion":"v1","kind":"Rack","name":"r","uid":"u""#;
+            format!(r#","ownerReferences":[{{{owner},"controller":{is_controller}}}]"#)
+        };
+        let (uid, empty, namespace) = (r#","uid":"u""#, r#","uid":"""#, r#","namespace":"u""#);
+        for (property, with, without) in [
+            (ShardProperty::Uid, uid, vec!["", empty, namespace]),
+            (ShardProperty::Namespace, namespace, vec!["", uid]),
+            (ShardProperty::ControllerUid, &*owner(true), vec!["", uid, &*owner(false)]),
+        ] {
+            assert_eq!(hash(property, with), Some(shard_hash("u")), "{property:?}");
+            for metadata in without {
+                assert_eq!(hash(property, metadata), None, "{property:?} {metadata}");
+            }
+        }
+    }
 
     #[test]
     fn selector_has_one_range_each_and_may_end_at_two_to_the_64th() {
