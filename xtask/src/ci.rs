@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::repo::{self, Repo};
-use crate::{book, codegen, control_plane, fuzz, release, suites, tidy};
+use crate::{api, book, codegen, control_plane, fuzz, release, suites, tidy};
 
 struct Stage {
     name: &'static str,
@@ -42,7 +42,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "msrv", work: Work::Task(release::check_minimum_rust) },
     Stage { name: "powerset", work: Work::Task(release::check_features) },
     Stage { name: "deny", work: Work::Task(release::check_dependencies) },
-    Stage { name: "semver", work: Work::Task(release::check_api) },
+    Stage { name: "semver", work: Work::Task(api::check) },
     Stage { name: "kubectl", work: Work::Task(kubectl) },
     Stage { name: "peers", work: Work::Task(peers) },
     Stage { name: "test", work: Work::cargo("test --workspace --locked") },

@@ -3,6 +3,7 @@
 //! Each command has a file or folder and a row in [`COMMANDS`]. Commands are written in Rust, so that they
 //! run wherever the project builds and are reviewed, linted and tested like the rest of it.
 
+mod api;
 #[cfg(unix)]
 mod bench;
 mod book;

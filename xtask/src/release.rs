@@ -1,4 +1,4 @@
-//! Checks of what is published: packages, compatibility of the API, dependencies, features, minimum Rust version.
+//! Checks of what is published: packages, dependencies, features, minimum Rust version.
 
 use std::fs;
 use std::process::Command;
@@ -10,13 +10,12 @@ use crate::tools::Tool;
 
 const HACK: Tool = Tool { name: "cargo-hack", version: "0.6.46", options: &[] };
 const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", options: &[] };
-const SEMVER: Tool = Tool { name: "cargo-semver-checks", version: "0.51.0", options: &[] };
 
 /// Crates whose API users see. The others are implementation details, with an exact version.
-const PUBLIC: [&str; 3] = ["informer", "informer-core", "informer-apiserver"];
+pub(crate) const PUBLIC: [&str; 3] = ["informer", "informer-core", "informer-apiserver"];
 
 /// The variable that selects the types of Kubernetes, which the library leaves to applications.
-const TYPES: &str = "K8S_OPENAPI_ENABLED_VERSION";
+pub(crate) const TYPES: &str = "K8S_OPENAPI_ENABLED_VERSION";
 
 /// Packages every published crate, and builds it from its package.
 pub(crate) fn check_packages(repo: &Repo) -> Result<(), Failure> {
@@ -51,30 +50,9 @@ fn remove_unpacked(repo: &Repo) -> Result<(), Failure> {
 }
 
 /// Returns the newest types of Kubernetes, which the feature `latest` selects too.
-fn newest_types() -> String {
+pub(crate) fn newest_types() -> String {
     let [_, newest] = codegen::VERSIONS;
     format!("1.{newest}")
-}
-
-/// Checks that the API is compatible with that of the revision in the manifest.
-pub(crate) fn check_api(repo: &Repo) -> Result<(), Failure> {
-    let manifest = repo.read("Cargo.toml")?;
-    let baseline = value(&manifest, "semver-baseline")
-        .ok_or_else(|| Failure::Failed("Cargo.toml has no line `semver-baseline = …`".to_owned()))?;
-    let commit = format!("{baseline}^{{commit}}");
-    let known = repo.program("git").args(["cat-file", "-e", &commit]).status();
-    let known = known.map_err(|error| Failure::Failed(format!("cannot run git: {error}")))?;
-    if !known.success() {
-        let hint = "in a shallow clone, run `git fetch --unshallow --tags`";
-        return Err(Failure::Failed(format!("git does not know the revision {baseline} ({hint})")));
-    }
-    let mut command = repo.program(SEMVER.install(repo)?);
-    command.args(["semver-checks", "--baseline-rev", baseline]);
-    for package in PUBLIC {
-        command.args(["--package", package]);
-    }
-    command.env(TYPES, newest_types());
-    repo::run(&mut command, "cargo semver-checks")
 }
 
 /// Checks licenses, sources and banned crates of all dependencies, as `deny.toml` defines. Advisories are not checked,
@@ -125,7 +103,7 @@ fn minimum_rust(manifest: &str) -> Option<String> {
 }
 
 /// Returns the value of a line `key = "value"`.
-fn value<'a>(manifest: &'a str, key: &str) -> Option<&'a str> {
+pub(crate) fn value<'a>(manifest: &'a str, key: &str) -> Option<&'a str> {
     let value = |line: &'a str| line.strip_prefix(key)?.strip_prefix(" = \"")?.strip_suffix('"');
     manifest.lines().find_map(value)
 }
@@ -140,11 +118,5 @@ mod tests {
         assert_eq!(version("rust-version = \"1.89\"").as_deref(), Some("1.89.0"));
         assert_eq!(version("rust-version = \"1.89.1\"").as_deref(), Some("1.89.1"));
         assert_eq!(version("edition = \"2024\""), None);
-    }
-
-    #[test]
-    fn manifest_names_a_baseline() {
-        let manifest = Repo::locate().read("Cargo.toml").unwrap_or_default();
-        assert!(value(&manifest, "semver-baseline").is_some_and(|revision| !revision.is_empty()));
     }
 }
