@@ -25,7 +25,7 @@ const STATES: &[Explanation] = &[
     Explanation {
         name: "Connecting",
         meaning: "The initial list was requested, and no response has arrived.",
-        action: "Wait. If it lasts: is the server reachable? Is a proxy in between?",
+        action: "Wait. If it lasts: is the server reachable? Is a proxy in between? Does the shard group run, if there is one?",
     },
     Explanation {
         name: "Listing",

@@ -14,6 +14,7 @@ use crate::election::Term;
 use crate::error::ControllerError;
 use crate::factory::SharedInformerFactory;
 use crate::metrics::ControllerMetrics;
+use crate::shard_view::ShardHandle;
 use crate::shared::{Engine, Registration};
 use crate::workqueue::{WorkItem, WorkQueue};
 use futures::future::{FutureExt as _, select_all};
@@ -106,9 +107,9 @@ impl RunnableController {
         &self.shared.factory
     }
 
-    /// Returns whether the controller reconciles only the share of this process.
-    pub(crate) fn is_sharded(&self) -> bool {
-        self.shared.shard.is_some()
+    /// Returns the shard group that divides the keys among processes.
+    pub(crate) fn shard_group(&self) -> Option<&ShardHandle> {
+        self.shared.shard.as_ref().map(|shard| &shard.group)
     }
 
     /// Adds the permissions that the sources need.

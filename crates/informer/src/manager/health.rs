@@ -6,6 +6,7 @@ use crate::factory::SharedInformerFactory;
 use crate::metrics::{self, Collect, Encoder};
 use crate::recorder::EventRecorder;
 use crate::shard::ShardGroup;
+use crate::shard_view::ShardHandle;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -89,7 +90,20 @@ impl Health {
                 }
             }
         }
+        // A group of the manager has reasons of its own.
+        let is_idle = |group: &&ShardHandle| {
+            let mut known = self.shard_groups.iter().map(ShardGroup::handle);
+            group.view().number == 0 && known.all(|known| known.id() != group.id())
+        };
         for controller in &self.controllers {
+            if let Some(group) = controller.shard_group().filter(is_idle) {
+                reasons.push(format!(
+                    "controller {}: the shard group {} has no ranges (is it run, for example with \
+                     Manager::add_shard_group?)",
+                    controller.name(),
+                    group.name()
+                ));
+            }
             if let ControllerState::Waiting { reasons: waiting_for, .. } = controller.state() {
                 let name = controller.name();
                 reasons.extend(

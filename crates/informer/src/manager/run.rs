@@ -127,8 +127,8 @@ impl Manager {
         if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(ManagerError::DuplicateController(pair[0].into()));
         }
-        let is_sharded =
-            !self.shard_groups.is_empty() || self.controllers.iter().any(RunnableController::is_sharded);
+        let is_sharded = !self.shard_groups.is_empty()
+            || self.controllers.iter().any(|controller| controller.shard_group().is_some());
         if is_sharded && self.elector.is_some() {
             return Err(ManagerError::ElectionWithShards);
         }

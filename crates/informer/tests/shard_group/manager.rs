@@ -77,6 +77,29 @@ async fn stopping_manager_releases_ranges_while_a_reconcile_of_another_one_runs(
     run.await.unwrap().unwrap();
 }
 
+/// Bug: if the group of a controller did not run, because it was not added to the manager, nothing was reconciled, and
+/// `/readyz` contained only that the informer connects.
+#[tokio::test(start_paused = true)]
+async fn controller_is_not_ready_if_its_group_does_not_run() {
+    let (server, groups) = (ApiServer::new(), Groups::default());
+    let group = ShardGroup::builder(server.client(), NAMESPACE, "shop").identity("one").build().unwrap();
+    let factory = SharedInformerFactory::new(server.client());
+    let controller = Controller::new::<ConfigMap>(&factory)
+        .sharded(&group)
+        .reconcile(|_, _| async { Ok::<_, std::convert::Infallible>(Outcome::Done) });
+    let manager = Manager::new().controller(controller);
+    let handle = manager.handle();
+    let run = tokio::spawn(manager.run_until(std::future::pending()));
+    pass(30 * SECOND).await;
+    let failures = handle.readiness_failures().join("\n");
+    assert!(failures.contains("the shard group default/shop has no ranges"), "{failures}");
+    // A group may run without the manager.
+    let _member = groups.run(group);
+    handle.wait_until_ready(30 * SECOND).await.unwrap();
+    handle.stop();
+    run.await.unwrap().unwrap();
+}
+
 /// Bug: a manager with leader election and a shard group was accepted. Every process held ranges, but only the leader ran
 /// the controllers, so that nothing reconciled the ranges of the others, and all were ready.
 #[tokio::test(start_paused = true)]
