@@ -116,6 +116,8 @@ fn status_of(group: &GroupDescription, member: &MemberDescription, now: Timestam
         .as_deref()
         .is_some_and(|holder| holder.rsplit_once('_').map_or(holder, |(name, _)| name) == member.identity);
     match () {
+        // Only a Lease that cannot be read has no key.
+        () if member.key.is_empty() => "unreadable",
         () if is_expired => "expired",
         () if member.is_leaving => "leaving",
         () if is_coordinator => "coordinator",
@@ -229,6 +231,19 @@ mod tests {
         let spec = json!({"holderIdentity": name, "leaseDurationSeconds": 15,
             "renewTime": renewed.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()});
         json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec})
+    }
+
+    /// Bug: a member whose Lease cannot be read was shown as one that leaves.
+    #[tokio::test]
+    async fn damaged_lease_is_unreadable() {
+        let server = ApiServer::new();
+        server.create(&lease("a", server.now(), "everything", false)).unwrap();
+        let group = describe(server.client(), "default", "shop").await.unwrap();
+        let expected = "\
+MEMBER   STATUS       CLAIMED   ASSIGNED   REVISION   KEY   RENEWED   ASSIGNMENT
+a        unreadable   -         -          -          -     -         -
+";
+        assert_eq!(format_tables(&group, server.now()), expected);
     }
 
     /// The states of members and ranges that a running group passes through quickly.

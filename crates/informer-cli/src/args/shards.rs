@@ -10,8 +10,11 @@ Examples:
   informer shards shop/budget-operator -o json     one JSON object
 
 Members:
+  STATUS      coordinator: writes the assignment; member; leaving; expired: not renewed for
+              twice its duration; unreadable: another client has changed the Lease
   CLAIMED     ranges that the Lease of the member claims: it acts for them, or is about to
   ASSIGNED    ranges that the member should have
+  REVISION    of the program; ranges move to members of the newest one only
   KEY         namespace or uid; all members must have the same
   RENEWED     time since the Lease was renewed
   ASSIGNMENT  which one the member has read; older is normal for some seconds after a change

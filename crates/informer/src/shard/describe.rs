@@ -34,7 +34,7 @@ pub struct MemberDescription {
     pub renewed: Option<Timestamp>,
     /// Time without a renewal after which the member counts as ended.
     pub lease_duration: Duration,
-    /// Whether the member is about to end.
+    /// Whether the member is about to end, or its Lease cannot be read.
     pub is_leaving: bool,
     /// The hashes that it claims: for which it acts, or is about to.
     pub claims: HashRanges,
