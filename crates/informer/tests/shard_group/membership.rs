@@ -97,7 +97,7 @@ async fn ranges_of_killed_member_move_after_its_lease_has_expired() {
 
 /// The documented bound. Nothing remains of the first processes but their Leases, also that of the election.
 #[tokio::test(start_paused = true)]
-async fn ranges_wait_38_seconds_at_most_if_all_members_are_killed_and_others_start() {
+async fn ranges_wait_40_seconds_at_most_if_all_members_are_killed_and_others_start() {
     for pause in [0, 1, 4, 9] {
         let (server, groups) = (ApiServer::new(), Groups::default());
         let mut members = Vec::new();
@@ -113,7 +113,7 @@ async fn ranges_wait_38_seconds_at_most_if_all_members_are_killed_and_others_sta
         let members = ["four", "five", "six"].map(|identity| Member::start(&server, &groups, identity));
         wait_for_all_ranges(&members).await;
         let took = begun.elapsed();
-        assert!(took > 15 * SECOND && took <= 38 * SECOND, "{took:?}");
+        assert!(took > 15 * SECOND && took <= 40 * SECOND, "{took:?}");
         assert!((groups.check().share() - 1.0).abs() < 1e-9);
         assert!(["one", "two", "three"].iter().all(|identity| lease(&server, identity).is_none()));
     }

@@ -391,9 +391,9 @@ fn moves_that_begin_again_after_each_write_are_paced() {
         while let Some(request) = coordinator.poll_request(now) {
             assert!(matches!(&request, CoordinatorRequest::UpdateAssignment(next, _) if !next.has_moves()));
             ends += 1;
+            assert!(ends <= 10, "{ends} writes at {millis} ms");
             coordinator.handle_response(now, &request, CoordinatorResponse::Assignment(Some(stored())));
         }
-        assert!(ends <= 10 && coordinator.next_deadline().is_some_and(|at| at > now), "{ends}, {millis} ms");
     }
     assert_eq!(ends, 10);
 }
