@@ -6,7 +6,7 @@ use crate::common::server;
 use crate::programs::sharded_operator;
 use informer::manager::ManagerHandle;
 use informer::shard::{ShardGroup, shard_hash};
-use informer_apiserver::ApiServer;
+use informer_apiserver::{ApiServer, User};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -52,6 +52,30 @@ fn deployment(namespace: &str, name: &str, replicas: i32) -> Value {
 
 fn has_budget(server: &ApiServer, namespace: &str, name: &str) -> bool {
     server.get("policy/v1", "poddisruptionbudgets", Some(namespace), name).is_some()
+}
+
+/// The roles that `--roles` prints are enough, and `reconcile` may write budgets.
+#[tokio::test(start_paused = true)]
+async fn operator_runs_with_the_roles_that_it_prints() {
+    let server = server();
+    let manager = |client: kube::Client| {
+        let group = ShardGroup::builder(client.clone(), "default", "budget-operator").build().unwrap();
+        sharded_operator::manager(client, &group)
+    };
+    let access = sharded_operator::required_access(&manager(server.client()));
+    for manifest in access.manifests("budget-operator", "default") {
+        server.create(&manifest).unwrap();
+    }
+    let account = User::new("system:serviceaccount:default:budget-operator").group("system:serviceaccounts");
+    let manager = manager(server.client_as(account));
+    let handle = manager.handle();
+    let task = tokio::spawn(manager.run_until(std::future::pending()));
+    server.create(&deployment("default", "web", 2)).unwrap();
+    until(|| has_budget(&server, "default", "web")).await;
+    server.update(&deployment("default", "web", 1)).unwrap();
+    until(|| !has_budget(&server, "default", "web")).await;
+    handle.stop();
+    task.await.unwrap().unwrap();
 }
 
 /// Each namespace has at most one owner at any time, and each deployment gets its budget, whichever process ends.
