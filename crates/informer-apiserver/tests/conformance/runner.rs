@@ -39,6 +39,8 @@ pub(crate) enum Needs {
     Nothing,
     /// Compacts the storage.
     Compaction,
+    /// A server without other load, because it depends on the time of a response.
+    Quiet,
     /// Stops and starts servers, which no other statement can use meanwhile.
     Control,
 }
@@ -144,8 +146,9 @@ pub(crate) async fn run<S: Targets>(
     println!("{}\nrunning {} tests", left_out.unwrap_or_default(), cases.len());
     panic::set_hook(Box::new(|info| PANIC_MESSAGE.with_borrow_mut(|message| *message = info.to_string())));
     let begun = Instant::now();
-    let (alone, together): (Vec<_>, Vec<_>) =
-        cases.into_iter().partition(|(_, statement)| statement.needs == Needs::Control);
+    let (alone, together): (Vec<_>, Vec<_>) = cases
+        .into_iter()
+        .partition(|(_, statement)| matches!(statement.needs, Needs::Quiet | Needs::Control));
     let check = |(target, statement)| check(&targets, target, statement, differences);
     let together = futures::stream::iter(together).map(check).buffer_unordered(AT_ONCE);
     let mut running = pin!(together.chain(futures::stream::iter(alone).then(check)));

@@ -73,7 +73,7 @@ impl runner::Targets for Targets {
 
     fn lacks(&self, target: &str, needs: Needs) -> Option<String> {
         let can = match needs {
-            Needs::Nothing => true,
+            Needs::Nothing | Needs::Quiet => true,
             Needs::Compaction => target != "real" || self.etcd.is_some(),
             Needs::Control => false,
         };

@@ -3,7 +3,7 @@
 //!
 //! Delivered events are folded into a map; the map, the cache and a list must be equal in the end. Tests that
 //! damage the control plane run only if `INFORMER_CONTROL_PLANE_CONTROL` names the control socket, one at a time and
-//! last.
+//! last; before them, also one at a time, those that need a server without other load.
 
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
@@ -42,12 +42,12 @@ async fn main() -> ExitCode {
         gaps::ALL,
         kinds::ALL,
         leaders::ALL,
-        outage::ALL,
-        rewind::ALL,
         rights::ALL,
         shards::ALL,
         #[cfg(feature = "persistence")]
         warm_start::ALL,
+        outage::ALL,
+        rewind::ALL,
     ];
     runner::run(targets::Targets::open().await, &tests.concat(), &[]).await
 }

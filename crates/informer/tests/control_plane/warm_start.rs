@@ -3,6 +3,7 @@
 use informer::persistence::Persistence;
 use informer::{InformerOptions, SharedInformer};
 use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::json;
 use std::path::{Path, PathBuf};
 
 use crate::model::Model;
@@ -10,7 +11,9 @@ use crate::runner::{Needs, statements};
 use crate::targets::{TIMEOUT, Target, map, until, value};
 
 statements![
-    needs: Needs::Nothing;
+    // The bookmark that confirms a kind without changes arrives up to a second before its watch ends. If a busy server
+    // misses that, a list follows.
+    needs: Needs::Quiet;
     saved_cache_is_confirmed_without_a_list,
 ];
 
@@ -35,9 +38,10 @@ async fn saved_cache_is_confirmed_without_a_list(target: &Target) {
         let (_registration, model) = Model::follow(&maps);
         maps.start();
         maps.wait_for_sync(TIMEOUT).await.unwrap();
-        let counters = maps.status().reflector;
+        let status = maps.status();
         if round > 0 {
-            assert_eq!((counters.warm_starts, counters.full_lists), (1, 0), "round {round}");
+            let counters = &status.reflector;
+            assert_eq!((counters.warm_starts, counters.full_lists), (1, 0), "round {round}: {status:?}");
         }
         model.settles(&maps, async || target.list::<ConfigMap>().await).await;
         until("the cache is saved", async || {
@@ -45,7 +49,10 @@ async fn saved_cache_is_confirmed_without_a_list(target: &Target) {
         })
         .await;
         maps.shutdown(TIMEOUT).await.unwrap();
-        // The second start has changes to receive, and the third has none.
+        // The second start has changes to receive. The third has none, but the version of the server has increased.
+        if round == 1 {
+            target.post("$ns/secrets", &json!({"metadata": {"name": "other"}})).await;
+        }
         if round == 0 {
             target.request("PATCH", "$ns/configmaps/changed", Some(&value("2"))).await.unwrap();
             target.request("DELETE", "$ns/configmaps/deleted", None).await.unwrap();
