@@ -64,10 +64,10 @@ fn check_out(repo: &Repo, revision: &str) -> Result<PathBuf, Failure> {
         let mut command = repo.program("git");
         repo::run(command.args(args).env("GIT_INDEX_FILE", &index), &format!("git {}", args.join(" ")))
     };
-    if git(&["cat-file", "-e", &format!("{revision}^{{commit}}")]).is_err() {
-        let hint = "in a shallow clone, run `git fetch --unshallow --tags`";
-        return Err(Failure::Failed(format!("git does not know the revision {revision} ({hint})")));
-    }
+    git(&["cat-file", "-e", &format!("{revision}^{{commit}}")]).map_err(|error| {
+        let hint = "is the revision missing? In a shallow clone, run `git fetch --unshallow --tags`";
+        Failure::Failed(format!("{} ({hint})", error.message()))
+    })?;
     let folder = "target/semver/sources/";
     let path = repo.path(folder);
     // A file that the revision does not have would be built, too.
