@@ -23,6 +23,26 @@ impl fmt::Display for BodyLocation {
     }
 }
 
+/// What an error of a body is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BodyElement {
+    /// The list itself, outside of its items.
+    List,
+    Item,
+    Frame,
+}
+
+impl BodyElement {
+    /// Describes the element at a location. The index counts items or frames.
+    fn at(self, location: &BodyLocation) -> String {
+        match self {
+            Self::List => format!("list at byte {}", location.byte),
+            Self::Item => format!("item {location}"),
+            Self::Frame => format!("frame {location}"),
+        }
+    }
+}
+
 /// An object that could not be read and was skipped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("object {} ({location}) is unreadable: {error}", key.as_ref().map_or("?".to_owned(), ToString::to_string))]
@@ -72,10 +92,10 @@ pub enum ObjectError {
 
 /// An error that ends the parsing of a body.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{element} {location}: {kind}")]
+#[error("{}: {kind}", element.at(location))]
 pub struct WireError {
-    /// What the index of the location counts: `item` or `frame`.
-    pub(super) element: &'static str,
+    /// What is malformed.
+    pub(super) element: BodyElement,
     /// The location of the error.
     pub location: BodyLocation,
     /// The reason.

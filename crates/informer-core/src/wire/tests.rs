@@ -7,6 +7,7 @@
 
 mod field_filter;
 
+use super::error::BodyElement;
 use super::*;
 use crate::key::Key;
 use crate::version::ResourceVersion;
@@ -474,7 +475,7 @@ fn indented_list_is_read() {
 fn list_of_a_built_in_kind_is_named_after_it() {
     check_list(r#"{"metadata":{"resourceVersion":"10"},"items":[]}"#, &["list 10"]);
     check_list(r#"{"kind":"\u0050odList","metadata":{"resourceVersion":"10"},"items":[]}"#, &["list 10"]);
-    let found = |kind: &str, byte: usize| format!("error: item #0 at byte {byte}: unexpected kind: {kind}");
+    let found = |kind: &str, byte: usize| format!("error: list at byte {byte}: unexpected kind: {kind}");
     let secrets = r#"{"kind":"SecretList","metadata":{"resourceVersion":"10"},"items":[]}"#;
     check_list(secrets, &[&found("SecretList", 20)]);
     let other_version =
@@ -512,19 +513,19 @@ fn list_of_a_custom_resource_has_any_name_if_its_items_declare_their_kind() {
 #[test]
 fn body_that_is_not_a_list_is_rejected() {
     let status = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","code":500}"#;
-    check_list(status, &["error: item #0 at byte 16: not a list but a Status"]);
+    check_list(status, &["error: list at byte 16: not a list but a Status"]);
     let table = r#"{"kind":"Table","metadata":{"resourceVersion":"10"},"columnDefinitions":[],"rows":[]}"#;
-    check_list(table, &["error: item #0 at byte 15: not a list but a Table"]);
+    check_list(table, &["error: list at byte 15: not a list but a Table"]);
     let pod = r#"{"kind":"Pod","metadata":{"name":"a","resourceVersion":"10"},"items":[]}"#;
-    check_list(pod, &["error: item #0 at byte 13: not a list but a Pod"]);
+    check_list(pod, &["error: list at byte 13: not a list but a Pod"]);
     let node = r#"{"kind":"Node","metadata":{"name":"a","resourceVersion":"10"}}"#;
-    check_list(node, &["error: item #0 at byte 14: unexpected kind: Node"]);
+    check_list(node, &["error: list at byte 14: unexpected kind: Node"]);
     let bare = r#"{"metadata":{"resourceVersion":"10"}}"#;
-    check_list(bare, &["list 10", "error: item #0 at byte 37: not a list but a body without items"]);
+    check_list(bare, &["list 10", "error: list at byte 37: not a list but a body without items"]);
     for odd in [r#"{"a":[]}"#, "5", "nothing", r#""x""#, "false"] {
         let (body, byte) = (format!(r#"{{"items":{odd}}}"#), 9 + odd.len());
         let expected =
-            format!("error: item #0 at byte {byte}: not a list but a body whose items are not a list");
+            format!("error: list at byte {byte}: not a list but a body whose items are not a list");
         check_list(body, &[&expected]);
     }
 }
@@ -534,7 +535,7 @@ fn list_without_valid_metadata_is_rejected() {
     let check = |metadata: &str, reason: &str| {
         let body = format!(r#"{{"items":[],"metadata":{metadata}}}"#);
         let byte = 23 + metadata.len();
-        check_list(body, &[&format!("error: item #0 at byte {byte}: invalid list metadata: {reason}")]);
+        check_list(body, &[&format!("error: list at byte {byte}: invalid list metadata: {reason}")]);
     };
     check("{}", "no resourceVersion");
     check(r#"{"resourceVersion":""}"#, "no resourceVersion");
@@ -543,8 +544,8 @@ fn list_without_valid_metadata_is_rejected() {
     check("null", "a field has the wrong type");
     check("[]", "a field has the wrong type");
     let twice = r#"{"metadata":{"resourceVersion":"1"},"metadata":{"resourceVersion":"2"},"items":[]}"#;
-    check_list(twice, &["list 1", "error: item #0 at byte 70: invalid list metadata: present twice"]);
-    check_list(r#"{"items":[]}"#, &["error: item #0 at byte 12: invalid list metadata: missing"]);
+    check_list(twice, &["list 1", "error: list at byte 70: invalid list metadata: present twice"]);
+    check_list(r#"{"items":[]}"#, &["error: list at byte 12: invalid list metadata: missing"]);
 }
 
 #[test]
@@ -552,7 +553,7 @@ fn list_metadata_over_the_limit_is_rejected() {
     // Regression: a middle part that did not fit was left out, and the rest parsed as metadata without a
     // token.
     let body = format!(r#"{{"metadata":{{"resourceVersion":"1","continue":"{}"}}}}"#, "c".repeat(70_000));
-    let expected = format!("error: item #0 at byte {}: invalid list metadata: ", body.len() - 1);
+    let expected = format!("error: list at byte {}: invalid list metadata: ", body.len() - 1);
     check_list(&body, &[&format!("{expected}a field has the wrong type")]);
     let mut reader = ListReader::new(pod_type(), Limits::default());
     let mut read = |chunk: &str| reader.read(chunk.as_bytes(), |_| {});
@@ -562,30 +563,29 @@ fn list_metadata_over_the_limit_is_rejected() {
 
 #[test]
 fn malformed_list_is_rejected_at_the_first_invalid_byte() {
-    let check =
-        |body: &str, expected: &str| check_list(body, &[&format!("error: item #0 at byte {expected}")]);
-    check("<html>nope</html>", "0: not JSON: expected `{`, found `<`");
-    check("\n[]", "1: not JSON: expected `{`, found `[`");
-    check("404 page not found\n", "0: not JSON: expected `{`, found `4`");
-    check("\u{1f}\u{8b}", "0: not JSON: expected `{`, found byte 0x1f");
-    check("{,}", "1: not JSON: expected a member or `}`, found `,`");
-    check(r#"{"items"[]}"#, "8: not JSON: expected `:`, found `[`");
-    check(r#"{"items":}"#, "9: not JSON: expected a value, found `}`");
-    check(r#"{"items":[]"a":1}"#, "11: not JSON: expected `,` or `}`, found `\"`");
-    check(r#"{"items":[],}"#, "12: not JSON: expected a member, found `}`");
-    check(r#"{"items":[,]}"#, "10: not JSON: expected an item, found `,`");
-    check(r#"{"items":[}"#, "10: not JSON: expected an item, found `}`");
-    check(r#"{"items":[:"#, "10: not JSON: expected an item, found `:`");
-    check(r#"{"items":[{"metadata":}]}"#, "22: not JSON: expected a value, found `}`");
-    check(r#"{"items":[{"metadata":{"name"}}]}"#, "29: not JSON: expected `:`, found `}`");
+    let check = |body: &str, expected: &str| check_list(body, &[&format!("error: {expected}")]);
+    check("<html>nope</html>", "list at byte 0: not JSON: expected `{`, found `<`");
+    check("\n[]", "list at byte 1: not JSON: expected `{`, found `[`");
+    check("404 page not found\n", "list at byte 0: not JSON: expected `{`, found `4`");
+    check("\u{1f}\u{8b}", "list at byte 0: not JSON: expected `{`, found byte 0x1f");
+    check("{,}", "list at byte 1: not JSON: expected a member or `}`, found `,`");
+    check(r#"{"items"[]}"#, "list at byte 8: not JSON: expected `:`, found `[`");
+    check(r#"{"items":}"#, "list at byte 9: not JSON: expected a value, found `}`");
+    check(r#"{"items":[]"a":1}"#, "list at byte 11: not JSON: expected `,` or `}`, found `\"`");
+    check(r#"{"items":[],}"#, "list at byte 12: not JSON: expected a member, found `}`");
+    check(r#"{"items":[,]}"#, "list at byte 10: not JSON: expected an item, found `,`");
+    check(r#"{"items":[}"#, "list at byte 10: not JSON: expected an item, found `}`");
+    check(r#"{"items":[:"#, "list at byte 10: not JSON: expected an item, found `:`");
+    check(r#"{"items":[{"metadata":}]}"#, "item #0 at byte 22: not JSON: expected a value, found `}`");
+    check(r#"{"items":[{"metadata":{"name"}}]}"#, "item #0 at byte 29: not JSON: expected `:`, found `}`");
     let comma = format!(r#"{{"items":[{A},]}}"#);
-    check_list(comma, &["ns/a@1", "error: item #1 at byte 75: not JSON: expected an item, found `]`"]);
+    check_list(comma, &["ns/a@1", "error: list at byte 75: not JSON: expected an item, found `]`"]);
     let after = format!(r#"{{"items":[{A} {B}]}}"#);
-    check_list(after, &["ns/a@1", "error: item #1 at byte 75: not JSON: expected `,` or `]`, found `{`"]);
+    check_list(after, &["ns/a@1", "error: list at byte 75: not JSON: expected `,` or `]`, found `{`"]);
     let trailing = [&list_of(A), &b" {}"[..]].concat();
     check_list(
         trailing,
-        &["list 10", "ns/a@1", "error: item #1 at byte 130: not JSON: expected the end, found `{`"],
+        &["list 10", "ns/a@1", "error: list at byte 130: not JSON: expected the end, found `{`"],
     );
 }
 
@@ -596,15 +596,14 @@ fn list_that_ends_too_early_is_reported_as_truncated() {
         let (items, result) = read_list(&pod_type(), NO_LIMIT, &body[..end]);
         let index = u64::from(end >= 63 + A.len()) + u64::from(end > 63 + A.len() + B.len());
         let location = BodyLocation { index, byte: end as u64 };
-        assert_eq!(
-            result,
-            Err(WireError { element: "item", location, kind: BodyErrorKind::Truncated }),
-            "{end}"
-        );
+        let (first, second) = (63..63 + A.len(), 64 + A.len()..64 + A.len() + B.len());
+        let is_item = [first, second].iter().any(|item| item.start < end && end < item.end);
+        let element = if is_item { BodyElement::Item } else { BodyElement::List };
+        assert_eq!(result, Err(WireError { element, location, kind: BodyErrorKind::Truncated }), "{end}");
         assert!(items.len() <= 3);
     }
     check_list(&body[..100], &["list 10", "error: item #0 at byte 100: the body ends too early"]);
-    check_list("", &["error: item #0 at byte 0: the body ends too early"]);
+    check_list("", &["error: list at byte 0: the body ends too early"]);
 }
 
 // Watches
@@ -747,7 +746,8 @@ fn stream_that_ends_inside_a_frame_is_reported_as_truncated() {
         let index = u64::from(end >= frame.len());
         let is_inside = ![0, frame.len(), frame.len() + 1, stream.len() - 1, stream.len()].contains(&end);
         let location = BodyLocation { index, byte: end as u64 };
-        let truncated = Err(WireError { element: "frame", location, kind: BodyErrorKind::Truncated });
+        let truncated =
+            Err(WireError { element: BodyElement::Frame, location, kind: BodyErrorKind::Truncated });
         assert_eq!(result, if is_inside { truncated } else { Ok(()) }, "{end}");
         assert_eq!(
             frames.len(),

@@ -13,16 +13,16 @@ fn list_that_ends_too_early_fails() {
         > state listing 0
         bytes {"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[
         end
-        > list failed: item #0 at byte 62: the body ends too early; retry in 800ms..1.6s
-        > state backing off: item #0 at byte 62: the body ends too early
+        > list failed: list at byte 62: the body ends too early; retry in 800ms..1.6s
+        > state backing off: list at byte 62: the body ends too early
         wake
         > list limit=500 rv=0
         > state connecting
         200
         > state listing 0
         end
-        > list failed: item #0 at byte 0: the body ends too early; retry in 1.6s..3.2s
-        > state backing off: item #0 at byte 0: the body ends too early
+        > list failed: list at byte 0: the body ends too early; retry in 1.6s..3.2s
+        > state backing off: list at byte 0: the body ends too early
         "#,
     );
 }
@@ -38,8 +38,8 @@ fn list_that_is_not_json_fails() {
         > state listing 0
         bytes hello
         > cancel
-        > list failed: item #0 at byte 0: not JSON: expected `{`, found `h`; retry in 800ms..1.6s
-        > state backing off: item #0 at byte 0: not JSON: expected `{`, found `h`
+        > list failed: list at byte 0: not JSON: expected `{`, found `h`; retry in 800ms..1.6s
+        > state backing off: list at byte 0: not JSON: expected `{`, found `h`
         wake
         > list limit=500 rv=0
         > state connecting
@@ -63,8 +63,8 @@ fn body_is_read_in_the_declared_encoding() {
         > state listing 0
         bytes {"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[]}
         > cancel
-        > list failed: item #0 at byte 0: not protobuf: no Kubernetes magic number at the start; retry in 800ms..1.6s
-        > state backing off: item #0 at byte 0: not protobuf: no Kubernetes magic number at the start
+        > list failed: list at byte 0: not protobuf: no Kubernetes magic number at the start; retry in 800ms..1.6s
+        > state backing off: list at byte 0: not protobuf: no Kubernetes magic number at the start
         wake
         > list limit=500 rv=0
         > state connecting
@@ -98,18 +98,18 @@ fn second_malformed_protobuf_list_disables_protobuf() {
         > state listing 0
         bytes �k8s
         > cancel
-        > list failed: item #0 at byte 0: not protobuf: no Kubernetes magic number at the start; retry in 800ms..1.6s
-        > state backing off: item #0 at byte 0: not protobuf: no Kubernetes magic number at the start
+        > list failed: list at byte 0: not protobuf: no Kubernetes magic number at the start; retry in 800ms..1.6s
+        > state backing off: list at byte 0: not protobuf: no Kubernetes magic number at the start
         wake
         > list limit=500 rv=0
         > state connecting
         200 type=application/vnd.kubernetes.protobuf
         > state listing 0
         bytes �k8s
-        > protobuf disabled: item #0 at byte 0: not protobuf: no Kubernetes magic number at the start
+        > protobuf disabled: list at byte 0: not protobuf: no Kubernetes magic number at the start
         > cancel
-        > list failed: item #0 at byte 0: not protobuf: no Kubernetes magic number at the start; retry in 1.6s..3.2s
-        > state backing off: item #0 at byte 0: not protobuf: no Kubernetes magic number at the start
+        > list failed: list at byte 0: not protobuf: no Kubernetes magic number at the start; retry in 1.6s..3.2s
+        > state backing off: list at byte 0: not protobuf: no Kubernetes magic number at the start
         wake
         > list limit=500 rv=0 in JSON
         > state connecting
@@ -177,8 +177,8 @@ fn truncated_protobuf_body_does_not_disable_protobuf() {
         > state listing 0
         bytes k8s
         end
-        > list failed: item #0 at byte 3: the body ends too early; retry in 800ms..1.6s
-        > state backing off: item #0 at byte 3: the body ends too early
+        > list failed: list at byte 3: the body ends too early; retry in 800ms..1.6s
+        > state backing off: list at byte 3: the body ends too early
         wake
         > list limit=500 rv=0
         > state connecting
@@ -186,8 +186,8 @@ fn truncated_protobuf_body_does_not_disable_protobuf() {
         > state listing 0
         bytes k8s
         end
-        > list failed: item #0 at byte 3: the body ends too early; retry in 1.6s..3.2s
-        > state backing off: item #0 at byte 3: the body ends too early
+        > list failed: list at byte 3: the body ends too early; retry in 1.6s..3.2s
+        > state backing off: list at byte 3: the body ends too early
         wake
         > list limit=500 rv=0
         > state connecting
@@ -206,8 +206,8 @@ fn body_that_is_not_a_list_fails() {
         > state listing 0
         bytes {"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"9"},"rows":[]}
         > cancel
-        > list failed: item #0 at byte 15: not a list but a Table; retry in 800ms..1.6s
-        > state backing off: item #0 at byte 15: not a list but a Table
+        > list failed: list at byte 15: not a list but a Table; retry in 800ms..1.6s
+        > state backing off: list at byte 15: not a list but a Table
         wake
         > list limit=500 rv=0
         > state connecting
@@ -215,8 +215,8 @@ fn body_that_is_not_a_list_fails() {
         > state listing 0
         bytes {"kind":"Status","status":"Failure","code":500}
         > cancel
-        > list failed: item #0 at byte 16: not a list but a Status; retry in 1.6s..3.2s
-        > state backing off: item #0 at byte 16: not a list but a Status
+        > list failed: list at byte 16: not a list but a Status; retry in 1.6s..3.2s
+        > state backing off: list at byte 16: not a list but a Status
         wake
         > list limit=500 rv=0
         > state connecting
@@ -224,8 +224,8 @@ fn body_that_is_not_a_list_fails() {
         > state listing 0
         bytes {"metadata":{"resourceVersion":"9"}}
         end
-        > list failed: item #0 at byte 36: not a list but a body without items; retry in 3.2s..6.4s
-        > state backing off: item #0 at byte 36: not a list but a body without items
+        > list failed: list at byte 36: not a list but a body without items; retry in 3.2s..6.4s
+        > state backing off: list at byte 36: not a list but a body without items
         "#,
     );
 }
@@ -241,8 +241,8 @@ fn list_without_a_version_fails() {
         > state listing 0
         page a/x@5
         > cancel
-        > list failed: item #0 at byte 49: invalid list metadata: no resourceVersion; retry in 800ms..1.6s
-        > state backing off: item #0 at byte 49: invalid list metadata: no resourceVersion
+        > list failed: list at byte 49: invalid list metadata: no resourceVersion; retry in 800ms..1.6s
+        > state backing off: list at byte 49: invalid list metadata: no resourceVersion
         wake
         > list limit=500 rv=0
         > state connecting
@@ -250,8 +250,8 @@ fn list_without_a_version_fails() {
         > state listing 0
         page v= a/x@5
         > cancel
-        > list failed: item #0 at byte 69: invalid list metadata: no resourceVersion; retry in 1.6s..3.2s
-        > state backing off: item #0 at byte 69: invalid list metadata: no resourceVersion
+        > list failed: list at byte 69: invalid list metadata: no resourceVersion; retry in 1.6s..3.2s
+        > state backing off: list at byte 69: invalid list metadata: no resourceVersion
         ",
     );
 }
@@ -407,8 +407,8 @@ fn list_of_another_kind_does_not_replace_the_cache() {
         > state listing 0
         bytes {"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[]}
         > cancel
-        > list failed: item #0 at byte 20: unexpected kind: SecretList; retry in 800ms..1.6s
-        > state backing off: item #0 at byte 20: unexpected kind: SecretList
+        > list failed: list at byte 20: unexpected kind: SecretList; retry in 800ms..1.6s
+        > state backing off: list at byte 20: unexpected kind: SecretList
         wake
         > list limit=500 rv=0
         > state connecting
@@ -757,7 +757,7 @@ fn malformed_bodies_cause_no_hot_loop() {
     for (responses, failure) in [
         (
             "list: 200 / bytes ]; watch-list: 200 / bytes ]",
-            "item #0 at byte 0: not JSON: expected `{`, found `]`",
+            "list at byte 0: not JSON: expected `{`, found `]`",
         ),
         (
             "watch-list: reject 500; list: list v=9; watch: 200 / bytes ]",

@@ -13,7 +13,7 @@ use super::object::ObjectReader;
 use super::skip::ValueSkipper;
 use crate::version::ResourceVersion;
 use crate::wire::error::{
-    BodyErrorKind, BodyLocation, JsonSyntaxError, ObjectError, UnreadableObject, WireError,
+    BodyElement, BodyErrorKind, BodyLocation, JsonSyntaxError, ObjectError, UnreadableObject, WireError,
 };
 use crate::wire::field_filter::FieldFilter;
 use crate::wire::frame::{ListItem, ListMeta, MAX_METADATA_BYTES};
@@ -183,7 +183,9 @@ impl ListReader {
     }
 
     fn error(&self, kind: BodyErrorKind) -> WireError {
-        WireError { element: "item", location: self.location, kind }
+        let is_item = matches!(self.state, State::Item | State::OddItem);
+        let element = if is_item { BodyElement::Item } else { BodyElement::List };
+        WireError { element, location: self.location, kind }
     }
 
     /// Performs one step; returns the item that the step completes. `base` is the offset of `chunk` in the

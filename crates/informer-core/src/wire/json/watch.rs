@@ -7,7 +7,9 @@
 use super::members::{Members, Step};
 use super::object::ObjectReader;
 use super::skip::ValueSkipper;
-use crate::wire::error::{BodyErrorKind, BodyLocation, ObjectError, UnreadableObject, WireError};
+use crate::wire::error::{
+    BodyElement, BodyErrorKind, BodyLocation, ObjectError, UnreadableObject, WireError,
+};
 use crate::wire::field_filter::FieldFilter;
 use crate::wire::frame::{Frame, FrameKind, INITIAL_EVENTS_END, MAX_TYPE_BYTES};
 use crate::wire::status::Status;
@@ -110,7 +112,7 @@ impl WatchReader {
     }
 
     fn error(&self, kind: BodyErrorKind) -> WireError {
-        WireError { element: "frame", location: self.location, kind }
+        WireError { element: BodyElement::Frame, location: self.location, kind }
     }
 
     /// Performs one step; returns the frame that the step completes. `base` is the offset of `chunk` in the

@@ -11,7 +11,7 @@ use super::object::ObjectReader;
 use super::walk::{Shape, Step, Walk, take};
 use crate::version::ResourceVersion;
 use crate::wire::error::{
-    BodyErrorKind, BodyLocation, ObjectError, ProtobufError, UnreadableObject, WireError,
+    BodyElement, BodyErrorKind, BodyLocation, ObjectError, ProtobufError, UnreadableObject, WireError,
 };
 use crate::wire::field_filter::FieldFilter;
 use crate::wire::frame::{ListItem, ListMeta, MAX_METADATA_BYTES};
@@ -125,7 +125,9 @@ impl ProtobufListReader {
     }
 
     fn error(&self, kind: BodyErrorKind) -> WireError {
-        WireError { element: "item", location: self.location, kind }
+        let is_item = matches!(self.state, State::Item | State::OddItem);
+        let element = if is_item { BodyElement::Item } else { BodyElement::List };
+        WireError { element, location: self.location, kind }
     }
 
     /// Performs one step; breaks with the item that the step completes, or with `None` if the chunk is

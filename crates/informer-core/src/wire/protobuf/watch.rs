@@ -11,7 +11,7 @@ use super::object::{ObjectReader, check_type};
 use super::status::status_fields;
 use super::walk::{Shape, Step, Walk, take};
 use crate::wire::error::{
-    BodyErrorKind, BodyLocation, ObjectError, ProtobufError, UnreadableObject, WireError,
+    BodyElement, BodyErrorKind, BodyLocation, ObjectError, ProtobufError, UnreadableObject, WireError,
 };
 use crate::wire::field_filter::FieldFilter;
 use crate::wire::frame::{Frame, FrameKind, INITIAL_EVENTS_END, MAX_TYPE_BYTES};
@@ -158,7 +158,7 @@ impl ProtobufWatchReader {
     }
 
     fn error(&self, kind: BodyErrorKind) -> WireError {
-        WireError { element: "frame", location: self.location, kind }
+        WireError { element: BodyElement::Frame, location: self.location, kind }
     }
 
     /// Performs one step; breaks with the frame that the step completes, or with `None` if the chunk is
