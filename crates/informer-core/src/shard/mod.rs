@@ -22,7 +22,9 @@ pub use filter::{ShardFilter, ShardProperty};
 pub use member::Member;
 pub use protocol::{ClaimState, MemberEvent, MemberRequest, MemberResponse, RangeLossReason, RangeToken};
 pub use range::{HashRange, HashRangeError, HashRanges, RangeCount, shard_hash};
-pub use record::{Assignment, MAX_LEASE_DURATION, MemberRecord, RangeAssignment, StoredAssignment};
+pub use record::{
+    Assignment, MAX_LEASE_DURATION, MAX_LEASE_DURATIONS, MemberRecord, RangeAssignment, StoredAssignment,
+};
 
 #[cfg(test)]
 mod simulation;

@@ -4,9 +4,12 @@ use super::range::{HashRange, HashRanges, RangeCount};
 use jiff::Timestamp;
 use std::time::Duration;
 
-/// Upper bound on the time for which a Lease without changes counts, whatever it contains. Otherwise, a Lease that was
-/// edited could keep its ranges forever.
+/// Upper bound on the lease duration of a member.
 pub const MAX_LEASE_DURATION: Duration = Duration::from_secs(3_600);
+/// Upper bound on the time for which a Lease without changes counts, in lease durations of the observer. Otherwise, the
+/// ranges of a member that has ended could stay without a member for as long as another client has written into its
+/// Lease. The members of a group may have different settings while a program is rolled out, so the bound is not one.
+pub const MAX_LEASE_DURATIONS: u32 = 4;
 
 /// The contents of a member's Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +27,7 @@ pub struct MemberRecord {
     /// Increases with each record that the process writes.
     pub number: u64,
     /// Time after which a Lease without changes counts as expired, in seconds. A shorter one than that of the observer does
-    /// not count, and it expires after [`MAX_LEASE_DURATION`] at the latest.
+    /// not count, nor one that is more than [`MAX_LEASE_DURATIONS`] times as long.
     pub lease_duration_seconds: u32,
     /// When the record was written, by the clock of the member. For display: it is never compared.
     pub renewed: Option<Timestamp>,
@@ -62,7 +65,8 @@ impl MemberRecord {
     /// Returns for how long a Lease without changes counts. `min` is the lease duration of the observer: a member acts
     /// until its own deadline, so a Lease that was edited to a shorter duration must not expire before that.
     pub(super) fn valid_for(&self, min: Duration) -> Duration {
-        Duration::from_secs(self.lease_duration_seconds.into()).max(min).min(MAX_LEASE_DURATION)
+        let max = min.saturating_mul(MAX_LEASE_DURATIONS);
+        Duration::from_secs(self.lease_duration_seconds.into()).clamp(min, max)
     }
 }
 
