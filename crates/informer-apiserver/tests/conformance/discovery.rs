@@ -7,6 +7,7 @@ use crate::targets::Target;
 
 statements![
     the_core_has_one_version,
+    the_core_versions_are_read_with_get_and_groups_with_any_method,
     every_group_has_versions_and_a_preferred_one,
     a_version_lists_its_resources_and_their_verbs,
     discovery_can_come_in_one_document,
@@ -29,6 +30,21 @@ fn find<'a>(list: &'a Value, field: &str, value: &str) -> &'a Value {
 async fn the_core_has_one_version(target: &Target) {
     let api = target.get("/api").await.expect(200).body;
     assert_eq!((&api["kind"], &api["versions"]), (&"APIVersions".into(), &json!(["v1"])));
+}
+
+/// Bug: the embedded server responded to `TRACE /api` and `CONNECT /api` with 200, because it confused the routes of
+/// kube-apiserver that ignore the method. The recordings contain only `GET`.
+async fn the_core_versions_are_read_with_get_and_groups_with_any_method(target: &Target) {
+    for method in ["TRACE", "POST", "OPTIONS", "PUT"] {
+        let request = async |path| target.request(method, path, &[], Vec::new()).await;
+        for path in ["/api", "/api/v1", "/apis/apps/v1", "/version"] {
+            request(path).await.expect_error(405, "MethodNotAllowed", "does not allow this method");
+        }
+        for path in ["/apis", "/apis/apps", "/healthz", "/openapi/v3"] {
+            request(path).await.expect(200);
+        }
+        request("/apis/unknown").await.expect(404);
+    }
 }
 
 async fn every_group_has_versions_and_a_preferred_one(target: &Target) {

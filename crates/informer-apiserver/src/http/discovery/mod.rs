@@ -91,8 +91,8 @@ fn takes_any_method(route: &Route) -> bool {
         route,
         Route::Root
             | Route::Probe(..)
-            | Route::CoreVersions
             | Route::Groups
+            | Route::Group(_)
             | Route::Metrics
             | Route::OpenApi(_)
             | Route::Unknown
