@@ -26,8 +26,8 @@ use {
     std::sync::Arc,
 };
 
-/// The version of the format of records.
-pub const FORMAT_VERSION: u32 = 1;
+/// The version of the format of records, and of the files that contain them.
+pub const FORMAT_VERSION: u32 = 2;
 
 const CHECKSUM_BYTES: usize = 4;
 const PROTOBUF: u8 = 1;

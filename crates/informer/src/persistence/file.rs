@@ -1,8 +1,8 @@
-//! The file of one saved cache: a redb database.
+//! The file of one saved cache: a redb database on checked pages (see `pages`).
 //!
 //! | table | key | value |
 //! |---|---|---|
-//! | `meta` | `format`, `identity`, `saved-at`, `cluster-uid` | text |
+//! | `meta` | `identity`, `saved-at`, `cluster-uid`, `uses`, `running-seconds` | text |
 //! | `positions` | a namespace, or empty for all namespaces | resource version |
 //! | `dictionaries` | number, from 1 | zstd dictionary |
 //! | `objects` | start of a range of keys | block of records (see `blocks` and `informer_core::image`) |
@@ -11,14 +11,16 @@
 //! Invariant: the objects are the state of the cluster at the positions. Each save is one transaction, so this
 //! holds after a crash, too. A file without positions was never completely written.
 //!
-//! redb verifies checksums of pages only after a crash, so each record has its own. A damaged file may cause
-//! errors or panics in redb; both count as damage.
+//! A damaged file causes errors, because the database reads only pages whose checksums are right. Should redb panic all
+//! the same, that counts as damage.
 
+use super::base::Base;
 use super::blocks::{Layout, RowChange, records};
 use super::handlers::{self, Handlers};
-use super::identity::{Identity, format_version};
-use super::knowledge::ChangedKey;
-use super::storage::{AnyBackend, FileId, Storage};
+use super::identity::Identity;
+use super::pages::CheckedPages;
+use super::storage::{FileId, Storage};
+use super::usage::Usage;
 use crate::status::ColdStartReason;
 use informer_core::image::{RecordDecoder, RecordEncoder};
 use informer_core::reflector::Config;
@@ -30,6 +32,7 @@ use redb::{
     StorageError, TableDefinition, TableError, WriteTransaction,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -62,6 +65,8 @@ pub(crate) struct Contents {
     pub(crate) saved_at: Timestamp,
     /// The uid of the namespace `kube-system`, if it was known.
     pub(crate) cluster_uid: Option<String>,
+    /// For how long the cache had been in use when it was saved.
+    pub(crate) usage: Usage,
     pub(crate) positions: BTreeMap<Scope, ResourceVersion>,
     /// In key order.
     pub(crate) entries: Vec<Arc<Entry>>,
@@ -70,84 +75,12 @@ pub(crate) struct Contents {
     pub(crate) handlers: Handlers,
 }
 
-/// The state with which a file was saved last.
-pub(crate) enum Base {
-    /// These entries, in key order.
-    Entries(Vec<Arc<Entry>>),
-    Snapshot(StoreSnapshot),
-}
-
-impl Default for Base {
-    fn default() -> Self {
-        Self::Entries(Vec::new())
-    }
-}
-
-impl Base {
-    /// Returns the entry with this key.
-    pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Entry>> {
-        match self {
-            Self::Entries(entries) => {
-                let index = entries.binary_search_by(|entry| entry.key().cmp(key)).ok()?;
-                entries.get(index)
-            }
-            Self::Snapshot(snapshot) => snapshot.get(key),
-        }
-    }
-
-    /// Returns the keys whose object differs in a later snapshot.
-    pub(crate) fn changes(&self, snapshot: &StoreSnapshot) -> Vec<ChangedKey> {
-        let mut changes = Vec::new();
-        self.for_each_change(snapshot, |_, old, new| {
-            changes.push(ChangedKey { old: old.cloned(), new: new.cloned() });
-        });
-        changes
-    }
-
-    /// Calls `visit` with each entry.
-    pub(crate) fn for_each(&self, visit: impl FnMut(&Arc<Entry>)) {
-        match self {
-            Self::Entries(entries) => entries.iter().for_each(visit),
-            Self::Snapshot(snapshot) => snapshot.list().for_each(visit),
-        }
-    }
-
-    /// Calls `visit` for each key whose object differs, with the entries of this state and of the snapshot.
-    ///
-    /// Entries of the same object state, such as recompressed ones, are no difference.
-    pub(crate) fn for_each_change(
-        &self,
-        snapshot: &StoreSnapshot,
-        mut visit: impl FnMut(&Key, Option<&Arc<Entry>>, Option<&Arc<Entry>>),
-    ) {
-        let is_same = |old: &Arc<Entry>, new: &Arc<Entry>| Arc::ptr_eq(old, new) || old.is_same_state(new);
-        match self {
-            Self::Snapshot(earlier) => snapshot.for_each_change(earlier, |key, old, new| match (old, new) {
-                (Some(old), Some(new)) if is_same(old, new) => {}
-                _ => visit(key, old, new),
-            }),
-            Self::Entries(entries) => {
-                let mut saved = entries.iter().peekable();
-                for new in snapshot.list() {
-                    while let Some(old) = saved.next_if(|old| old.key() < new.key()) {
-                        visit(old.key(), Some(old), None);
-                    }
-                    match saved.next_if(|old| old.key() == new.key()) {
-                        Some(old) if is_same(old, new) => {}
-                        old => visit(new.key(), old, Some(new)),
-                    }
-                }
-                saved.for_each(|old| visit(old.key(), Some(old), None));
-            }
-        }
-    }
-}
-
 /// What a save writes besides the snapshot.
 pub(crate) struct SaveInfo<'a> {
     pub(crate) identity: &'a Identity,
     pub(crate) saved_at: Timestamp,
     pub(crate) cluster_uid: Option<&'a str>,
+    pub(crate) usage: Usage,
     /// The durable handlers in the file, and as they are to be saved.
     pub(crate) handlers: (&'a Handlers, &'a Handlers),
 }
@@ -163,16 +96,18 @@ pub(crate) fn open(
     config: &Config,
 ) -> Result<(CacheFile, Result<Contents, ColdStartReason>), ColdStartReason> {
     let existed = storage.id(&identity.file_name).is_some();
-    let reason = match open_once(storage, identity, config) {
+    let reason = match open_once(storage, &identity.file_name, identity, config) {
         Err(reason @ (ColdStartReason::InUse | ColdStartReason::Inaccessible { .. })) => return Err(reason),
         Ok((_, Err(reason))) if reason.is_failure() => reason,
         Err(reason) => reason,
         Ok(opened) => return Ok(opened),
     };
     if existed {
-        storage.set_aside(&identity.file_name).map_err(|error| inaccessible(&error))?;
+        storage
+            .rename(&identity.file_name, &identity.discarded_name())
+            .map_err(|error| ColdStartReason::inaccessible(&error))?;
     }
-    match open_once(storage, identity, config) {
+    match open_once(storage, &identity.file_name, identity, config) {
         Ok((file, _)) => Ok((file, Err(reason))),
         Err(again) => Err(again),
     }
@@ -180,14 +115,17 @@ pub(crate) fn open(
 
 type Opened = (CacheFile, Result<Contents, ColdStartReason>);
 
-fn open_once(storage: &dyn Storage, identity: &Identity, config: &Config) -> Result<Opened, ColdStartReason> {
+fn open_once(
+    storage: &dyn Storage,
+    name: &str,
+    identity: &Identity,
+    config: &Config,
+) -> Result<Opened, ColdStartReason> {
     let open = || {
-        let backend = storage.open(&identity.file_name).map_err(|error| open_error(&error))?;
-        let is_new = backend.len().map_err(|error| inaccessible(&error))? == 0;
-        let mut builder = Builder::new();
-        builder.set_cache_size(CACHE_BYTES);
-        let database =
-            builder.create_with_backend(AnyBackend(backend)).map_err(|error| open_error(&error))?;
+        let file = storage.open(name).map_err(|error| open_error(&error))?;
+        let pages = CheckedPages::open(file)?;
+        let is_new = pages.is_new();
+        let database = database(pages).map_err(|error| open_error(&error))?;
         let mut decoder = RecordDecoder::new(&config.type_meta, config.retention);
         let mut starts = Vec::new();
         let contents = if is_new {
@@ -195,12 +133,18 @@ fn open_once(storage: &dyn Storage, identity: &Identity, config: &Config) -> Res
         } else {
             read(&database, identity, config, &mut decoder, &mut starts)
         };
-        let id = storage.id(&identity.file_name);
+        let id = storage.id(name);
         let layout = Layout::from_rows(starts);
         Ok((CacheFile { database, id, encoder: decoder.encoder(), layout }, contents))
     };
     catch_unwind(AssertUnwindSafe(open))
         .unwrap_or_else(|_| Err(ColdStartReason::damaged("the database panicked")))
+}
+
+fn database(pages: CheckedPages) -> Result<Database, DatabaseError> {
+    let mut builder = Builder::new();
+    builder.set_cache_size(CACHE_BYTES);
+    builder.create_with_backend(pages)
 }
 
 fn read(
@@ -221,18 +165,18 @@ fn read(
         Ok(meta.get(name)?.map(|value| value.value().to_owned()))
     };
     let text = |name: &str| text(name).map_err(|error| ColdStartReason::damaged(&error.to_string()));
-    let format = text("format")?.unwrap_or_default();
-    if format != format_version() {
-        return Err(ColdStartReason::OtherFormat { found: format.into() });
-    }
     if let Some(setting) = identity.difference(&text("identity")?.unwrap_or_default()) {
         return Err(ColdStartReason::OtherOptions { setting: setting.into() });
     }
     let saved_at = text("saved-at")?.and_then(|time| time.parse().ok());
     let saved_at = saved_at.ok_or_else(|| ColdStartReason::damaged("the time is malformed"))?;
     let cluster_uid = text("cluster-uid")?;
+    let number = |text: Option<String>| text.and_then(|text| text.parse().ok());
+    let usage =
+        || Some(Usage { uses: number(text("uses").ok()?)?, seconds: number(text("running-seconds").ok()?)? });
+    let usage = usage().ok_or_else(|| ColdStartReason::damaged("the number of uses is malformed"))?;
     read_tables(&transaction, config, decoder, starts)
-        .map(|tables| Contents { saved_at, cluster_uid, ..tables })
+        .map(|tables| Contents { saved_at, cluster_uid, usage, ..tables })
         .map_err(|error| read_error(&error))
 }
 
@@ -268,8 +212,8 @@ fn read_tables(
         });
     }
     let handlers = handlers::read(transaction, config, decoder)?;
-    let (saved_at, cluster_uid) = (Timestamp::UNIX_EPOCH, None);
-    Ok(Contents { saved_at, cluster_uid, positions, entries, unreadable, handlers })
+    let (saved_at, cluster_uid, usage) = (Timestamp::UNIX_EPOCH, None, Usage::default());
+    Ok(Contents { saved_at, cluster_uid, usage, positions, entries, unreadable, handlers })
 }
 
 /// Reads the table of objects: this thread reads blocks, and others decode them meanwhile. Most of the time is spent
@@ -364,7 +308,7 @@ impl CacheFile {
         base: &Base,
         snapshot: &StoreSnapshot,
         info: &SaveInfo<'_>,
-    ) -> Result<u64, AnyError> {
+    ) -> Result<u64, redb::Error> {
         let mut transaction = self.database.begin_write()?;
         // After a crash, redb would otherwise read the whole file before it can be used.
         transaction.set_quick_repair(true);
@@ -389,19 +333,17 @@ impl CacheFile {
         transaction: &WriteTransaction,
         base: &Base,
         snapshot: &StoreSnapshot,
-    ) -> Result<u64, StorageError> {
-        let mut objects = transaction.open_table(OBJECTS).map_err(|error| match error {
-            TableError::Storage(error) => error,
-            other => StorageError::Corrupted(other.to_string()),
-        })?;
+    ) -> Result<u64, redb::Error> {
+        let mut objects = transaction.open_table(OBJECTS)?;
         let mut changed = BTreeSet::new();
         base.for_each_change(snapshot, |key, _, _| {
             changed.insert(key.clone());
         });
-        self.layout.update(&changed, snapshot, &mut self.encoder, |change| match change {
+        let written = self.layout.update(&changed, snapshot, &mut self.encoder, |change| match change {
             RowChange::Insert(start, block) => objects.insert(start, block).map(drop),
             RowChange::Remove(start) => objects.remove(start).map(drop),
-        })
+        })?;
+        Ok(written)
     }
 }
 
@@ -409,7 +351,7 @@ fn write_state(
     transaction: &WriteTransaction,
     snapshot: &StoreSnapshot,
     info: &SaveInfo<'_>,
-) -> Result<(), AnyError> {
+) -> Result<(), redb::Error> {
     let mut positions = transaction.open_table(POSITIONS)?;
     for scope in snapshot.scopes() {
         if let Some(version) = snapshot.scope_version(scope) {
@@ -425,9 +367,10 @@ fn write_state(
         unreadable.insert(key.as_bytes(), format!("{version}\0{reason}").as_bytes())?;
     }
     let mut meta = transaction.open_table(META)?;
-    meta.insert("format", &*format_version())?;
     meta.insert("identity", info.identity.text())?;
     meta.insert("saved-at", &*info.saved_at.to_string())?;
+    meta.insert("uses", &*info.usage.uses.to_string())?;
+    meta.insert("running-seconds", &*info.usage.seconds.to_string())?;
     match info.cluster_uid {
         Some(uid) => drop(meta.insert("cluster-uid", uid)?),
         None => drop(meta.remove("cluster-uid")?),
@@ -449,28 +392,22 @@ fn scope_of(name: &str) -> Scope {
 fn open_error(error: &DatabaseError) -> ColdStartReason {
     match error {
         DatabaseError::DatabaseAlreadyOpen => ColdStartReason::InUse,
-        DatabaseError::Storage(StorageError::Io(error))
-            if !matches!(
-                error.kind(),
-                std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof
-            ) =>
-        {
-            inaccessible(error)
+        DatabaseError::Storage(StorageError::Io(error)) if !is_damage(error) => {
+            ColdStartReason::inaccessible(error)
         }
         error => ColdStartReason::damaged(&error.to_string()),
     }
 }
 
+/// Returns whether an error means that the file can be read, but is not as it was written.
+fn is_damage(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof)
+}
+
 /// A failed read is no damage.
 fn read_error(error: &AnyError) -> ColdStartReason {
     match error.downcast_ref() {
-        Some(StorageError::Io(error)) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
-            inaccessible(error)
-        }
+        Some(StorageError::Io(error)) if !is_damage(error) => ColdStartReason::inaccessible(error),
         _ => ColdStartReason::damaged(&error.to_string()),
     }
-}
-
-fn inaccessible(error: &std::io::Error) -> ColdStartReason {
-    ColdStartReason::Inaccessible { message: error.to_string().into() }
 }

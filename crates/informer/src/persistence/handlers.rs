@@ -2,7 +2,7 @@
 //!
 //! | table | key | value |
 //! |---|---|---|
-//! | `handlers` | length of the name (2 bytes), name | the day on which it was used last, as the number of days since 1970 (4 bytes) |
+//! | `handlers` | length of the name (2 bytes), name | when it was used last: the number of processes that had used the cache (8 bytes), and for how many seconds (8 bytes) |
 //! | `unfinished` | length of the name (2 bytes), name, key | nothing: the controller has to reconcile this key, or every key if it is empty |
 //! | `differences` | length of the name (2 bytes), name, key of the object | what the handler knows of the saved object (1 byte), whether it has acknowledged an earlier state (1 byte), the number of other states that it may have received (2 bytes), then records with their lengths (4 bytes): these states, and the states of objects that are gone |
 //!
@@ -10,6 +10,7 @@
 
 use super::file::AnyError;
 use super::knowledge::{Difference, Differences, ReceivedStates, SavedState};
+use super::usage::Usage;
 use imbl::OrdSet;
 use imbl::ordset::DiffItem;
 use informer_core::image::{RecordDecoder, RecordEncoder, checksum};
@@ -28,17 +29,14 @@ const UNKNOWN: u8 = 1;
 const RECEIVED: u8 = 2;
 const RECEIVED_EARLIER: u8 = 3;
 
-/// The number of days after which a name that is no longer used is forgotten.
-const FORGET_AFTER_DAYS: u32 = 30;
-
 /// The durable handlers of a file, by name.
 pub(crate) type Handlers = BTreeMap<Arc<str>, SavedHandler>;
 
 /// What is saved of a durable handler.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SavedHandler {
-    /// The day on which it was used last, as the number of days since 1970.
-    pub(crate) used_on: u32,
+    /// When it was used last.
+    pub(crate) last_used: Usage,
     pub(crate) differences: Arc<Differences>,
     pub(crate) unfinished: Unfinished,
 }
@@ -79,13 +77,8 @@ impl Unfinished {
 }
 
 impl SavedHandler {
-    /// Returns whether the handler was not used for a long time.
-    pub(crate) fn is_forgotten(&self, today: u32) -> bool {
-        today.saturating_sub(self.used_on) > FORGET_AFTER_DAYS
-    }
-
     fn is_same(&self, other: &Self) -> bool {
-        self.used_on == other.used_on
+        self.last_used == other.last_used
             && self.unfinished.is_same(&other.unfinished)
             && are_same_differences(&self.differences, &other.differences)
     }
@@ -119,8 +112,11 @@ pub(super) fn read(
             for row in names.iter()? {
                 let (row_key, value) = row?;
                 let (name, _) = split_row_key(row_key.value()).ok_or("malformed")?;
-                let used_on = u32::from_le_bytes(checked(row_key.value(), value.value())?.try_into()?);
-                handlers.insert(name.into(), SavedHandler { used_on, ..SavedHandler::default() });
+                let (uses, seconds) =
+                    checked(row_key.value(), value.value())?.split_first_chunk().ok_or("malformed")?;
+                let seconds = u64::from_le_bytes(seconds.try_into()?);
+                let last_used = Usage { uses: u64::from_le_bytes(*uses), seconds };
+                handlers.insert(name.into(), SavedHandler { last_used, ..SavedHandler::default() });
             }
         }
         Err(TableError::TableDoesNotExist(_)) => return Ok(handlers),
@@ -150,7 +146,7 @@ pub(super) fn write(
     saved: &Handlers,
     handlers: &Handlers,
     encoder: &mut RecordEncoder,
-) -> Result<(), AnyError> {
+) -> Result<(), redb::Error> {
     if saved.is_empty() && handlers.is_empty() {
         return Ok(());
     }
@@ -162,9 +158,11 @@ pub(super) fn write(
         let (before, after) = (saved.get(name), handlers.get(name));
         let row = row_key(name, &[]);
         match (before, after) {
-            (Some(before), Some(after)) if before.used_on == after.used_on => {}
+            (Some(before), Some(after)) if before.last_used == after.last_used => {}
             (_, Some(after)) => {
-                names.insert(&*row, &*with_checksum(&row, &after.used_on.to_le_bytes()))?;
+                let Usage { uses, seconds } = after.last_used;
+                let value = [uses.to_le_bytes(), seconds.to_le_bytes()].concat();
+                names.insert(&*row, &*with_checksum(&row, &value))?;
             }
             (_, None) => drop(names.remove(&*row)?),
         }

@@ -4,7 +4,6 @@
 //! program have different files. The file contains the whole identity, and is used only by an informer with the
 //! same one.
 
-use informer_core::image::FORMAT_VERSION;
 use std::fmt::Write as _;
 
 /// The identity of a saved cache, as lines of the form `name value`.
@@ -39,6 +38,11 @@ impl Identity {
         Self { file_name: format!("{resource}-{hash:016x}.redb"), text }
     }
 
+    /// Returns the name of a file that is not used, because it is damaged or of other options.
+    pub(super) fn discarded_name(&self) -> String {
+        format!("{}.discarded", self.file_name)
+    }
+
     pub(super) fn text(&self) -> &str {
         &self.text
     }
@@ -58,11 +62,6 @@ impl Identity {
 fn add_line(text: &mut String, name: &str, value: &str) {
     // A value may contain line breaks, if a user writes such a name or path.
     let _ = writeln!(text, "{name} {}", value.escape_debug());
-}
-
-/// Returns the version of the format, as it is stored in a file.
-pub(super) fn format_version() -> String {
-    FORMAT_VERSION.to_string()
 }
 
 /// FNV-1a with 64 bits: a hash that never changes, for names of files.

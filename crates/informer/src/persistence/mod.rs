@@ -1,19 +1,24 @@
 //! Caches that survive their process: each informer saves its cache to a file, and the next process starts from
 //! it.
 //!
-//! This module knows files, but neither handlers nor how an informer uses a loaded cache (see `shared::persist`).
+//! This module knows files and what durable handlers know of the saved objects, but neither how events reach handlers nor
+//! how an informer uses a loaded cache (see `shared::{durable, persist}`).
 //! Nothing here calls a loaded cache synced: the server must confirm it first (C1, C7).
 
+mod base;
 mod blocks;
 mod cluster;
 mod file;
 mod handlers;
 mod identity;
 mod knowledge;
+mod pages;
 mod storage;
+mod usage;
 
+pub(crate) use base::Base;
 pub(crate) use cluster::{ClusterUid, fetch_cluster_uid};
-pub(crate) use file::{Base, CacheFile, Contents, SaveInfo, open};
+pub(crate) use file::{CacheFile, Contents, SaveInfo, open};
 pub(crate) use handlers::{Handlers, SavedHandler, Unfinished, are_same};
 pub(crate) use identity::Identity;
 pub(crate) use knowledge::{ChangedKey, Difference, Differences, SavedState, UnacknowledgedKey, rebase};
@@ -21,6 +26,7 @@ pub(crate) use knowledge::{ChangedKey, Difference, Differences, SavedState, Unac
 pub use redb::{DatabaseError, StorageBackend};
 #[doc(hidden)]
 pub use storage::{FileId, Storage};
+pub(crate) use usage::Usage;
 
 use identity::fnv1a;
 use std::path::PathBuf;

@@ -22,12 +22,19 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     /// Returns an error if the file cannot be opened, created or locked.
     fn open(&self, name: &str) -> Result<Box<dyn StorageBackend>, DatabaseError>;
 
-    /// Renames the file, so that a new one can be created.
+    /// Renames a file, which replaces the file that has the other name. Returns when a crash cannot undo it.
     ///
     /// # Errors
     ///
     /// Returns an error if the file cannot be renamed.
-    fn set_aside(&self, name: &str) -> io::Result<()>;
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Deletes a file, if it exists.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be deleted.
+    fn remove(&self, name: &str) -> io::Result<()>;
 
     /// Returns whether operations may block their thread.
     fn may_block(&self) -> bool {
@@ -55,8 +62,18 @@ impl Storage for Directory {
         Ok(Box::new(FileBackend::new(open_private(&self.path(name))?)?))
     }
 
-    fn set_aside(&self, name: &str) -> io::Result<()> {
-        fs::rename(self.path(name), self.path(&format!("{name}.discarded")))
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path(from), self.path(to))?;
+        #[cfg(unix)]
+        File::open(&self.0)?.sync_all()?;
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        match fs::remove_file(self.path(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result,
+        }
     }
 }
 
@@ -94,37 +111,4 @@ fn open_private(path: &Path) -> io::Result<File> {
     }
     #[cfg(not(unix))]
     options.open(path)
-}
-
-/// A backend of any type, as redb accepts it.
-#[derive(Debug)]
-pub(super) struct AnyBackend(pub(super) Box<dyn StorageBackend>);
-
-impl StorageBackend for AnyBackend {
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.0.read(offset, out)
-    }
-
-    /// Syncs the new length. The database writes a header that refers to it before it syncs both, and could not open
-    /// the file if only the header had reached the disk.
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)?;
-        self.0.sync_data()
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write(offset, data)
-    }
-
-    fn close(&self) -> io::Result<()> {
-        self.0.close()
-    }
 }

@@ -11,8 +11,9 @@
 use super::listener::ledger::ControllerKeys;
 use super::listener::{DurableName, Listener};
 use crate::persistence::{
-    Base, ChangedKey, Difference, Differences, Handlers, SavedHandler, SavedState, Unfinished, rebase,
+    Base, ChangedKey, Difference, Differences, Handlers, SavedHandler, SavedState, Unfinished, Usage, rebase,
 };
+use crate::status::ForgottenHandler;
 use informer_core::{Change, Entry, Key, StoreSnapshot};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -99,7 +100,7 @@ struct State {
 }
 
 struct Handler {
-    used_on: u32,
+    last_used: Usage,
     /// What it knows, unless it has begun.
     differences: Arc<Differences>,
     /// The keys that its controller has to reconcile, as saved by an earlier process.
@@ -170,19 +171,17 @@ impl Prepared {
 }
 
 impl DurableHandlers {
-    /// Adds the handlers of a file, unless they were not used for a long time.
-    pub(super) fn load(&self, entries: &[Arc<Entry>], handlers: Handlers, today: u32) {
+    /// Adds the handlers of a file.
+    pub(super) fn load(&self, entries: &[Arc<Entry>], handlers: Handlers) {
         let mut state = self.lock();
         state.delivered = Base::Entries(entries.to_vec());
         let State { delivered, handlers: known } = &mut *state;
         for (name, saved) in handlers {
-            if !saved.is_forgotten(today) {
-                let SavedHandler { used_on, differences, unfinished } = saved;
-                let phase = known.remove(&name).map_or(Phase::Inactive, |added| added.phase);
-                let (is_known, has_lagged, keys) = (true, false, None);
-                let handler = Handler { used_on, differences, unfinished, keys, is_known, has_lagged, phase };
-                known.insert(name, handler);
-            }
+            let SavedHandler { last_used, differences, unfinished } = saved;
+            let phase = known.remove(&name).map_or(Phase::Inactive, |added| added.phase);
+            let (is_known, has_lagged, keys) = (true, false, None);
+            let handler = Handler { last_used, differences, unfinished, keys, is_known, has_lagged, phase };
+            known.insert(name, handler);
         }
         // Handlers that were added before the file was read, and that it does not contain.
         let mut versions = Vec::new();
@@ -193,6 +192,21 @@ impl DurableHandlers {
         for versions in versions {
             forget_old_versions(known, &versions);
         }
+    }
+
+    /// Forgets the handlers that were not used for a long time, and returns them.
+    pub(super) fn forget_unused(&self, now: Usage) -> Vec<ForgottenHandler> {
+        let mut forgotten = Vec::new();
+        self.lock().handlers.retain(|name, handler| {
+            let is_used = !matches!(handler.phase, Phase::Inactive);
+            if is_used || !now.is_long_after(handler.last_used) {
+                return true;
+            }
+            let missed_deletions = handler.differences.values().filter(|one| !one.gone.is_empty()).count();
+            forgotten.push(ForgottenHandler { name: Arc::clone(name), missed_deletions });
+            false
+        });
+        forgotten
     }
 
     /// Forgets the handlers of the file, which belongs to another cluster.
@@ -237,8 +251,9 @@ impl DurableHandlers {
                 let phase = Phase::Waiting(Arc::clone(listener));
                 let unfinished = Unfinished::default();
                 let (is_known, has_lagged, keys) = (false, false, None);
+                let last_used = Usage::default();
                 let handler =
-                    Handler { used_on: 0, differences, unfinished, keys, is_known, has_lagged, phase };
+                    Handler { last_used, differences, unfinished, keys, is_known, has_lagged, phase };
                 handlers.insert(Arc::clone(name), handler);
             }
         }
@@ -313,7 +328,7 @@ impl DurableHandlers {
     }
 
     /// Returns what the handlers may know while the events of the next save are delivered, relative to its snapshot.
-    pub(super) fn prepare(&self, cut: &Cut, today: u32) -> (Handlers, Prepared) {
+    pub(super) fn prepare(&self, cut: &Cut, now: Usage) -> (Handlers, Prepared) {
         let state = self.lock();
         let changes = state.delivered.changes(&cut.snapshot);
         let mut prepared = Prepared { changes, rebased: Vec::new() };
@@ -327,10 +342,10 @@ impl DurableHandlers {
                         Arc::make_mut(difference).saved.receive();
                     }
                     let unfinished = handler.unfinished_at_begin();
-                    SavedHandler { used_on: today, differences, unfinished }
+                    SavedHandler { last_used: now, differences, unfinished }
                 }
                 Phase::Inactive | Phase::Waiting(_) => SavedHandler {
-                    used_on: handler.used_on,
+                    last_used: handler.last_used,
                     differences: prepared.rebase(&handler.differences),
                     unfinished: handler.unfinished(),
                 },
@@ -342,7 +357,7 @@ impl DurableHandlers {
                     // Afterwards: the keys of acknowledged events are queued already.
                     let mut unfinished = handler.unfinished();
                     unfinished.all |= !is_complete;
-                    SavedHandler { used_on: today, differences: Arc::new(differences), unfinished }
+                    SavedHandler { last_used: now, differences: Arc::new(differences), unfinished }
                 }
             };
             handlers.insert(Arc::clone(name), saved);
@@ -351,7 +366,7 @@ impl DurableHandlers {
     }
 
     /// Adds the changes of a save to the handlers, and begins those that waited for it.
-    pub(super) fn deliver(&self, cut: Cut, mut prepared: Prepared, today: u32, is_saved: bool) {
+    pub(super) fn deliver(&self, cut: Cut, mut prepared: Prepared, now: Usage, is_saved: bool) {
         let mut state = self.lock();
         for handler in state.handlers.values_mut() {
             if let Phase::Begun(listener) = &handler.phase {
@@ -385,7 +400,7 @@ impl DurableHandlers {
                 }
                 listener.begin_durable(&cut.snapshot, &differences);
                 (handler.is_known, handler.has_lagged) = (true, false);
-                handler.used_on = today;
+                handler.last_used = now;
                 handler.phase = Phase::Begun(Arc::clone(listener));
             }
         }
@@ -403,7 +418,7 @@ fn forget_old_versions(handlers: &mut BTreeMap<Arc<str>, Handler>, versions: &st
         name.starts_with(versions) && matches!(handler.phase, Phase::Inactive)
     };
     let old = handlers.iter().filter(|(name, handler)| is_old(name, handler));
-    let last = old.max_by_key(|(_, handler)| handler.used_on).map(|(name, _)| Arc::clone(name));
+    let last = old.max_by_key(|(_, handler)| handler.last_used).map(|(name, _)| Arc::clone(name));
     handlers.retain(|name, handler| Some(name) == last.as_ref() || !is_old(name, handler));
 }
 

@@ -8,11 +8,11 @@ use super::durable::{Cut, DurableHandlers};
 use super::options::InformerOptions;
 use super::parts::EngineParts;
 use super::rewrite::{Exit, blocking};
-use super::saver::{Saved, Saver, today};
+use super::saver::{Saved, Saver};
 use crate::clock::Clock;
 use crate::persistence::{
-    Base, CacheFile, ClusterUid, Contents, Identity, Persistence, RestoredReads, Storage, fetch_cluster_uid,
-    open,
+    Base, CacheFile, ClusterUid, Contents, Identity, Persistence, RestoredReads, Storage, Usage,
+    fetch_cluster_uid, open,
 };
 use crate::reflector::stopped;
 use crate::resource::ResourceType;
@@ -159,7 +159,7 @@ impl PersistTask {
             Ok((file, contents)) => (Some(file), contents),
             Err(reason) => (None, Err(reason)),
         };
-        let (mut saved, mut uid) = (Saved::default(), None);
+        let (mut saved, mut uid, mut usage) = (Saved::default(), None, Usage::default());
         match contents {
             Ok(contents) => {
                 saved = Saved {
@@ -167,7 +167,8 @@ impl PersistTask {
                     handlers: contents.handlers.clone(),
                     cluster_uid: contents.cluster_uid.clone(),
                 };
-                self.durable.load(&contents.entries, contents.handlers.clone(), today());
+                usage = contents.usage;
+                self.durable.load(&contents.entries, contents.handlers.clone());
                 uid = self.warm_start(contents).await;
             }
             Err(reason) => self.cold_start(reason),
@@ -182,6 +183,8 @@ impl PersistTask {
             diagnostics: self.diagnostics.clone(),
             durable: Arc::clone(&self.durable),
             commands: self.commands.clone(),
+            clock: self.clock,
+            usage_before: usage,
             file: file.map(|file| (file, saved)),
             uid,
             uid_request: None,

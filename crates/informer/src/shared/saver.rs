@@ -5,8 +5,10 @@ use super::command::Command;
 use super::durable::{Cut, DurableHandlers};
 use super::persist::{on_disk, retry_delay};
 use super::rewrite::Exit;
+use crate::clock::Clock;
 use crate::persistence::{
-    Base, CacheFile, ClusterUid, Handlers, Identity, Persistence, SaveInfo, are_same, fetch_cluster_uid, open,
+    Base, CacheFile, ClusterUid, Handlers, Identity, Persistence, SaveInfo, Usage, are_same,
+    fetch_cluster_uid, open,
 };
 use crate::status::{Diagnostic, DiagnosticSink, StatusCell};
 use futures::FutureExt as _;
@@ -49,6 +51,9 @@ pub(super) struct Saver {
     pub(super) diagnostics: DiagnosticSink,
     pub(super) durable: Arc<DurableHandlers>,
     pub(super) commands: mpsc::UnboundedSender<Command>,
+    pub(super) clock: Clock,
+    /// For how long the cache was in use before this process.
+    pub(super) usage_before: Usage,
     /// The open file and its content; `None` if it cannot be used now.
     pub(super) file: Option<(CacheFile, Saved)>,
     pub(super) uid: Option<ClusterUid>,
@@ -98,6 +103,8 @@ impl Saver {
         if !cut.snapshot.has_synced() {
             return Ok(());
         }
+        let usage = self.usage_before.in_next_process(self.clock.now().since_origin());
+        self.report_forgotten(usage);
         let save = Save {
             persistence: self.persistence.clone(),
             identity: self.identity.clone(),
@@ -105,6 +112,7 @@ impl Saver {
             file: self.file.take(),
             cluster_uid: self.cluster_uid(),
             saved_at: crate::clock::now(),
+            usage,
         };
         let is_due = self.retry_at.is_none_or(|at| Instant::now() >= at);
         let (saved_at, durable) = (save.saved_at, Arc::clone(&self.durable));
@@ -149,6 +157,14 @@ impl Saver {
         }
     }
 
+    /// Forgets durable handlers that are not used any more.
+    fn report_forgotten(&self, usage: Usage) {
+        for forgotten in self.durable.forget_unused(usage) {
+            self.status.update_persistence(|status| status.forgotten_handlers.push(forgotten.clone()));
+            self.diagnostics.report(&Diagnostic::HandlerForgotten(forgotten));
+        }
+    }
+
     fn record_failure(&mut self, message: &str) {
         self.failures = self.failures.saturating_add(1);
         self.retry_at = Some(Instant::now() + retry_delay(self.failures));
@@ -176,6 +192,7 @@ struct Save {
     file: Option<(CacheFile, Saved)>,
     cluster_uid: Option<String>,
     saved_at: Timestamp,
+    usage: Usage,
 }
 
 impl Save {
@@ -187,7 +204,8 @@ impl Save {
         durable: &DurableHandlers,
         is_due: bool,
     ) -> (Option<(CacheFile, Saved)>, Result<bool, String>) {
-        let (handlers, prepared) = durable.prepare(&cut, today());
+        let used = self.usage.at_full_hour();
+        let (handlers, prepared) = durable.prepare(&cut, used);
         let result = if is_due {
             // Also closing the file can panic.
             let write = AssertUnwindSafe(|| self.write(&cut.snapshot, handlers));
@@ -195,7 +213,7 @@ impl Save {
         } else {
             Ok(false)
         };
-        durable.deliver(cut, prepared, today(), is_due && result.is_ok());
+        durable.deliver(cut, prepared, used, is_due && result.is_ok());
         (self.file, result)
     }
 
@@ -213,6 +231,7 @@ impl Save {
             identity: &self.identity,
             saved_at: self.saved_at,
             cluster_uid: self.cluster_uid.as_deref(),
+            usage: self.usage,
             handlers: (&saved.handlers, &handlers),
         };
         file.save(&saved.rows, snapshot, &info).map_err(|error| error.to_string())?;
@@ -238,9 +257,4 @@ impl Save {
         });
         Ok((file, saved.unwrap_or_default()))
     }
-}
-
-/// Returns the number of days since 1970.
-pub(super) fn today() -> u32 {
-    u32::try_from(crate::clock::now().as_second() / 86_400).unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 //!
 //! No failure is silent (C9), and no diagnostic contains contents of objects.
 
-use super::persistence::ColdStartReason;
+use super::persistence::{ColdStartReason, ForgottenHandler};
 use informer_core::reflector::{Failure, ReflectorDiagnostic, RequestKind};
 use informer_core::wire::UnreadableObject;
 use informer_core::{Key, ProjectionError, ResourceVersion};
@@ -84,6 +84,8 @@ pub enum Diagnostic {
         /// The error.
         message: Arc<str>,
     },
+    /// A durable handler was not used for a long time, and what it knew is forgotten.
+    HandlerForgotten(ForgottenHandler),
     /// A handler with a durable name receives events as other handlers do, because it cannot be durable.
     #[non_exhaustive]
     NotDurable {
@@ -198,6 +200,7 @@ impl fmt::Display for Diagnostic {
                 write!(f, "projection: {error} (further objects are counted, not reported)")
             }
             Self::ColdStart(reason) => write!(f, "cold start, the saved cache is not used: {reason}"),
+            Self::HandlerForgotten(forgotten) => forgotten.fmt(f),
             Self::NotDurable { handler, reason } => write!(f, "handler {handler} is not durable: {reason}"),
             Self::SaveFailed { message } => write!(f, "save cache: {message}"),
             Self::TaskPanicked => f.write_str("a task of the informer panicked; the informer has stopped"),

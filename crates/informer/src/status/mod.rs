@@ -10,7 +10,7 @@ pub use informer_core::reflector::{
 };
 pub use informer_core::wire::{ObjectError, UnreadableObject};
 pub use informer_core::{Moment, Scope};
-pub use persistence::{ColdStartReason, PersistenceStatus, StartKind};
+pub use persistence::{ColdStartReason, ForgottenHandler, PersistenceStatus, StartKind};
 
 use informer_core::reflector::ShardedReflector;
 use informer_core::shard::HashRanges;
@@ -330,7 +330,12 @@ impl StatusCell {
     #[cfg(feature = "persistence")]
     pub(crate) fn update_persistence(&self, update: impl FnOnce(&mut PersistenceStatus)) {
         self.0.send_modify(|status| {
-            let unknown = PersistenceStatus { start: StartKind::Loading, saved_at: None, error: None };
+            let unknown = PersistenceStatus {
+                start: StartKind::Loading,
+                saved_at: None,
+                error: None,
+                forgotten_handlers: Vec::new(),
+            };
             update(status.persistence.get_or_insert(unknown));
         });
     }

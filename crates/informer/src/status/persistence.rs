@@ -14,6 +14,28 @@ pub struct PersistenceStatus {
     pub saved_at: Option<Timestamp>,
     /// Why the last attempt to save it failed; `None` if it did not.
     pub error: Option<Arc<str>>,
+    /// The durable handlers that were forgotten by this process.
+    pub forgotten_handlers: Vec<ForgottenHandler>,
+}
+
+/// A durable handler that was forgotten, because no process has added it for 30 days in which processes ran.
+///
+/// If it is added again, it is a new handler: it receives all objects, and no deletions of earlier ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ForgottenHandler {
+    /// The durable name.
+    pub name: Arc<str>,
+    /// The number of objects that it knew and whose deletion was not delivered to it.
+    pub missed_deletions: usize,
+}
+
+impl fmt::Display for ForgottenHandler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, missed_deletions } = self;
+        write!(f, "durable handler {name:?} is forgotten after 30 days without use, ")?;
+        write!(f, "with the deletions of {missed_deletions} objects (a new handler gets another name)")
+    }
 }
 
 /// How an informer with a saved cache has started.
@@ -81,6 +103,11 @@ impl ColdStartReason {
     /// Creates the reason for a damaged file.
     pub(crate) fn damaged(message: &str) -> Self {
         Self::Damaged { message: message.into() }
+    }
+
+    /// Creates the reason for a file that cannot be read or written.
+    pub(crate) fn inaccessible(error: &std::io::Error) -> Self {
+        Self::Inaccessible { message: error.to_string().into() }
     }
 
     /// Returns whether the reason is a failure, and not the usual first start.

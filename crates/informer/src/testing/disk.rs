@@ -61,10 +61,15 @@ impl Storage for MemoryDisk {
         Ok(Box::new(OpenFile { disk: self.clone(), name: name.to_owned(), id: file.id }))
     }
 
-    fn set_aside(&self, name: &str) -> io::Result<()> {
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut files = self.lock();
-        let file = files.by_name.remove(name).ok_or(io::ErrorKind::NotFound)?;
-        files.by_name.insert(format!("{name}.discarded"), file);
+        let file = files.by_name.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        files.by_name.insert(to.to_owned(), file);
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.lock().by_name.remove(name);
         Ok(())
     }
 

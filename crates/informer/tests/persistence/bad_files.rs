@@ -55,57 +55,6 @@ async fn damaged_file_is_set_aside() {
     }
 }
 
-/// A file with the object `a`, and a durable handler that has not acknowledged the deletion of `b`.
-async fn file_with_a_durable_handler(server: &ApiServer) -> Disk {
-    let disk = Disk::default();
-    server.create(&config_map("default", "b", "gone")).unwrap();
-    let informer = synced(server, saved_on(&disk)).await;
-    let mut events = informer.handler().durable("test").event_stream();
-    events.wait_for_initial_list().await;
-    assert_eq!(events.next_batch(10).await.len(), 2);
-    server.delete("v1", "configmaps", Some("default"), "b").unwrap();
-    assert_eq!(events.next_batch(10).await.len(), 1);
-    super::wait_for_save(&informer).await;
-    disk.kill();
-    disk
-}
-
-/// Whatever single byte is damaged, the cache and the events are right: the file is not used, or the byte does not
-/// matter.
-#[tokio::test(start_paused = true)]
-async fn no_damaged_byte_leads_to_a_wrong_cache() {
-    let server = ApiServer::new();
-    server.create(&config_map("default", "a", "1")).unwrap();
-    let length = file_with_a_durable_handler(&server).await.content().len();
-    let (mut warm, mut cold) = (0, 0);
-    // Around the name of the handler are the rows of what it knows; everything else is sampled. Positions differ
-    // between files, so each is searched in its own.
-    for sample in 0..100 {
-        let disk = file_with_a_durable_handler(&server).await;
-        let content = disk.content();
-        let rows: Vec<usize> = (0..length).filter(|at| content[*at..].starts_with(b"\x00\x04test")).collect();
-        assert!(!rows.is_empty(), "the file contains no row of the handler");
-        let position = match sample {
-            0..50 => sample * length / 50,
-            _ => rows[sample % rows.len()] + sample - 50,
-        };
-        disk.change(|content| content[position] ^= 0x10);
-        let informer = synced(&server, saved_on(&disk)).await;
-        assert_eq!(contents(&informer), ["a=1"], "byte {position}");
-        let (registration, mut log) = log_events_with(informer.handler().durable("test"));
-        if is_warm(&informer) {
-            warm += 1;
-            log.expect(&["-b inferred", "+a initial"]).await;
-        } else {
-            cold += 1;
-            log.expect(&["+a initial"]).await;
-        }
-        informer.shutdown(TIMEOUT).await.unwrap();
-        drop(registration);
-    }
-    assert!(warm > 0 && cold > 0, "{warm} warm, {cold} cold");
-}
-
 #[tokio::test(start_paused = true)]
 async fn file_in_use_is_not_read_and_saved_after_its_release() {
     let (server, disk) = saved_server().await;
@@ -239,8 +188,12 @@ impl Storage for HangingDisk {
         self.disk.open(name)
     }
 
-    fn set_aside(&self, name: &str) -> std::io::Result<()> {
-        self.disk.set_aside(name)
+    fn rename(&self, from: &str, to: &str) -> std::io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> std::io::Result<()> {
+        self.disk.remove(name)
     }
 }
 

@@ -1,12 +1,14 @@
 //! A simulated disk: it loses what was not synced, tears writes, can be full, read-only or stopped.
 
 use informer::persistence::{DatabaseError, FileId, Storage, StorageBackend};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The unit that a disk writes as a whole.
 const SECTOR_BYTES: usize = 512;
+const PAGE_BYTES: usize = 4096;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Disk {
@@ -22,7 +24,7 @@ struct State {
     /// The number of operations after which the process is dead; every later one fails.
     stops_after: Option<u64>,
     operations: u64,
-    /// The limit of the size of all files.
+    /// The limit of the space of all files.
     capacity: Option<u64>,
     read_only: bool,
     panics: bool,
@@ -38,8 +40,10 @@ struct File {
     current: Vec<u8>,
     /// Operations that were not synced.
     unsynced: Vec<Operation>,
-    /// Whether something was written while the length was not synced.
-    written_before_length: bool,
+    /// Whether the start was written while something else was not synced.
+    is_start_early: bool,
+    /// The pages that occupy space: a file has none where nothing was written.
+    pages: BTreeSet<usize>,
     /// The life in which the file is open.
     open_in: Option<u64>,
 }
@@ -51,11 +55,11 @@ enum Operation {
 }
 
 impl Operation {
-    /// Returns the length that the file must have afterwards.
-    fn end(&self) -> usize {
+    /// Returns the pages that it writes.
+    fn pages(&self) -> Range<usize> {
         match self {
-            Self::Write(offset, data) => offset + data.len(),
-            Self::SetLen(length) => *length,
+            Self::Write(offset, data) => offset / PAGE_BYTES..(offset + data.len()).div_ceil(PAGE_BYTES),
+            Self::SetLen(_) => 0..0,
         }
     }
 
@@ -126,9 +130,9 @@ impl Disk {
         self.crash(|_| 1);
     }
 
-    /// Returns whether something was written while the length of a file was not synced.
-    pub(super) fn was_written_before_its_length(&self) -> bool {
-        self.lock().files.values().any(|file| file.written_before_length)
+    /// Returns whether the start of a file was written while something else was not synced.
+    pub(super) fn was_start_written_early(&self) -> bool {
+        self.lock().files.values().any(|file| file.is_start_early)
     }
 
     pub(super) fn set_capacity(&self, bytes: Option<u64>) {
@@ -155,7 +159,7 @@ impl Disk {
         state.files.values().next().unwrap().current.clone()
     }
 
-    /// Adds a file.
+    /// Adds a file, in place of the one with this name.
     pub(super) fn insert(&self, name: &str, content: Vec<u8>) {
         let file = File { id: 1, durable: content.clone(), current: content, ..File::default() };
         self.lock().files.insert(name.to_owned(), file);
@@ -176,6 +180,10 @@ impl Disk {
 }
 
 impl State {
+    fn used(&self) -> u64 {
+        self.files.values().map(|file| (file.pages.len() * PAGE_BYTES) as u64).sum()
+    }
+
     /// Counts an operation; fails if the process is dead.
     fn operate(&mut self, life: u64) -> io::Result<()> {
         self.operations += 1;
@@ -209,13 +217,20 @@ impl Storage for Disk {
         Ok(Box::new(OpenFile { disk: self.clone(), name: name.to_owned(), id, life }))
     }
 
-    fn set_aside(&self, name: &str) -> io::Result<()> {
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut state = self.lock();
-        if self.life.is_some_and(|life| life != state.life) {
-            return Err(io::Error::other("the process is dead"));
-        }
-        let file = state.files.remove(name).ok_or(io::ErrorKind::NotFound)?;
-        state.files.insert(format!("{name}.discarded"), file);
+        let life = self.life.unwrap_or(state.life);
+        state.operate(life)?;
+        let file = state.files.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        state.files.insert(to.to_owned(), file);
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut state = self.lock();
+        let life = self.life.unwrap_or(state.life);
+        state.operate(life)?;
+        state.files.remove(name);
         Ok(())
     }
 }
@@ -243,16 +258,21 @@ impl OpenFile {
     fn change(&self, operation: Operation) -> io::Result<()> {
         let (used, capacity) = {
             let state = self.disk.lock();
-            (state.files.values().map(|file| file.current.len() as u64).sum::<u64>(), state.capacity)
+            (state.used(), state.capacity)
         };
         self.operate(|file| {
-            let grown = (operation.end() as u64).saturating_sub(file.current.len() as u64);
-            if grown > 0 && capacity.is_some_and(|capacity| used + grown > capacity) {
+            let added = operation.pages().filter(|page| !file.pages.contains(page)).count();
+            if added > 0 && capacity.is_some_and(|capacity| used + (added * PAGE_BYTES) as u64 > capacity) {
                 return Err(io::ErrorKind::StorageFull.into());
             }
+            file.pages.extend(operation.pages());
+            match &operation {
+                Operation::SetLen(length) => drop(file.pages.split_off(&length.div_ceil(PAGE_BYTES))),
+                Operation::Write(offset, _) => {
+                    file.is_start_early |= *offset == 0 && !file.unsynced.is_empty();
+                }
+            }
             operation.apply(&mut file.current);
-            let is_length = |operation: &Operation| matches!(operation, Operation::SetLen(_));
-            file.written_before_length |= file.unsynced.iter().any(is_length);
             file.unsynced.push(operation);
             Ok(())
         })

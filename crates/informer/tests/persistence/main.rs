@@ -1,6 +1,8 @@
 //! Saved caches: warm starts, starts with unusable files, and crashes.
 
 mod bad_files;
+mod clocks;
+mod damage;
 mod disk;
 mod durable;
 mod faults;
