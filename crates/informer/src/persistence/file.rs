@@ -76,6 +76,7 @@ pub(crate) struct Contents {
 }
 
 /// What a save writes besides the snapshot.
+#[derive(Clone, Copy)]
 pub(crate) struct SaveInfo<'a> {
     pub(crate) identity: &'a Identity,
     pub(crate) saved_at: Timestamp,
@@ -276,7 +277,7 @@ fn in_order(mut batches: Vec<(usize, Vec<Arc<Entry>>)>) -> Result<Vec<Arc<Entry>
 /// The number of a batch, and its rows.
 type Batch = (usize, Vec<Row>);
 type Row = (AccessGuard<'static, &'static [u8]>, AccessGuard<'static, &'static [u8]>);
-pub(super) type AnyError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 fn decode_block(
     block: &[u8],
@@ -292,6 +293,15 @@ fn decode_block(
 }
 
 impl CacheFile {
+    /// Creates a file.
+    pub(super) fn create(storage: &dyn Storage, name: &str, config: &Config) -> Result<Self, AnyError> {
+        let file = storage.open(name).map_err(redb::Error::from)?;
+        let pages = CheckedPages::open(file).map_err(|reason| reason.to_string())?;
+        let database = database(pages).map_err(redb::Error::from)?;
+        let encoder = RecordDecoder::new(&config.type_meta, config.retention).encoder();
+        Ok(Self { database, id: None, encoder, layout: Layout::default() })
+    }
+
     /// Returns whether this is still the file with its name, not one that was deleted or replaced.
     pub(crate) fn is_current(&self, storage: &dyn Storage, identity: &Identity) -> bool {
         self.id.is_some() && storage.id(&identity.file_name) == self.id

@@ -84,6 +84,12 @@ impl SavedHandler {
     }
 }
 
+/// Returns the approximate size of the handlers in bytes.
+pub(super) fn bytes(handlers: &Handlers) -> usize {
+    let differences = handlers.values().flat_map(|handler| handler.differences.values());
+    differences.map(|difference| difference.bytes()).sum()
+}
+
 fn are_same_differences(left: &Arc<Differences>, right: &Arc<Differences>) -> bool {
     Arc::ptr_eq(left, right)
         || left.len() == right.len()

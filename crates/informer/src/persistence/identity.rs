@@ -43,6 +43,11 @@ impl Identity {
         format!("{}.discarded", self.file_name)
     }
 
+    /// Returns the name of a file that is to replace the file.
+    pub(super) fn replacement_name(&self) -> String {
+        format!("{}.new", self.file_name)
+    }
+
     pub(super) fn text(&self) -> &str {
         &self.text
     }

@@ -106,6 +106,15 @@ impl Difference {
         difference.into_some()
     }
 
+    /// Returns the approximate size of all states in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let received = match &self.saved {
+            SavedState::Received(states) => Some(states.acknowledged.iter().chain(&states.others)),
+            _ => None,
+        };
+        received.into_iter().flatten().chain(&self.gone).map(|entry| entry.memory_size()).sum()
+    }
+
     /// Returns the number of states.
     pub(crate) fn states(&self) -> usize {
         let others = if let SavedState::Received(states) = &self.saved { states.others.len() } else { 0 };

@@ -13,17 +13,19 @@ mod handlers;
 mod identity;
 mod knowledge;
 mod pages;
+mod replace;
 mod storage;
 mod usage;
 
 pub(crate) use base::Base;
 pub(crate) use cluster::{ClusterUid, fetch_cluster_uid};
-pub(crate) use file::{CacheFile, Contents, SaveInfo, open};
+pub(crate) use file::{AnyError, CacheFile, Contents, SaveInfo, open};
 pub(crate) use handlers::{Handlers, SavedHandler, Unfinished, are_same};
 pub(crate) use identity::Identity;
 pub(crate) use knowledge::{ChangedKey, Difference, Differences, SavedState, UnacknowledgedKey, rebase};
 #[doc(hidden)]
 pub use redb::{DatabaseError, StorageBackend};
+pub(crate) use replace::{is_full, replace};
 #[doc(hidden)]
 pub use storage::{FileId, Storage};
 pub(crate) use usage::Usage;

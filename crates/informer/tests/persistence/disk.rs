@@ -135,6 +135,11 @@ impl Disk {
         self.lock().files.values().any(|file| file.is_start_early)
     }
 
+    /// Returns the space that all files occupy.
+    pub(super) fn used(&self) -> u64 {
+        self.lock().used()
+    }
+
     pub(super) fn set_capacity(&self, bytes: Option<u64>) {
         self.lock().capacity = bytes;
     }

@@ -7,6 +7,7 @@ mod disk;
 mod durable;
 mod faults;
 mod format;
+mod full_disk;
 mod resume;
 mod warm_start;
 
