@@ -107,23 +107,63 @@ pub struct Patch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TypeId(pub(crate) u16);
 
-/// Default values of the fields that a type in the table omits.
-pub(crate) const TYPE: Type = Type { name: "", fields: &[], atomic: false };
-
-/// Default values of the fields that a field in the table omits.
-pub(crate) const FIELD: Field = Field {
-    name: "",
-    shape: Shape::Any,
-    required: false,
-    default: None,
-    patch: Patch { merge: false, replace: false, retain_keys: false, key: "" },
-    map_type: None,
-};
-
 impl Type {
     /// Returns the field with this name.
     pub fn field(&self, name: &str) -> Option<&'static Field> {
         let index = self.fields.binary_search_by(|field| field.name.cmp(name)).ok()?;
         self.fields.get(index)
+    }
+}
+
+// The constructors of the generated table.
+
+/// The type of lists that are owned as a whole.
+pub(crate) const WHOLE: ListType = ListType::Atomic;
+
+pub(crate) const fn of(name: &'static str, fields: &'static [Field]) -> Type {
+    Type { name, fields, atomic: false }
+}
+
+pub(crate) const fn field(name: &'static str, shape: Shape) -> Field {
+    let patch = Patch { merge: false, replace: false, retain_keys: false, key: "" };
+    Field { name, shape, required: false, default: None, patch, map_type: None }
+}
+
+pub(crate) const fn object(of: u16) -> Shape {
+    Shape::Object(TypeId(of))
+}
+
+impl Type {
+    pub(crate) const fn atomic(self) -> Self {
+        Self { atomic: true, ..self }
+    }
+}
+
+impl Field {
+    pub(crate) const fn required(self) -> Self {
+        Self { required: true, ..self }
+    }
+
+    pub(crate) const fn default(self, default: &'static str) -> Self {
+        Self { default: Some(default), ..self }
+    }
+
+    pub(crate) const fn map_type(self, map_type: MapType) -> Self {
+        Self { map_type: Some(map_type), ..self }
+    }
+
+    pub(crate) const fn merge(mut self, key: &'static str) -> Self {
+        (self.patch.merge, self.patch.key) = (true, key);
+        self
+    }
+
+    pub(crate) const fn replace(mut self) -> Self {
+        self.patch.replace = true;
+        self
+    }
+
+    pub(crate) const fn retain_keys(mut self) -> Self {
+        self.patch.retain_keys = true;
+        self
     }
 }

@@ -1,24 +1,8 @@
-//! The row types of `KINDS`, `GROUPS`, `RESOURCES` and `TABLES`.
+//! The row types of `GROUPS`, `RESOURCES` and `TABLES`.
 //!
 //! Definitions only. Nothing here knows the tables themselves or how a row is found.
 
 use crate::fields::TypeId;
-
-/// A kind in one version of its API group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Kind {
-    /// The API group, for example `apps`; empty for the core group.
-    pub group: &'static str,
-    /// The version of the group, for example `v1`.
-    pub version: &'static str,
-    /// The name of the kind, for example `Deployment`.
-    pub kind: &'static str,
-    /// The plural name used in paths, for example `deployments`.
-    pub plural: &'static str,
-    /// Whether its objects are namespaced.
-    pub namespaced: bool,
-}
 
 /// An API group as served by Kubernetes 1.36.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,6 +92,42 @@ pub struct Column {
     pub priority: i32,
 }
 
-/// Default values of the fields that a column in the table omits.
-pub(crate) const COLUMN: Column =
-    Column { name: "", cell_type: "", format: "", description: "", priority: 0 };
+// The constructors of the generated tables.
+
+/// Default values of the fields that a resource in the table omits.
+pub(crate) const RESOURCE: Resource = Resource {
+    group: "",
+    version: "",
+    kind: "",
+    plural: "",
+    singular: "",
+    namespaced: false,
+    short_names: &[],
+    categories: &[],
+    verbs: &[],
+    storage_hash: "",
+    type_id: None,
+    subresources: &[],
+};
+
+pub(crate) const fn of(type_id: u16) -> TypeId {
+    TypeId(type_id)
+}
+
+pub(crate) const fn table(group: &'static str, kind: &'static str, columns: &'static [Column]) -> Table {
+    Table { group, kind, columns }
+}
+
+pub(crate) const fn column(name: &'static str, cell_type: &'static str, description: &'static str) -> Column {
+    Column { name, cell_type, format: "", description, priority: 0 }
+}
+
+impl Column {
+    pub(crate) const fn format(self, format: &'static str) -> Self {
+        Self { format, ..self }
+    }
+
+    pub(crate) const fn wide(self) -> Self {
+        Self { priority: 1, ..self }
+    }
+}

@@ -89,13 +89,6 @@ pub enum Wire {
     Map(&'static Wire),
 }
 
-/// Default values of the fields that a row of the table omits.
-pub(crate) const MESSAGE: Message =
-    Message { name: "", is_kind: false, api_version: "", parts: &[], has_nulls: false };
-
-/// Default values of the fields that a part in the table omits.
-pub(crate) const PART: Part = Part { number: 0, name: "", wire: Wire::String, pointer: false, always: false };
-
 /// The index of a [`Message`] in [`MESSAGES`](crate::MESSAGES).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub(crate) u16);
@@ -110,5 +103,51 @@ impl Message {
     pub fn part(&self, number: u64) -> Option<&'static Part> {
         let index = self.parts.binary_search_by(|part| u64::from(part.number).cmp(&number)).ok()?;
         self.parts.get(index)
+    }
+}
+
+// The constructors of the generated table.
+
+pub(crate) const fn message(name: &'static str, parts: &'static [Part]) -> Message {
+    Message { name, is_kind: false, api_version: "", parts, has_nulls: false }
+}
+
+pub(crate) const fn kind(name: &'static str, api_version: &'static str, parts: &'static [Part]) -> Message {
+    Message { name, is_kind: true, api_version, parts, has_nulls: false }
+}
+
+pub(crate) const fn part(number: u16, name: &'static str, wire: Wire) -> Part {
+    Part { number, name, wire, pointer: false, always: false }
+}
+
+pub(crate) const fn of(message: u16) -> Wire {
+    Wire::Message(MessageId(message))
+}
+
+pub(crate) const fn or_boolean(message: u16) -> Wire {
+    Wire::OrBoolean(MessageId(message))
+}
+
+pub(crate) const fn or_list(message: u16) -> Wire {
+    Wire::OrList(MessageId(message))
+}
+
+pub(crate) const fn or_strings(message: u16) -> Wire {
+    Wire::OrStrings(MessageId(message))
+}
+
+impl Message {
+    pub(crate) const fn nulls(self) -> Self {
+        Self { has_nulls: true, ..self }
+    }
+}
+
+impl Part {
+    pub(crate) const fn pointer(self) -> Self {
+        Self { pointer: true, ..self }
+    }
+
+    pub(crate) const fn always(self) -> Self {
+        Self { always: true, ..self }
     }
 }

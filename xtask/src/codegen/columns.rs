@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::GENERATED;
-use super::layout::Expr;
+use super::layout::{Row, table, text};
 use super::types::Types;
 
 /// The columns of all kinds.
@@ -27,33 +27,26 @@ fn render_input(input: &str, types: &Types, version: &str) -> Result<String, Str
     let mut common = String::new();
     for [name, kind, description] in COMMON_COLUMNS {
         let column = column(name, kind, description, types)?;
-        let head = format!("const {}: Column = ", name.to_uppercase());
-        let text = column.render(0, head.len(), 1);
-        let doc = format!("/// The column `{name}`, which nearly every kind has.\n");
-        common.extend([&*doc, &head, &text, ";\n\n"]);
+        common.extend([format!("/// The column `{name}`, which nearly every kind has.\n#[rustfmt::skip]\n")]);
+        common.extend([format!("const {}: Column = {column};\n\n", name.to_uppercase())]);
     }
-    let tables = tables(input, types)?.into_iter().map(|([group, kind], columns)| {
-        let columns = columns.into_iter().map(Expr::word).collect();
-        let parts = vec![
-            ("group", Expr::text(&group)),
-            ("kind", Expr::text(&kind)),
-            ("columns", Expr::Slice(columns)),
-        ];
-        Expr::Struct("Table", parts)
-    });
+    let rows: Vec<Row> = tables(input, types)?
+        .into_iter()
+        .map(|([group, kind], columns)| Row::new(format!("table({group:?}, {kind:?}, &["), columns, "])"))
+        .collect();
     Ok(format!(
         "{GENERATED}\n\
          //! The table columns of Kubernetes {version}, sorted by group and kind.\n\
          \n\
-         use crate::shapes::{{COLUMN, Column, Table}};\n\
+         use crate::shapes::{{Column, Table, column, table}};\n\
          \n\
          {common}\
          /// The columns of all kinds, sorted by group and kind.\n\
          ///\n\
          /// The row `default` applies to built-in kinds without a row of their own, the row `custom` to custom\n\
          /// resources whose definition declares no columns.\n\
-         pub static TABLES: &[Table] = {};\n",
-        Expr::Slice(tables.collect()).render(0, 0, 1)
+         {}",
+        table("pub static TABLES: &[Table]", &rows)
     ))
 }
 
@@ -99,11 +92,10 @@ fn line_column(line: &str, types: &Types) -> Result<String, String> {
     let (Some(name), Some(kind), Some(description)) = (parts.next(), parts.next(), parts.next()) else {
         return Err("is not a column".to_owned());
     };
-    // Columns are in a list in a struct in a list, hence the indent.
-    Ok(column(name, kind, description, types)?.render(12, 12, 1))
+    column(name, kind, description, types)
 }
 
-fn column(name: &str, kind: &str, description: &str, types: &Types) -> Result<Expr, String> {
+fn column(name: &str, kind: &str, description: &str, types: &Types) -> Result<String, String> {
     let mut words: Vec<&str> = kind.split(' ').collect();
     let wide = words.last() == Some(&"wide");
     if wide {
@@ -114,20 +106,13 @@ fn column(name: &str, kind: &str, description: &str, types: &Types) -> Result<Ex
         [kind, format] => (*kind, *format),
         _ => return Err(format!("has the unknown type `{kind}`")),
     };
-    let mut parts = vec![("name", Expr::text(name)), ("cell_type", Expr::text(kind))];
-    if !format.is_empty() {
-        parts.push(("format", Expr::text(format)));
-    }
     let description = match description.strip_prefix("= ") {
         Some(field) => described(field, types)?,
         None => description.replace("\\n", "\n"),
     };
-    parts.push(("description", Expr::text(&description)));
-    if wide {
-        parts.push(("priority", Expr::word("1")));
-    }
-    parts.push(("", Expr::word("..COLUMN")));
-    Ok(Expr::Struct("Column", parts))
+    let format = if format.is_empty() { String::new() } else { format!(".format({format:?})") };
+    let wide = if wide { ".wide()" } else { "" };
+    Ok(format!("column({}, {}, {}){format}{wide}", text(name), text(kind), text(&description)))
 }
 
 /// Returns the description of a field such as `core.v1.PodSpec.nodeName`.
@@ -160,16 +145,16 @@ mod tests {
         let input = "# comment\n[Pod] [a/Pod]\nName\nNode | string wide | = core.v1.PodSpec.nodeName\nN | integer | one\\ntwo\n";
         let text = render_input(input, &types(), "1.36").unwrap();
         let lines = [
-            r#"const AGE: Column = Column { name: "Age", cell_type: "string", description: "its time", ..COLUMN };"#,
-            r#"Column { name: "N", cell_type: "integer", description: "one\ntwo", ..COLUMN },"#,
-            r#"description: "where it \"runs\"","#,
-            "priority: 1,",
-            "            NAME,",
+            r#"const AGE: Column = column("Age", "string", "its time");"#,
+            r#"const NAME: Column = column("Name", "string", "its name").format("name");"#,
+            r#"    column("N", "integer", "one\ntwo"),"#,
+            r#"    column("Node", "string", "where it \"runs\"").wide(),"#,
+            "    NAME,",
         ];
         for line in lines {
             assert!(text.contains(line), "{line}\n{text}");
         }
-        assert!(text.find(r#"group: """#) < text.find(r#"group: "a""#), "{text}");
+        assert!(text.find(r#"table("", "#) < text.find(r#"table("a", "#), "{text}");
     }
 
     #[test]

@@ -1,125 +1,62 @@
-//! Formats Rust expressions like rustfmt: on one line if they fit, otherwise one line per part.
+//! Formats the rows of the generated tables: on one line if a row fits, otherwise with a line for each of its parts.
 //!
-//! Supports only the expressions of the generated tables. The `fmt` stage of CI checks that rustfmt agrees.
+//! rustfmt skips the tables: it would need a line for each value.
 
 use super::MAX_WIDTH;
 
-/// A Rust expression.
-pub(super) enum Expr {
-    /// Text that is never broken.
-    Word(String),
-    /// `Type { part, part }`. A part is `name: value`, or only a value if the name is empty.
-    Struct(&'static str, Vec<(&'static str, Expr)>),
-    /// `&[part, part]`.
-    Slice(Vec<Expr>),
-    /// `Name(part, part)`.
-    Call(&'static str, Vec<Expr>),
+/// A row of a table.
+pub(super) struct Row {
+    /// The text before the parts, which ends with `&[` if there are parts.
+    start: String,
+    parts: Vec<String>,
+    end: String,
 }
 
-impl Expr {
-    pub(super) fn word(text: impl Into<String>) -> Self {
-        Expr::Word(text.into())
+impl Row {
+    pub(super) fn new(start: impl Into<String>, parts: Vec<String>, end: impl Into<String>) -> Self {
+        Self { start: start.into(), parts, end: end.into() }
     }
 
-    /// Returns a string literal.
-    pub(super) fn text(text: &str) -> Self {
-        Expr::Word(format!("{text:?}"))
-    }
-
-    pub(super) fn texts(texts: &[String]) -> Self {
-        Expr::Slice(texts.iter().map(|text| Expr::text(text)).collect())
-    }
-
-    /// Formats the expression at column `before` of a line with this indent; `after` more characters follow
-    /// it.
-    pub(super) fn render(&self, indent: usize, before: usize, after: usize) -> String {
-        let flat = self.flat();
-        if before + flat.len() + after <= MAX_WIDTH || matches!(self, Expr::Word(_)) {
+    fn render(&self) -> String {
+        let Self { start, parts, end } = self;
+        let flat = format!("{start}{}{end},\n", parts.join(", "));
+        if flat.len() <= MAX_WIDTH || parts.is_empty() {
             return flat;
         }
-        if let Expr::Slice(parts) = self
-            && let [only @ Expr::Struct(..)] = parts.as_slice()
-        {
-            return format!("&[{}]", only.render(indent, before + 2, after + 1));
-        }
-        let inner = " ".repeat(indent + 4);
-        let (open, parts, close) = self.broken(indent + 4);
-        let mut text = open + "\n";
-        for part in parts {
-            text.extend([&inner, &part, "\n"]);
-        }
-        text.extend([&" ".repeat(indent), close]);
-        text
-    }
-
-    /// Formats the expression on one line of any length.
-    pub(super) fn flat(&self) -> String {
-        match self {
-            Expr::Word(text) => text.clone(),
-            Expr::Slice(parts) => format!("&[{}]", joined(parts)),
-            Expr::Call(name, parts) => format!("{name}({})", joined(parts)),
-            Expr::Struct(name, parts) => {
-                let parts: Vec<String> =
-                    parts.iter().map(|(name, value)| format!("{}{}", label(name), value.flat())).collect();
-                format!("{name} {{ {} }}", parts.join(", "))
-            }
-        }
-    }
-
-    /// Returns its opening text, its parts at this indent, and its closing text.
-    fn broken(&self, indent: usize) -> (String, Vec<String>, &'static str) {
-        match self {
-            Expr::Word(text) => (text.clone(), Vec::new(), ""),
-            Expr::Slice(parts) => ("&[".to_owned(), lines(parts, indent), "]"),
-            Expr::Call(name, parts) => (format!("{name}("), lines(parts, indent), ")"),
-            Expr::Struct(name, parts) => {
-                let parts = parts.iter().map(|(name, value)| {
-                    let label = label(name);
-                    let text = value.render(indent, indent + label.len(), 1);
-                    // No comma follows the base of a struct.
-                    let comma = if name.is_empty() { "" } else { "," };
-                    format!("{label}{text}{comma}")
-                });
-                (format!("{name} {{"), parts.collect(), "}")
-            }
-        }
+        let parts: String = parts.iter().flat_map(|part| ["    ", part, ",\n"]).collect();
+        format!("{start}\n{parts}{end},\n")
     }
 }
 
-fn joined(parts: &[Expr]) -> String {
-    parts.iter().map(Expr::flat).collect::<Vec<_>>().join(", ")
+/// Renders a table: its declaration, such as `pub static ROWS: &[Row]`, and its rows.
+pub(super) fn table(declaration: &str, rows: &[Row]) -> String {
+    let rows: String = rows.iter().map(Row::render).collect();
+    format!("#[rustfmt::skip]\n{declaration} = &[\n{rows}];\n")
 }
 
-fn lines(parts: &[Expr], indent: usize) -> Vec<String> {
-    parts.iter().map(|part| format!("{},", part.render(indent, indent, 1))).collect()
+/// Returns a string literal.
+pub(super) fn text(text: &str) -> String {
+    format!("{text:?}")
 }
 
-fn label(name: &str) -> String {
-    if name.is_empty() { String::new() } else { format!("{name}: ") }
+/// Returns a slice of string literals.
+pub(super) fn texts(texts: &[String]) -> String {
+    let texts: Vec<String> = texts.iter().map(|one| text(one)).collect();
+    format!("&[{}]", texts.join(", "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn row(text: &str) -> Expr {
-        let parts = vec![("name", Expr::text(text)), ("list", Expr::texts(&["a".to_owned()]))];
-        Expr::Struct("Row", parts.into_iter().chain([("", Expr::word("..ROW"))]).collect())
-    }
-
     #[test]
-    fn short_expression_is_on_one_line() {
-        assert_eq!(row("x").render(0, 0, 0), r#"Row { name: "x", list: &["a"], ..ROW }"#);
-    }
-
-    #[test]
-    fn long_expression_has_a_line_per_part() {
-        let long = "x".repeat(90);
-        let text = format!("Row {{\n    name: \"{long}\",\n    list: &[\"a\"],\n    ..ROW\n}}");
-        assert_eq!(row(&long).render(0, 0, 0), text);
-        assert_eq!(Expr::Slice(vec![row(&long)]).render(0, 0, 0), format!("&[{text}]"));
-        let table = Expr::Slice(vec![row("x"), row(&long)]).render(0, 0, 0);
-        assert!(table.starts_with("&[\n    Row { name: \"x\""), "{table}");
-        assert!(table.ends_with("        ..ROW\n    },\n]"), "{table}");
+    fn row_that_does_not_fit_has_a_line_per_part() {
+        let long = text(&"x".repeat(100));
+        let row = |part: &str| Row::new("row(1, &[", vec![part.to_owned(), "2".to_owned()], "])");
+        let rendered = table("static T: &[R]", &[row("1"), row(&long)]);
+        let expected = format!(
+            "#[rustfmt::skip]\nstatic T: &[R] = &[\nrow(1, &[1, 2]),\nrow(1, &[\n    {long},\n    2,\n]),\n];\n"
+        );
+        assert_eq!(rendered, expected);
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::GENERATED;
-use super::layout::Expr;
+use super::layout::{Row, table, text};
 use super::proto::{Label, Proto, ProtoField};
 use super::structs::{GoField, Struct};
 
@@ -21,10 +21,10 @@ const VALUES: &[(&str, &str)] = &[
     ("io.k8s.apimachinery.pkg.util.intstr.IntOrString", "IntOrString"),
 ];
 
-/// Suffixes of messages with two representations in JSON, and their variants of `Wire`. One representation is
+/// Suffixes of messages with two representations in JSON, and their constructors of `Wire`. One representation is
 /// the message with the suffix `Props`.
 const CHOICES: &[(&str, &str)] =
-    &[("PropsOrArray", "OrList"), ("PropsOrBool", "OrBoolean"), ("PropsOrStringArray", "OrStrings")];
+    &[("PropsOrArray", "or_list"), ("PropsOrBool", "or_boolean"), ("PropsOrStringArray", "or_strings")];
 
 /// Packages without resources whose kinds occur in responses, and the `apiVersion` of these kinds.
 const RESPONSE_PACKAGES: &[(&str, &str)] = &[
@@ -35,17 +35,8 @@ const RESPONSE_PACKAGES: &[(&str, &str)] = &[
 /// The package whose kinds belong to every group, except `PartialObjectMetadata` and its list.
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
-/// Prefixes of the variants of `Wire` that are structs in Go, which `omitempty` never omits.
-const STRUCTS: &[&str] = &[
-    "Wire::Message(",
-    "Wire::Or",
-    "Wire::Quantity",
-    "Wire::Time",
-    "Wire::MicroTime",
-    "Wire::IntOrString",
-    "Wire::Raw",
-    "Wire::Fields",
-];
+/// Prefixes of the wire types that are structs in Go, which `omitempty` never omits.
+const STRUCTS: &[&str] = &["of(", "or_", "Quantity", "Time", "MicroTime", "IntOrString", "Raw", "Fields"];
 
 /// A Go package of Kubernetes.
 pub(super) struct Package {
@@ -122,15 +113,16 @@ impl<'a> Messages<'a> {
             "{GENERATED}\n\
              //! The protobuf messages of Kubernetes {version} with their fields, sorted by name. Includes list kinds.\n\
              \n\
-             use crate::wire::{{MESSAGE, Message, MessageId, PART, Part, Wire}};\n\
+             use crate::wire::Wire::*;\n\
+             use crate::wire::{{Message, kind, message, of, or_boolean, or_list, or_strings, part}};\n\
              \n\
              /// Every protobuf message of Kubernetes {version} that is a kind or part of one, sorted by name.\n\
-             pub static MESSAGES: &[Message] = {};\n",
-            Expr::Slice(rows).render(0, "pub static MESSAGES: &[Message] = ".len(), 1)
+             {}",
+            table("pub static MESSAGES: &[Message]", &rows)
         ))
     }
 
-    fn row(&self, name: &str, message: &Message<'_>) -> Result<Expr, String> {
+    fn row(&self, name: &str, message: &Message<'_>) -> Result<Row, String> {
         let (mut parts, mut has_nulls) = (Vec::new(), false);
         for (number, field) in message.fields {
             let go_field = match message.of {
@@ -153,18 +145,12 @@ impl<'a> Messages<'a> {
         if let Some((number, GoField { json, .. })) = extra {
             return Err(format!("{json} ({number}) exists only in Go"));
         }
-        let is_kind = message.of.is_some_and(|of| of.is_kind);
-        let mut fields = vec![("name", Expr::text(name))];
-        if is_kind {
-            fields.push(("is_kind", Expr::word("true")));
-            fields.push(("api_version", Expr::text(self.api_version(name)?)));
-        }
-        fields.push(("parts", Expr::Slice(parts)));
-        if has_nulls {
-            fields.push(("has_nulls", Expr::word("true")));
-        }
-        fields.push(("", Expr::word("..MESSAGE")));
-        Ok(Expr::Struct("Message", fields))
+        let start = if message.of.is_some_and(|of| of.is_kind) {
+            format!("kind({}, {}, &[", text(name), text(self.api_version(name)?))
+        } else {
+            format!("message({}, &[", text(name))
+        };
+        Ok(Row::new(start, parts, if has_nulls { "]).nulls()" } else { "])" }))
     }
 
     /// Returns the `apiVersion` of a kind.
@@ -179,29 +165,23 @@ impl<'a> Messages<'a> {
     }
 
     /// Renders a field, and returns whether its JSON is `null` if it is absent.
-    fn part(&self, number: u16, field: &ProtoField, go_field: &GoField) -> Result<(Expr, bool), String> {
+    fn part(&self, number: u16, field: &ProtoField, go_field: &GoField) -> Result<(String, bool), String> {
         if go_field.json == "-" {
             return Err("has no JSON name".to_owned());
         }
         let wire = self.wire(&field.of)?;
         let (wire, pointer) = match field.label {
             // A list in its own message is absent if it is nil in Go.
-            Label::Optional => (wire.clone(), go_field.pointer || wire == "Wire::Strings"),
-            Label::Repeated => (format!("Wire::List(&{wire})"), false),
-            Label::Map => (format!("Wire::Map(&{wire})"), false),
+            Label::Optional => (wire.clone(), go_field.pointer || wire == "Strings"),
+            Label::Repeated => (format!("List(&{wire})"), false),
+            Label::Map => (format!("Map(&{wire})"), false),
         };
         let is_struct = !go_field.pointer && STRUCTS.iter().any(|prefix| wire.starts_with(prefix));
         let always = !go_field.omitzero && (is_struct || !go_field.omitempty);
-        let is_null = always && (pointer || field.label != Label::Optional || wire == "Wire::Bytes");
-        let mut fields = vec![
-            ("number", Expr::word(number.to_string())),
-            ("name", Expr::text(&go_field.json)),
-            ("wire", Expr::word(wire)),
-        ];
-        let flags = [("pointer", pointer), ("always", always)];
-        fields.extend(flags.into_iter().filter(|(_, set)| *set).map(|(name, _)| (name, Expr::word("true"))));
-        fields.push(("", Expr::word("..PART")));
-        Ok((Expr::Struct("Part", fields), is_null))
+        let is_null = always && (pointer || field.label != Label::Optional || wire == "Bytes");
+        let flags = [(".pointer()", pointer), (".always()", always)];
+        let flags: String = flags.into_iter().filter(|(_, set)| *set).map(|(flag, _)| flag).collect();
+        Ok((format!("part({number}, {}, {wire}){flags}", text(&go_field.json)), is_null))
     }
 
     fn wire(&self, of: &str) -> Result<String, String> {
@@ -215,21 +195,21 @@ impl<'a> Messages<'a> {
             _ => None,
         };
         if let Some(variant) = scalar.or_else(|| value(of)) {
-            return Ok(format!("Wire::{variant}"));
+            return Ok(variant.to_owned());
         }
         if let Some((variant, of)) = choice(of) {
-            return Ok(format!("Wire::{variant}({})", self.id(&of)?));
+            return Ok(format!("{variant}({})", self.id(&of)?));
         }
         match self.all.get(of) {
-            Some(message) if message.is_list() => Ok("Wire::Strings".to_owned()),
-            _ => Ok(format!("Wire::Message({})", self.id(of)?)),
+            Some(message) if message.is_list() => Ok("Strings".to_owned()),
+            _ => Ok(format!("of({})", self.id(of)?)),
         }
     }
 
     fn id(&self, name: &str) -> Result<String, String> {
         let position = self.reachable.iter().position(|known| known == name);
         let position = position.ok_or_else(|| format!("refers to the unknown message `{name}`"))?;
-        Ok(format!("MessageId({position})"))
+        Ok(position.to_string())
     }
 }
 
@@ -248,7 +228,7 @@ fn value(name: &str) -> Option<&'static str> {
     VALUES.iter().find(|(known, _)| *known == name).map(|(_, variant)| *variant)
 }
 
-/// Returns the variant of `Wire` for a message with two representations, and the message that is one of them.
+/// Returns the constructor of `Wire` for a message with two representations, and the message that is one of them.
 fn choice(name: &str) -> Option<(&'static str, String)> {
     CHOICES.iter().find_map(|(suffix, variant)| {
         let front = name.strip_suffix(suffix)?;
@@ -304,13 +284,13 @@ message Verbs {
     fn messages_are_rendered_from_proto_and_go() {
         let text = rendered(PROTO, GO).unwrap();
         let lines = [
-            r#"Part { number: 1, name: "spec", wire: Wire::Message(MessageId(1)), pointer: true, ..PART },"#,
-            r#"Part { number: 2, name: "verbs", wire: Wire::Strings, pointer: true, always: true, ..PART },"#,
-            r#"Part { number: 3, name: "times", wire: Wire::Map(&Wire::Time), ..PART },"#,
-            r#"Part { number: 4, name: "port", wire: Wire::IntOrString, always: true, ..PART },"#,
-            r#"api_version: "a.io/v1","#,
-            "has_nulls: true,",
-            r#"Message { name: "io.k8s.a.Spec", parts: &[], ..MESSAGE },"#,
+            r#"kind("io.k8s.a.Pod", "a.io/v1", &["#,
+            r#"    part(1, "spec", of(1)).pointer(),"#,
+            r#"    part(2, "verbs", Strings).pointer().always(),"#,
+            r#"    part(3, "times", Map(&Time)),"#,
+            r#"    part(4, "port", IntOrString).always(),"#,
+            "]).nulls(),",
+            r#"message("io.k8s.a.Spec", &[]),"#,
         ];
         for line in lines {
             assert!(text.contains(line), "{line}\n{text}");

@@ -2,11 +2,9 @@
 //! `k8s-openapi` and from [documents](kubernetes) of Kubernetes.
 //!
 //! The sources of `k8s-openapi` are [parsed](sources), [merged](union) over all Kubernetes versions, and
-//! rendered as the [table of kinds](schema) of `informer-schema` and the [accessors] of `informer`. The
-//! documents of one Kubernetes version give its [resources], the [types] of their fields, their table
-//! [columns] and their protobuf [messages]. The output depends only on `Cargo.lock` and on that
-//! version, so that `--check` can compare it with the files. This module does not know how generated code is
-//! used.
+//! rendered as the [accessors] of `informer`. The documents of one Kubernetes version give its [resources], the [types]
+//! of their fields, their table [columns] and their protobuf [messages]. The output depends only on `Cargo.lock` and on
+//! that version, so that `--check` can compare it with the files. This module does not know how generated code is used.
 
 mod accessors;
 mod columns;
@@ -18,7 +16,6 @@ mod parse;
 mod proto;
 mod range;
 mod resources;
-mod schema;
 mod sources;
 mod structs;
 mod types;
@@ -85,10 +82,8 @@ fn differing<'a>(repo: &Repo, files: &'a [TextFile]) -> impl Iterator<Item = &'a
 fn generate(repo: &Repo) -> Result<Vec<TextFile>, Failure> {
     let kinds = union::merge(&sources::read(repo)?).map_err(Failure::Failed)?;
     let accessors = accessors::render(&kinds).map_err(Failure::Failed)?;
-    Ok(vec![
-        TextFile { path: "crates/informer-schema/src/kinds.rs".to_owned(), text: schema::render(&kinds) },
-        TextFile { path: "crates/informer/src/factory/accessors/generated.rs".to_owned(), text: accessors },
-    ])
+    let path = "crates/informer/src/factory/accessors/generated.rs".to_owned();
+    Ok(vec![TextFile { path, text: accessors }])
 }
 
 /// Generates the files from the documents of Kubernetes; `None` if Go is not installed.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::GENERATED;
-use super::layout::Expr;
+use super::layout::{Row, table, text as literal, texts as literals};
 use super::types::Types;
 
 pub(super) fn render(documents: &[Value], types: &Types, version: &str) -> Result<String, String> {
@@ -22,23 +22,23 @@ pub(super) fn render(documents: &[Value], types: &Types, version: &str) -> Resul
         "{GENERATED}\n\
          //! The groups and resources that Kubernetes {version} serves.\n\
          \n\
-         use crate::fields::TypeId;\n\
-         use crate::shapes::{{Group, Resource, Subresource}};\n\
+         use crate::shapes::{{Group, RESOURCE, Resource, Subresource, of}};\n\
          \n\
          /// Every group of Kubernetes {version}: the core group first, then the others in the server's order of preference.\n\
-         pub static GROUPS: &[Group] = {};\n\
+         {}\
          \n\
          /// Every resource of Kubernetes {version}, including versions that are disabled by default. Sorted by group,\n\
          /// version and plural.\n\
-         pub static RESOURCES: &[Resource] = {};\n",
-        groups.render(0, "pub static GROUPS: &[Group] = ".len(), 1),
-        Expr::Slice(rows.into_values().collect()).render(0, 0, 1)
+         {}",
+        table("pub static GROUPS: &[Group]", &groups),
+        table("pub static RESOURCES: &[Resource]", &rows.into_values().collect::<Vec<_>>())
     ))
 }
 
-fn groups_of(document: &Value) -> Expr {
+fn groups_of(document: &Value) -> Vec<Row> {
     let row = |name: &str, versions: &[String]| {
-        Expr::Struct("Group", vec![("name", Expr::text(name)), ("versions", Expr::texts(versions))])
+        let row = format!("Group {{ name: {}, versions: {} }}", literal(name), literals(versions));
+        Row::new(row, Vec::new(), "")
     };
     let mut rows = vec![row("", &["v1".to_owned()])];
     for group in array(&document["groups"]) {
@@ -46,10 +46,10 @@ fn groups_of(document: &Value) -> Expr {
             array(&group["versions"]).iter().map(|version| text(&version["version"]).to_owned()).collect();
         rows.push(row(text(&group["name"]), &versions));
     }
-    Expr::Slice(rows)
+    rows
 }
 
-type Rows = BTreeMap<[String; 3], Expr>;
+type Rows = BTreeMap<[String; 3], Row>;
 
 fn add_rows(document: &Value, types: &Types, rows: &mut Rows) -> Result<(), String> {
     let group_version = text(&document["groupVersion"]);
@@ -64,43 +64,45 @@ fn add_rows(document: &Value, types: &Types, rows: &mut Rows) -> Result<(), Stri
             let (resource, name) = text(&entry["name"]).split_once('/')?;
             (resource == plural).then(|| subresource([group, version], name, entry, types))
         });
-        let row = Expr::Struct(
-            "Resource",
-            vec![
-                ("group", Expr::text(group)),
-                ("version", Expr::text(version)),
-                ("kind", Expr::text(kind)),
-                ("plural", Expr::text(plural)),
-                ("singular", Expr::text(text(&entry["singularName"]))),
-                ("namespaced", Expr::word((entry["namespaced"] == true).to_string())),
-                ("short_names", Expr::texts(&texts(&entry["shortNames"]))),
-                ("categories", Expr::texts(&texts(&entry["categories"]))),
-                ("verbs", Expr::texts(&texts(&entry["verbs"]))),
-                ("storage_hash", Expr::text(text(&entry["storageVersionHash"]))),
-                ("type_id", type_id),
-                ("subresources", Expr::Slice(subresources.collect())),
-            ],
+        let mut row = format!(
+            "Resource {{ group: {group:?}, version: {version:?}, kind: {kind:?}, plural: {plural:?}, singular: {:?}, ",
+            text(&entry["singularName"])
         );
+        if entry["namespaced"] == true {
+            row += "namespaced: true, ";
+        }
+        for (field, key) in [("short_names", "shortNames"), ("categories", "categories"), ("verbs", "verbs")]
+        {
+            let values = texts(&entry[key]);
+            if !values.is_empty() {
+                row.extend([format!("{field}: {}, ", literals(&values))]);
+            }
+        }
+        let hash = text(&entry["storageVersionHash"]);
+        if !hash.is_empty() {
+            row.extend([format!("storage_hash: {hash:?}, ")]);
+        }
+        row.extend([format!("type_id: Some(of({type_id})), ")]);
+        let subresources: Vec<String> = subresources.collect();
+        let row = if subresources.is_empty() {
+            Row::new(row, subresources, "..RESOURCE }")
+        } else {
+            Row::new(row + "subresources: &[", subresources, "], ..RESOURCE }")
+        };
         rows.insert([group, version, plural].map(str::to_owned), row);
     }
     Ok(())
 }
 
 /// Renders a subresource. Its kind may belong to another group or version than its resource.
-fn subresource(resource: [&str; 2], name: &str, entry: &Value, types: &Types) -> Expr {
+fn subresource(resource: [&str; 2], name: &str, entry: &Value, types: &Types) -> String {
     let group = entry["group"].as_str().unwrap_or(resource[0]);
     let version = entry["version"].as_str().unwrap_or(resource[1]);
-    let kind = text(&entry["kind"]);
-    Expr::Struct(
-        "Subresource",
-        vec![
-            ("name", Expr::text(name)),
-            ("group", Expr::text(group)),
-            ("version", Expr::text(version)),
-            ("kind", Expr::text(kind)),
-            ("verbs", Expr::texts(&texts(&entry["verbs"]))),
-            ("type_id", types.of_kind(group, version, kind).unwrap_or_else(|| Expr::word("None"))),
-        ],
+    let (kind, verbs) = (text(&entry["kind"]), literals(&texts(&entry["verbs"])));
+    let type_id =
+        types.of_kind(group, version, kind).map_or("None".to_owned(), |id| format!("Some(of({id}))"));
+    format!(
+        "Subresource {{ name: {name:?}, group: {group:?}, version: {version:?}, kind: {kind:?}, verbs: {verbs}, type_id: {type_id} }}"
     )
 }
 
@@ -137,11 +139,8 @@ mod tests {
             json!({"kind": "APIGroupList", "groups": [{"name": "apps", "versions": [{"version": "v1"}]}]});
         let text = render(&[list.clone(), groups], &types, "1.36").unwrap();
         assert!(text.contains(r#"short_names: &["po"],"#), "{text}");
-        assert!(text.contains("type_id: Some(TypeId(0)),"), "{text}");
-        assert!(
-            text.contains("kind: \"Eviction\",\n        verbs: &[\"get\"],\n        type_id: None,"),
-            "{text}"
-        );
+        assert!(text.contains("type_id: Some(of(0)), subresources: &["), "{text}");
+        assert!(text.contains(r#"kind: "Eviction", verbs: &["get"], type_id: None }"#), "{text}");
         assert!(text.contains(r#"Group { name: "apps", versions: &["v1"] }"#), "{text}");
         assert!(render(&[list], &types, "1.36").unwrap_err().contains("groups"));
     }

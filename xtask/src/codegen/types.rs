@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::GENERATED;
-use super::layout::Expr;
+use super::layout::{Row, table, text};
 
 /// Types that are rendered as a shape.
 const SHAPES: &[(&str, &str)] = &[
@@ -88,10 +88,10 @@ impl Types {
         self.kinds.iter().filter_map(row).collect()
     }
 
-    /// Returns the type of a kind as an expression: `Some(TypeId(7))`.
-    pub(super) fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<Expr> {
+    /// Returns the index of the type of a kind.
+    pub(super) fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<usize> {
         let name = self.kinds.get(&[group.to_owned(), version.to_owned(), kind.to_owned()])?;
-        self.id(name).ok().map(|id| Expr::word(format!("Some({id})")))
+        self.id(name).ok()
     }
 
     /// Returns the description of a field.
@@ -108,15 +108,17 @@ impl Types {
             "{GENERATED}\n\
              //! The types of Kubernetes {version} with their fields, sorted by name, without list kinds.\n\
              \n\
-             use crate::fields::{{FIELD, Field, ListType, MapType, Patch, Shape, TYPE, Type, TypeId}};\n\
+             use crate::fields::MapType::*;\n\
+             use crate::fields::Shape::*;\n\
+             use crate::fields::{{ListType, Type, WHOLE, field, object, of}};\n\
              \n\
              /// Every type of the `OpenAPI` documents of Kubernetes {version} that has fields, sorted by name.\n\
-             pub static TYPES: &[Type] = {};\n",
-            Expr::Slice(rows).render(0, "pub static TYPES: &[Type] = ".len(), 1)
+             {}",
+            table("pub static TYPES: &[Type]", &rows)
         ))
     }
 
-    fn row(&self, name: &str, schema: &Value) -> Result<Expr, String> {
+    fn row(&self, name: &str, schema: &Value) -> Result<Row, String> {
         let required: BTreeSet<&str> =
             schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let mut fields = Vec::new();
@@ -124,70 +126,59 @@ impl Types {
             let row = self.field(field, property, required.contains(field.as_str()));
             fields.push(row.map_err(|reason| format!("{field}: {reason}"))?);
         }
-        let mut parts = vec![("name", Expr::text(name)), ("fields", Expr::Slice(fields))];
-        if schema["x-kubernetes-map-type"] == "atomic" {
-            parts.push(("atomic", Expr::word("true")));
-        }
-        parts.push(("", Expr::word("..TYPE")));
-        Ok(Expr::Struct("Type", parts))
+        let end = if schema["x-kubernetes-map-type"] == "atomic" { "]).atomic()" } else { "])" };
+        Ok(Row::new(format!("of({}, &[", text(name)), fields, end))
     }
 
-    fn field(&self, name: &str, schema: &Value, required: bool) -> Result<Expr, String> {
-        let mut parts = vec![("name", Expr::text(name)), ("shape", self.shape(schema)?)];
+    fn field(&self, name: &str, schema: &Value, required: bool) -> Result<String, String> {
+        let mut row = format!("field({}, {})", text(name), self.shape(schema)?);
         if required {
-            parts.push(("required", Expr::word("true")));
+            row += ".required()";
         }
         if let Some(default) = schema.get("default") {
-            parts.push(("default", Expr::word(format!("Some({:?})", default.to_string()))));
+            row.extend([format!(".default({:?})", default.to_string())]);
         }
-        let patch = patch(schema)?;
-        if let Some(patch) = patch {
-            parts.push(("patch", patch));
-        }
+        row += &patch(schema)?;
         if reference(schema).is_some() && schema.get("x-kubernetes-map-type").is_some() {
-            parts.push(("map_type", Expr::word(format!("Some({})", map_type(schema)?))));
+            row.extend([format!(".map_type({})", map_type(schema)?)]);
         }
-        parts.push(("", Expr::word("..FIELD")));
-        Ok(Expr::Struct("Field", parts))
+        Ok(row)
     }
 
-    fn shape(&self, schema: &Value) -> Result<Expr, String> {
+    fn shape(&self, schema: &Value) -> Result<String, String> {
         let keywords = schema.as_object().ok_or("is not a schema")?;
         if let Some(unknown) = keywords.keys().find(|key| !KEYWORDS.contains(&key.as_str())) {
             return Err(format!("unsupported keyword `{unknown}`"));
         }
         if let Some(name) = reference(schema) {
-            return Ok(Expr::word(match SHAPES.iter().find(|(shape, _)| *shape == name) {
-                Some((_, shape)) => format!("Shape::{shape}"),
-                None => format!("Shape::Object({})", self.id(name)?),
-            }));
+            return Ok(match SHAPES.iter().find(|(shape, _)| *shape == name) {
+                Some((_, shape)) => (*shape).to_owned(),
+                None => format!("object({})", self.id(name)?),
+            });
         }
         let format = schema["format"].as_str();
         let shape = match (schema["type"].as_str(), format) {
-            (Some("string"), None) => "Shape::String",
-            (Some("string"), Some("byte")) => "Shape::Bytes",
-            (Some("boolean"), None) => "Shape::Boolean",
-            (Some("integer"), Some("int32")) => "Shape::Int32",
-            (Some("integer"), Some("int64")) => "Shape::Int64",
-            (Some("number"), Some("double")) => "Shape::Number",
+            (Some("string"), None) => "String",
+            (Some("string"), Some("byte")) => "Bytes",
+            (Some("boolean"), None) => "Boolean",
+            (Some("integer"), Some("int32")) => "Int32",
+            (Some("integer"), Some("int64")) => "Int64",
+            (Some("number"), Some("double")) => "Number",
             (Some("array"), None) => {
-                let items = Expr::word(format!("&{}", self.shape(&schema["items"])?.flat()));
-                return Ok(Expr::Call("Shape::List", vec![items, Expr::word(list_type(schema)?)]));
+                return Ok(format!("List(&{}, {})", self.shape(&schema["items"])?, list_type(schema)?));
             }
             (Some("object"), None) => {
-                let values = Expr::word(format!("&{}", self.shape(&schema["additionalProperties"])?.flat()));
-                return Ok(Expr::Call("Shape::Map", vec![values, Expr::word(map_type(schema)?)]));
+                let values = self.shape(&schema["additionalProperties"])?;
+                return Ok(format!("Map(&{values}, {})", map_type(schema)?));
             }
             (shape, format) => return Err(format!("unsupported type {shape:?} with format {format:?}")),
         };
-        Ok(Expr::word(shape))
+        Ok(shape.to_owned())
     }
 
-    fn id(&self, name: &str) -> Result<String, String> {
+    fn id(&self, name: &str) -> Result<usize, String> {
         let position = self.schemas.keys().position(|known| known == name);
-        position
-            .map(|position| format!("TypeId({position})"))
-            .ok_or_else(|| format!("refers to the unknown type `{name}`"))
+        position.ok_or_else(|| format!("refers to the unknown type `{name}`"))
     }
 }
 
@@ -209,7 +200,7 @@ fn reference(schema: &Value) -> Option<&str> {
 
 fn list_type(schema: &Value) -> Result<String, String> {
     match schema["x-kubernetes-list-type"].as_str() {
-        None | Some("atomic") => Ok("ListType::Atomic".to_owned()),
+        None | Some("atomic") => Ok("WHOLE".to_owned()),
         Some("set") => Ok("ListType::Set".to_owned()),
         Some("map") => {
             let keys = schema["x-kubernetes-list-map-keys"].as_array().ok_or("is a list map without keys")?;
@@ -222,37 +213,23 @@ fn list_type(schema: &Value) -> Result<String, String> {
 
 fn map_type(schema: &Value) -> Result<&'static str, String> {
     match schema["x-kubernetes-map-type"].as_str() {
-        None | Some("granular") => Ok("MapType::Granular"),
-        Some("atomic") => Ok("MapType::Atomic"),
+        None | Some("granular") => Ok("Granular"),
+        Some("atomic") => Ok("Atomic"),
         Some(other) => Err(format!("unsupported map type `{other}`")),
     }
 }
 
-/// Renders the patch strategy of a field; `None` if it has none.
-fn patch(schema: &Value) -> Result<Option<Expr>, String> {
+/// Renders the patch strategy of a field; empty if it has none.
+fn patch(schema: &Value) -> Result<String, String> {
     let strategy = schema["x-kubernetes-patch-strategy"].as_str().unwrap_or_default();
-    let [mut merge, mut retain_keys, mut replace] = [false; 3];
-    for part in strategy.split(',').filter(|part| !part.is_empty()) {
-        match part {
-            "merge" => merge = true,
-            "retainKeys" => retain_keys = true,
-            "replace" => replace = true,
-            other => return Err(format!("unsupported patch strategy `{other}`")),
-        }
-    }
-    if !(merge || retain_keys || replace) {
-        return Ok(None);
-    }
-    let key = schema["x-kubernetes-patch-merge-key"].as_str().unwrap_or_default();
-    Ok(Some(Expr::Struct(
-        "Patch",
-        vec![
-            ("merge", Expr::word(merge.to_string())),
-            ("replace", Expr::word(replace.to_string())),
-            ("retain_keys", Expr::word(retain_keys.to_string())),
-            ("key", Expr::text(key)),
-        ],
-    )))
+    let key = text(schema["x-kubernetes-patch-merge-key"].as_str().unwrap_or_default());
+    let parts = strategy.split(',').filter(|part| !part.is_empty()).map(|part| match part {
+        "merge" => Ok(format!(".merge({key})")),
+        "retainKeys" => Ok(".retain_keys()".to_owned()),
+        "replace" => Ok(".replace()".to_owned()),
+        other => Err(format!("unsupported patch strategy `{other}`")),
+    });
+    parts.collect()
 }
 
 #[cfg(test)]
@@ -294,10 +271,9 @@ mod tests {
     fn fields_are_rendered() {
         let text = types().render("1.36").unwrap();
         let lines = [
-            r#"Field { name: "limits", shape: Shape::Map(&Shape::Quantity, MapType::Granular), ..FIELD },"#,
-            r#"shape: Shape::List(&Shape::Object(TypeId(0)), ListType::Map(&["port"])),"#,
-            r#"patch: Patch { merge: true, replace: false, retain_keys: false, key: "port" },"#,
-            r#"fields: &[Field { name: "port", shape: Shape::Int32, default: Some("80"), ..FIELD }],"#,
+            r#"    field("limits", Map(&Quantity, Granular)),"#,
+            r#"    field("ports", List(&object(0), ListType::Map(&["port"]))).required().merge("port"),"#,
+            r#"of("a.Port", &[field("port", Int32).default("80")]),"#,
         ];
         for line in lines {
             assert!(text.contains(line), "{line}\n{text}");
@@ -307,10 +283,7 @@ mod tests {
 
     #[test]
     fn kind_has_a_type() {
-        assert_eq!(
-            types().of_kind("", "v1", "Thing").map(|id| id.flat()),
-            Some("Some(TypeId(1))".to_owned())
-        );
+        assert_eq!(types().of_kind("", "v1", "Thing"), Some(1));
         assert!(types().of_kind("", "v1", "ThingList").is_none());
     }
 
