@@ -1,34 +1,24 @@
-//! Renders the accessors of the factory in `informer`: `factory.core().v1().pods()`.
+//! Renders the accessors of the factory in `informer`, `factory.core().v1().pods()`, as rows that macros expand.
 //!
-//! Each group and each version has a type with one method per version or kind. Items that do not exist in
-//! every Kubernetes version are inside version macros of `k8s-openapi`, in an `impl` of their own. The text
-//! is formatted like the output of rustfmt, also inside macros, which rustfmt does not format.
+//! Each group and each version has a type with one method per version or kind. Rows of items that do not exist in every
+//! Kubernetes version are inside version macros of `k8s-openapi`.
 
-use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::names::{capitalised, group_method};
 use super::range::{ALL, Range};
 use super::union::Kind;
 use super::{GENERATED, MAX_WIDTH};
 
-const FACTORY: &str = "SharedInformerFactory";
-
-/// An item or a method, and the Kubernetes versions in which it exists.
-struct Code {
-    range: Range,
-    text: String,
-}
-
 pub(super) fn render(kinds: &[Kind]) -> Result<String, String> {
-    let mut items = Vec::new();
+    let mut rows = Vec::new();
     for group in kinds.chunk_by(|one, next| one.resource.group == next.resource.group) {
-        items.extend(group_items(group)?);
+        rows.extend(group_rows(group)?);
     }
     let modules: BTreeSet<&str> =
         kinds.iter().filter_map(|kind| kind.resource.module.split("::").next()).collect();
     let modules: Vec<&str> = modules.into_iter().collect();
-    let mut text = format!(
+    Ok(format!(
         "{GENERATED}\n\
          //! Accessors of every kind, by group and version: `factory.core().v1().pods()`.\n\
          //!\n\
@@ -36,53 +26,69 @@ pub(super) fn render(kinds: &[Kind]) -> Result<String, String> {
          //! such a version. This file contains only names; the work is done by `Accessor`.\n\
          \n\
          use super::Accessor;\n\
-         use crate::factory::{FACTORY};\n\
-         use k8s_openapi::{{{}}};\n",
-        modules.join(", ")
-    );
-    for same in items.chunk_by(|one, next| one.range == next.range) {
-        text.push('\n');
-        let body: Vec<&str> = same.iter().map(|item| item.text.as_str()).collect();
-        text.push_str(&guarded(same[0].range, &body.join("\n")));
-    }
-    Ok(text)
+         use crate::factory::SharedInformerFactory;\n\
+         use k8s_openapi::{{{}}};\n\
+         \n{}",
+        modules.join(", "),
+        rows.concat()
+    ))
 }
 
-/// Renders the items of one group; `kinds` are all its kinds.
-fn group_items(kinds: &[Kind]) -> Result<Vec<Code>, String> {
+/// Renders the rows of one group; `kinds` are all its kinds.
+fn group_rows(kinds: &[Kind]) -> Result<Vec<String>, String> {
     let group = &kinds[0].resource.group;
     let title = if group.is_empty() { "core API group".to_owned() } else { format!("API group `{group}`") };
-    let (group_method, range) = (group_method(group), range_of(kinds, &title)?);
-    let name = capitalised(group_method);
-    let doc = format!("Accesses the {title}{}.", limit(range));
-    let entry = method(&doc, range, group_method, &format!("{name}<'_>"), &format!("{name}(self)"));
-    let mut items = impls("", FACTORY, &[entry]);
-    items.push(handle(&name, &format!("Accessors of the {title}"), range));
-
-    let (mut versions, mut below) = (Vec::new(), Vec::new());
+    let (method, range) = (group_method(group), range_of(kinds, &title)?);
+    let name = capitalised(method);
+    let mut rows =
+        vec![row(range, &format!("group! {{ \"{title}\", {:?}, {method}: {name} }}", limit(range)))];
     for kinds in kinds.chunk_by(|one, next| one.resource.version == next.resource.version) {
         let version = &kinds[0].resource.version;
-        let version_name = format!("{name}{}", capitalised(version));
+        let type_name = format!("{name}{}", capitalised(version));
         let title = format!("version `{version}` of the {title}");
         let range = range_of(kinds, &title)?;
-        let doc = format!("Accesses {title}{}.", limit(range));
-        let (returns, body) = (format!("{version_name}<'a>"), format!("{version_name}(self.0)"));
-        versions.push(method(&doc, range, version, &returns, &body));
-        below.push(handle(&version_name, &format!("Accessors of {title}"), range));
-        let methods: Vec<Code> = kinds.iter().map(kind_method).collect();
-        below.extend(impls("<'a>", &format!("{version_name}<'a>"), &methods));
+        let limit = limit(range);
+        rows.push(row(
+            range,
+            &format!("version! {{ \"{title}\", {limit:?}, {name}.{version}: {type_name} }}"),
+        ));
+        rows.extend(kind_rows(&type_name, kinds)?);
     }
-    items.extend(impls("<'a>", &format!("{name}<'a>"), &versions));
-    items.extend(below);
-    Ok(items)
+    Ok(rows)
 }
 
-fn kind_method(kind: &Kind) -> Code {
-    let Kind { resource, range, method: name } = kind;
-    let scope = if resource.namespaced { "namespaced" } else { "cluster-scoped" };
-    let doc = format!("Accesses the {scope} kind `{}`{}.", resource.kind, limit(*range));
-    let returns = format!("Accessor<'a, {}::{}>", resource.module, resource.type_name);
-    method(&doc, *range, name, &returns, "Accessor::new(self.0)")
+/// Renders the rows of the kinds of one version: one per scope and range of Kubernetes versions.
+fn kind_rows(type_name: &str, kinds: &[Kind]) -> Result<Vec<String>, String> {
+    let mut rows: BTreeMap<(bool, Range, bool, &str), Vec<String>> = BTreeMap::new();
+    for Kind { resource, range, method } in kinds {
+        if resource.kind != resource.type_name {
+            return Err(format!("{} has a type of another name, {}", resource.kind, resource.type_name));
+        }
+        // Methods that exist in all versions come first.
+        let key = (*range != ALL, *range, resource.namespaced, resource.module.as_str());
+        rows.entry(key).or_default().push(format!("{method}: {}", resource.kind));
+    }
+    let row = |((_, range, namespaced, module), kinds): ((bool, Range, bool, &str), Vec<String>)| {
+        let scope = if namespaced { "namespaced" } else { "cluster-scoped" };
+        let start = format!("kinds! {{ \"{scope}\", {:?}, {type_name}, ({module}),", limit(range));
+        row(range, &format!("{}\n}}", wrapped(start, &kinds)))
+    };
+    Ok(rows.into_iter().map(row).collect())
+}
+
+/// Appends words, as many to a line as fit.
+fn wrapped(mut text: String, words: &[String]) -> String {
+    let mut line = MAX_WIDTH;
+    for word in words {
+        let added = word.len() + ", ".len();
+        if line + added > MAX_WIDTH {
+            text.push_str("\n   ");
+            line = 3;
+        }
+        text.extend([" ", word, ","]);
+        line += added;
+    }
+    text
 }
 
 /// Returns the versions in which at least one of these kinds exists.
@@ -96,50 +102,9 @@ fn limit(range: Range) -> String {
     if range == ALL { String::new() } else { format!(", in Kubernetes {range}") }
 }
 
-fn method(doc: &str, range: Range, name: &str, returns: &str, body: &str) -> Code {
-    let mut head = format!("    pub fn {name}(&self) -> {returns} {{");
-    if head.len() > MAX_WIDTH {
-        head = format!("    pub fn {name}(\n        &self,\n    ) -> {returns} {{");
-    }
-    Code { range, text: format!("    /// {doc}\n{head}\n        {body}\n    }}\n") }
-}
-
-/// Renders the type of a group or a version.
-fn handle(name: &str, doc: &str, range: Range) -> Code {
-    let text = format!(
-        "/// {doc}{}.\n#[derive(Debug, Clone, Copy)]\npub struct {name}<'a>(&'a {FACTORY});\n",
-        limit(range)
-    );
-    Code { range, text }
-}
-
-/// Renders one `impl` per range of versions; methods that exist in all versions come first.
-fn impls(generics: &str, name: &str, methods: &[Code]) -> Vec<Code> {
-    let mut ranges: Vec<Range> = methods.iter().map(|method| method.range).collect();
-    ranges.sort_by_key(|range| (*range != ALL, *range));
-    ranges.dedup();
-    let item = |range: Range| {
-        let same: Vec<&str> = methods
-            .iter()
-            .filter(|method| method.range == range)
-            .map(|method| method.text.as_str())
-            .collect();
-        Code { range, text: format!("impl{generics} {name} {{\n{}}}\n", same.join("\n")) }
-    };
-    ranges.into_iter().map(item).collect()
-}
-
-/// Puts `body` inside the macros for its versions.
-fn guarded(range: Range, body: &str) -> String {
-    range.guards().iter().rev().fold(body.to_owned(), |inner, guard| {
-        let mut text = format!("{guard} {{\n");
-        for line in inner.lines() {
-            let indent = if line.is_empty() { "" } else { "    " };
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "{indent}{line}");
-        }
-        text + "}\n"
-    })
+/// Wraps a row with the macros that limit it to a range of versions.
+fn row(range: Range, row: &str) -> String {
+    range.guards().iter().rev().fold(row.to_owned(), |inner, guard| format!("{guard} {{ {inner} }}")) + "\n"
 }
 
 #[cfg(test)]
@@ -148,104 +113,61 @@ mod tests {
     use super::*;
 
     fn kind(group: &str, version: &str, kind: &str, range: Range) -> Kind {
-        let (plural, method) =
-            (format!("{}s", kind.to_ascii_lowercase()), format!("{}s", kind.to_ascii_lowercase()));
-        let module = format!("api::{}::{version}", group_method(group));
-        let (group, version, type_name) = (group.to_owned(), version.to_owned(), kind.to_owned());
-        let resource =
-            Resource { group, version, plural, kind: kind.to_owned(), namespaced: true, module, type_name };
-        Kind { resource, range, method }
+        let lower = kind.to_ascii_lowercase();
+        let resource = Resource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            plural: format!("{lower}s"),
+            kind: kind.to_owned(),
+            namespaced: true,
+            module: format!("api::{}::{version}", group_method(group)),
+            type_name: kind.to_owned(),
+        };
+        Kind { resource, range, method: format!("{lower}s") }
     }
 
     /// Renders the kinds and returns the text after the header of the file.
-    fn render_items(kinds: &[Kind]) -> String {
+    fn check(kinds: &[Kind], expected: &str) {
         let text = render(kinds).unwrap();
         assert!(text.starts_with("// @generated by cargo xtask codegen\n//! "), "{text}");
-        let (_, items) = text.split_once("use k8s_openapi::{api};\n\n").unwrap();
-        items.to_owned()
+        assert_eq!(text.split_once("use k8s_openapi::{api};\n\n").unwrap().1, expected);
     }
 
     #[test]
-    fn group_version_and_kind_have_accessors() {
-        let expected = "\
-impl SharedInformerFactory {
-    /// Accesses the core API group.
-    pub fn core(&self) -> Core<'_> {
-        Core(self)
-    }
+    fn group_version_and_kind_have_rows() {
+        check(
+            &[kind("", "v1", "Cow", Range { first: 34, last: 36 }), kind("", "v1", "Pod", ALL)],
+            r#"group! { "core API group", "", core: Core }
+version! { "version `v1` of the core API group", "", Core.v1: CoreV1 }
+kinds! { "namespaced", "", CoreV1, (api::core::v1),
+    pods: Pod,
 }
-
-/// Accessors of the core API group.
-#[derive(Debug, Clone, Copy)]
-pub struct Core<'a>(&'a SharedInformerFactory);
-
-impl<'a> Core<'a> {
-    /// Accesses version `v1` of the core API group.
-    pub fn v1(&self) -> CoreV1<'a> {
-        CoreV1(self.0)
-    }
-}
-
-/// Accessors of version `v1` of the core API group.
-#[derive(Debug, Clone, Copy)]
-pub struct CoreV1<'a>(&'a SharedInformerFactory);
-
-impl<'a> CoreV1<'a> {
-    /// Accesses the namespaced kind `Pod`.
-    pub fn pods(&self) -> Accessor<'a, api::core::v1::Pod> {
-        Accessor::new(self.0)
-    }
-}
-";
-        assert_eq!(render_items(&[kind("", "v1", "Pod", ALL)]), expected);
-    }
-
-    #[test]
-    fn kind_of_some_versions_is_guarded() {
-        let middle = Range { first: 34, last: 36 };
-        let items = render_items(&[kind("", "v1", "Cow", middle), kind("", "v1", "Pod", ALL)]);
-        let expected = "
-k8s_openapi::k8s_if_ge_1_34! {
-    k8s_openapi::k8s_if_le_1_36! {
-        impl<'a> CoreV1<'a> {
-            /// Accesses the namespaced kind `Cow`, in Kubernetes 1.34 to 1.36.
-            pub fn cows(&self) -> Accessor<'a, api::core::v1::Cow> {
-                Accessor::new(self.0)
-            }
-        }
-    }
-}
-";
-        assert!(items.ends_with(expected), "{items}");
-        assert_eq!(items.matches("k8s_if").count(), 2, "{items}");
-    }
-
-    #[test]
-    fn group_of_some_versions_is_in_one_guard() {
-        let last = Range { first: 37, last: 37 };
-        let items = render_items(&[kind("lifecycle.k8s.io", "v1", "Eviction", last)]);
-        assert!(
-            items.starts_with("k8s_openapi::k8s_if_1_37! {\n    impl SharedInformerFactory {\n"),
-            "{items}"
+k8s_openapi::k8s_if_ge_1_34! { k8s_openapi::k8s_if_le_1_36! { kinds! { "namespaced", ", in Kubernetes 1.34 to 1.36", CoreV1, (api::core::v1),
+    cows: Cow,
+} } }
+"#,
         );
-        assert_eq!(items.matches("k8s_if").count(), 1, "{items}");
-        assert!(items.lines().all(|line| !line.ends_with(' ')));
     }
 
     #[test]
     fn version_exists_if_one_of_its_kinds_exists() {
         let (early, late) = (Range { first: 33, last: 35 }, Range { first: 36, last: 37 });
-        let items = render_items(&[kind("apps", "v1", "Cow", early), kind("apps", "v1", "Pod", late)]);
-        let (before, after) = items.split_once("k8s_if_le_1_35!").unwrap();
-        assert!(before.contains("pub struct AppsV1<'a>") && !before.contains("k8s_if"), "{items}");
-        assert!(after.contains("k8s_if_ge_1_36!"), "{items}");
+        let text = render(&[kind("apps", "v1", "Cow", early), kind("apps", "v1", "Pod", late)]).unwrap();
+        assert!(text.contains("\nversion! {"), "{text}");
+        assert!(text.contains("\nk8s_openapi::k8s_if_le_1_35! { kinds! {"), "{text}");
     }
 
     #[test]
     fn group_with_a_version_gap_is_an_error() {
         let (early, late) = (Range { first: 33, last: 34 }, Range { first: 36, last: 37 });
-        let kinds = [kind("apps", "v1", "Cow", early), kind("apps", "v1", "Pod", late)];
-        let reason = render(&kinds).unwrap_err();
+        let reason =
+            render(&[kind("apps", "v1", "Cow", early), kind("apps", "v1", "Pod", late)]).unwrap_err();
         assert!(reason.starts_with("the API group `apps` exists in the minor versions"), "{reason}");
+    }
+
+    #[test]
+    fn long_rows_are_wrapped() {
+        let words = vec!["x".repeat(50); 3];
+        assert_eq!(wrapped(String::new(), &words).lines().map(str::len).max(), Some(107));
     }
 }

@@ -19,6 +19,56 @@
 //!
 //! An accessor holds only a reference to the factory. The kinds are in the generated file.
 
+/// Expands to the method of the factory for a group, and the type that it returns.
+macro_rules! group {
+    ($title:literal, $versions:literal, $method:ident: $name:ident) => {
+        impl SharedInformerFactory {
+            #[doc = concat!("Accesses the ", $title, $versions, ".")]
+            pub fn $method(&self) -> $name<'_> {
+                $name(self)
+            }
+        }
+
+        #[doc = concat!("Accessors of the ", $title, $versions, ".")]
+        #[derive(Debug, Clone, Copy)]
+        pub struct $name<'a>(&'a SharedInformerFactory);
+    };
+}
+
+/// Expands to the method of a group for a version, and the type that it returns.
+macro_rules! version {
+    ($title:literal, $versions:literal, $group:ident.$method:ident: $name:ident) => {
+        impl<'a> $group<'a> {
+            #[doc = concat!("Accesses ", $title, $versions, ".")]
+            pub fn $method(&self) -> $name<'a> {
+                $name(self.0)
+            }
+        }
+
+        #[doc = concat!("Accessors of ", $title, $versions, ".")]
+        #[derive(Debug, Clone, Copy)]
+        pub struct $name<'a>(&'a SharedInformerFactory);
+    };
+}
+
+/// Expands to the methods of a version for kinds, whose types are in one module.
+macro_rules! kinds {
+    ($scope:literal, $versions:literal, $name:ident, ($($module:tt)*), $($method:ident: $kind:ident,)*) => {
+        const _: () = {
+            use $($module)* as types;
+
+            impl<'a> $name<'a> {
+                $(
+                    #[doc = concat!("Accesses the ", $scope, " kind `", stringify!($kind), "`", $versions, ".")]
+                    pub fn $method(&self) -> Accessor<'a, types::$kind> {
+                        Accessor::new(self.0)
+                    }
+                )*
+            }
+        };
+    };
+}
+
 mod generated;
 
 // Do not import names of API groups here, such as `kube::Resource`: they would hide the generated types of

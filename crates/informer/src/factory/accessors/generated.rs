@@ -8,1430 +8,259 @@ use super::Accessor;
 use crate::factory::SharedInformerFactory;
 use k8s_openapi::{api, apiextensions_apiserver, kube_aggregator};
 
-impl SharedInformerFactory {
-    /// Accesses the core API group.
-    pub fn core(&self) -> Core<'_> {
-        Core(self)
-    }
-}
-
-/// Accessors of the core API group.
-#[derive(Debug, Clone, Copy)]
-pub struct Core<'a>(&'a SharedInformerFactory);
-
-impl<'a> Core<'a> {
-    /// Accesses version `v1` of the core API group.
-    pub fn v1(&self) -> CoreV1<'a> {
-        CoreV1(self.0)
-    }
-}
-
-/// Accessors of version `v1` of the core API group.
-#[derive(Debug, Clone, Copy)]
-pub struct CoreV1<'a>(&'a SharedInformerFactory);
-
-impl<'a> CoreV1<'a> {
-    /// Accesses the cluster-scoped kind `ComponentStatus`.
-    pub fn component_statuses(&self) -> Accessor<'a, api::core::v1::ComponentStatus> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `ConfigMap`.
-    pub fn config_maps(&self) -> Accessor<'a, api::core::v1::ConfigMap> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `Endpoints`.
-    pub fn endpoints(&self) -> Accessor<'a, api::core::v1::Endpoints> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `Event`.
-    pub fn events(&self) -> Accessor<'a, api::core::v1::Event> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `LimitRange`.
-    pub fn limit_ranges(&self) -> Accessor<'a, api::core::v1::LimitRange> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the cluster-scoped kind `Namespace`.
-    pub fn namespaces(&self) -> Accessor<'a, api::core::v1::Namespace> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the cluster-scoped kind `Node`.
-    pub fn nodes(&self) -> Accessor<'a, api::core::v1::Node> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `PersistentVolumeClaim`.
-    pub fn persistent_volume_claims(&self) -> Accessor<'a, api::core::v1::PersistentVolumeClaim> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the cluster-scoped kind `PersistentVolume`.
-    pub fn persistent_volumes(&self) -> Accessor<'a, api::core::v1::PersistentVolume> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `Pod`.
-    pub fn pods(&self) -> Accessor<'a, api::core::v1::Pod> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `PodTemplate`.
-    pub fn pod_templates(&self) -> Accessor<'a, api::core::v1::PodTemplate> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `ReplicationController`.
-    pub fn replication_controllers(&self) -> Accessor<'a, api::core::v1::ReplicationController> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `ResourceQuota`.
-    pub fn resource_quotas(&self) -> Accessor<'a, api::core::v1::ResourceQuota> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `Secret`.
-    pub fn secrets(&self) -> Accessor<'a, api::core::v1::Secret> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `ServiceAccount`.
-    pub fn service_accounts(&self) -> Accessor<'a, api::core::v1::ServiceAccount> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `Service`.
-    pub fn services(&self) -> Accessor<'a, api::core::v1::Service> {
-        Accessor::new(self.0)
-    }
-}
-
-impl SharedInformerFactory {
-    /// Accesses the API group `admissionregistration.k8s.io`.
-    pub fn admissionregistration(&self) -> Admissionregistration<'_> {
-        Admissionregistration(self)
-    }
-}
-
-/// Accessors of the API group `admissionregistration.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct Admissionregistration<'a>(&'a SharedInformerFactory);
-
-impl<'a> Admissionregistration<'a> {
-    /// Accesses version `v1` of the API group `admissionregistration.k8s.io`.
-    pub fn v1(&self) -> AdmissionregistrationV1<'a> {
-        AdmissionregistrationV1(self.0)
-    }
-
-    /// Accesses version `v1alpha1` of the API group `admissionregistration.k8s.io`.
-    pub fn v1alpha1(&self) -> AdmissionregistrationV1alpha1<'a> {
-        AdmissionregistrationV1alpha1(self.0)
-    }
-
-    /// Accesses version `v1beta1` of the API group `admissionregistration.k8s.io`.
-    pub fn v1beta1(&self) -> AdmissionregistrationV1beta1<'a> {
-        AdmissionregistrationV1beta1(self.0)
-    }
-}
-
-/// Accessors of version `v1` of the API group `admissionregistration.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct AdmissionregistrationV1<'a>(&'a SharedInformerFactory);
-
-impl<'a> AdmissionregistrationV1<'a> {
-    /// Accesses the cluster-scoped kind `MutatingWebhookConfiguration`.
-    pub fn mutating_webhook_configurations(
-        &self,
-    ) -> Accessor<'a, api::admissionregistration::v1::MutatingWebhookConfiguration> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the cluster-scoped kind `ValidatingAdmissionPolicy`.
-    pub fn validating_admission_policies(
-        &self,
-    ) -> Accessor<'a, api::admissionregistration::v1::ValidatingAdmissionPolicy> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the cluster-scoped kind `ValidatingAdmissionPolicyBinding`.
-    pub fn validating_admission_policy_bindings(
-        &self,
-    ) -> Accessor<'a, api::admissionregistration::v1::ValidatingAdmissionPolicyBinding> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the cluster-scoped kind `ValidatingWebhookConfiguration`.
-    pub fn validating_webhook_configurations(
-        &self,
-    ) -> Accessor<'a, api::admissionregistration::v1::ValidatingWebhookConfiguration> {
-        Accessor::new(self.0)
-    }
-}
-
-k8s_openapi::k8s_if_ge_1_36! {
-    impl<'a> AdmissionregistrationV1<'a> {
-        /// Accesses the cluster-scoped kind `MutatingAdmissionPolicy`, in Kubernetes 1.36 to 1.37.
-        pub fn mutating_admission_policies(
-            &self,
-        ) -> Accessor<'a, api::admissionregistration::v1::MutatingAdmissionPolicy> {
-            Accessor::new(self.0)
-        }
-
-        /// Accesses the cluster-scoped kind `MutatingAdmissionPolicyBinding`, in Kubernetes 1.36 to 1.37.
-        pub fn mutating_admission_policy_bindings(
-            &self,
-        ) -> Accessor<'a, api::admissionregistration::v1::MutatingAdmissionPolicyBinding> {
-            Accessor::new(self.0)
-        }
-    }
-}
-
-/// Accessors of version `v1alpha1` of the API group `admissionregistration.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct AdmissionregistrationV1alpha1<'a>(&'a SharedInformerFactory);
-
-impl<'a> AdmissionregistrationV1alpha1<'a> {
-    /// Accesses the cluster-scoped kind `MutatingAdmissionPolicy`.
-    pub fn mutating_admission_policies(
-        &self,
-    ) -> Accessor<'a, api::admissionregistration::v1alpha1::MutatingAdmissionPolicy> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the cluster-scoped kind `MutatingAdmissionPolicyBinding`.
-    pub fn mutating_admission_policy_bindings(
-        &self,
-    ) -> Accessor<'a, api::admissionregistration::v1alpha1::MutatingAdmissionPolicyBinding> {
-        Accessor::new(self.0)
-    }
-}
-
-/// Accessors of version `v1beta1` of the API group `admissionregistration.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct AdmissionregistrationV1beta1<'a>(&'a SharedInformerFactory);
-
-k8s_openapi::k8s_if_1_33! {
-    impl<'a> AdmissionregistrationV1beta1<'a> {
-        /// Accesses the cluster-scoped kind `ValidatingAdmissionPolicy`, in Kubernetes 1.33.
-        pub fn validating_admission_policies(
-            &self,
-        ) -> Accessor<'a, api::admissionregistration::v1beta1::ValidatingAdmissionPolicy> {
-            Accessor::new(self.0)
-        }
-
-        /// Accesses the cluster-scoped kind `ValidatingAdmissionPolicyBinding`, in Kubernetes 1.33.
-        pub fn validating_admission_policy_bindings(
-            &self,
-        ) -> Accessor<'a, api::admissionregistration::v1beta1::ValidatingAdmissionPolicyBinding> {
-            Accessor::new(self.0)
-        }
-    }
-}
-
-k8s_openapi::k8s_if_ge_1_34! {
-    impl<'a> AdmissionregistrationV1beta1<'a> {
-        /// Accesses the cluster-scoped kind `MutatingAdmissionPolicy`, in Kubernetes 1.34 to 1.37.
-        pub fn mutating_admission_policies(
-            &self,
-        ) -> Accessor<'a, api::admissionregistration::v1beta1::MutatingAdmissionPolicy> {
-            Accessor::new(self.0)
-        }
-
-        /// Accesses the cluster-scoped kind `MutatingAdmissionPolicyBinding`, in Kubernetes 1.34 to 1.37.
-        pub fn mutating_admission_policy_bindings(
-            &self,
-        ) -> Accessor<'a, api::admissionregistration::v1beta1::MutatingAdmissionPolicyBinding> {
-            Accessor::new(self.0)
-        }
-    }
-}
-
-impl SharedInformerFactory {
-    /// Accesses the API group `apiextensions.k8s.io`.
-    pub fn apiextensions(&self) -> Apiextensions<'_> {
-        Apiextensions(self)
-    }
-}
-
-/// Accessors of the API group `apiextensions.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct Apiextensions<'a>(&'a SharedInformerFactory);
-
-impl<'a> Apiextensions<'a> {
-    /// Accesses version `v1` of the API group `apiextensions.k8s.io`.
-    pub fn v1(&self) -> ApiextensionsV1<'a> {
-        ApiextensionsV1(self.0)
-    }
-}
-
-/// Accessors of version `v1` of the API group `apiextensions.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct ApiextensionsV1<'a>(&'a SharedInformerFactory);
-
-impl<'a> ApiextensionsV1<'a> {
-    /// Accesses the cluster-scoped kind `CustomResourceDefinition`.
-    pub fn custom_resource_definitions(
-        &self,
-    ) -> Accessor<'a, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition> {
-        Accessor::new(self.0)
-    }
-}
-
-impl SharedInformerFactory {
-    /// Accesses the API group `apiregistration.k8s.io`.
-    pub fn apiregistration(&self) -> Apiregistration<'_> {
-        Apiregistration(self)
-    }
-}
-
-/// Accessors of the API group `apiregistration.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct Apiregistration<'a>(&'a SharedInformerFactory);
-
-impl<'a> Apiregistration<'a> {
-    /// Accesses version `v1` of the API group `apiregistration.k8s.io`.
-    pub fn v1(&self) -> ApiregistrationV1<'a> {
-        ApiregistrationV1(self.0)
-    }
-}
-
-/// Accessors of version `v1` of the API group `apiregistration.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct ApiregistrationV1<'a>(&'a SharedInformerFactory);
-
-impl<'a> ApiregistrationV1<'a> {
-    /// Accesses the cluster-scoped kind `APIService`.
-    pub fn api_services(&self) -> Accessor<'a, kube_aggregator::pkg::apis::apiregistration::v1::APIService> {
-        Accessor::new(self.0)
-    }
-}
-
-impl SharedInformerFactory {
-    /// Accesses the API group `apps`.
-    pub fn apps(&self) -> Apps<'_> {
-        Apps(self)
-    }
-}
-
-/// Accessors of the API group `apps`.
-#[derive(Debug, Clone, Copy)]
-pub struct Apps<'a>(&'a SharedInformerFactory);
-
-impl<'a> Apps<'a> {
-    /// Accesses version `v1` of the API group `apps`.
-    pub fn v1(&self) -> AppsV1<'a> {
-        AppsV1(self.0)
-    }
-}
-
-/// Accessors of version `v1` of the API group `apps`.
-#[derive(Debug, Clone, Copy)]
-pub struct AppsV1<'a>(&'a SharedInformerFactory);
-
-impl<'a> AppsV1<'a> {
-    /// Accesses the namespaced kind `ControllerRevision`.
-    pub fn controller_revisions(&self) -> Accessor<'a, api::apps::v1::ControllerRevision> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `DaemonSet`.
-    pub fn daemon_sets(&self) -> Accessor<'a, api::apps::v1::DaemonSet> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `Deployment`.
-    pub fn deployments(&self) -> Accessor<'a, api::apps::v1::Deployment> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `ReplicaSet`.
-    pub fn replica_sets(&self) -> Accessor<'a, api::apps::v1::ReplicaSet> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `StatefulSet`.
-    pub fn stateful_sets(&self) -> Accessor<'a, api::apps::v1::StatefulSet> {
-        Accessor::new(self.0)
-    }
-}
-
-impl SharedInformerFactory {
-    /// Accesses the API group `autoscaling`.
-    pub fn autoscaling(&self) -> Autoscaling<'_> {
-        Autoscaling(self)
-    }
-}
-
-/// Accessors of the API group `autoscaling`.
-#[derive(Debug, Clone, Copy)]
-pub struct Autoscaling<'a>(&'a SharedInformerFactory);
-
-impl<'a> Autoscaling<'a> {
-    /// Accesses version `v1` of the API group `autoscaling`.
-    pub fn v1(&self) -> AutoscalingV1<'a> {
-        AutoscalingV1(self.0)
-    }
-
-    /// Accesses version `v2` of the API group `autoscaling`.
-    pub fn v2(&self) -> AutoscalingV2<'a> {
-        AutoscalingV2(self.0)
-    }
-}
-
-/// Accessors of version `v1` of the API group `autoscaling`.
-#[derive(Debug, Clone, Copy)]
-pub struct AutoscalingV1<'a>(&'a SharedInformerFactory);
-
-impl<'a> AutoscalingV1<'a> {
-    /// Accesses the namespaced kind `HorizontalPodAutoscaler`.
-    pub fn horizontal_pod_autoscalers(&self) -> Accessor<'a, api::autoscaling::v1::HorizontalPodAutoscaler> {
-        Accessor::new(self.0)
-    }
-}
-
-/// Accessors of version `v2` of the API group `autoscaling`.
-#[derive(Debug, Clone, Copy)]
-pub struct AutoscalingV2<'a>(&'a SharedInformerFactory);
-
-impl<'a> AutoscalingV2<'a> {
-    /// Accesses the namespaced kind `HorizontalPodAutoscaler`.
-    pub fn horizontal_pod_autoscalers(&self) -> Accessor<'a, api::autoscaling::v2::HorizontalPodAutoscaler> {
-        Accessor::new(self.0)
-    }
-}
-
-impl SharedInformerFactory {
-    /// Accesses the API group `batch`.
-    pub fn batch(&self) -> Batch<'_> {
-        Batch(self)
-    }
-}
-
-/// Accessors of the API group `batch`.
-#[derive(Debug, Clone, Copy)]
-pub struct Batch<'a>(&'a SharedInformerFactory);
-
-impl<'a> Batch<'a> {
-    /// Accesses version `v1` of the API group `batch`.
-    pub fn v1(&self) -> BatchV1<'a> {
-        BatchV1(self.0)
-    }
-}
-
-/// Accessors of version `v1` of the API group `batch`.
-#[derive(Debug, Clone, Copy)]
-pub struct BatchV1<'a>(&'a SharedInformerFactory);
-
-impl<'a> BatchV1<'a> {
-    /// Accesses the namespaced kind `CronJob`.
-    pub fn cron_jobs(&self) -> Accessor<'a, api::batch::v1::CronJob> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `Job`.
-    pub fn jobs(&self) -> Accessor<'a, api::batch::v1::Job> {
-        Accessor::new(self.0)
-    }
-}
-
-impl SharedInformerFactory {
-    /// Accesses the API group `certificates.k8s.io`.
-    pub fn certificates(&self) -> Certificates<'_> {
-        Certificates(self)
-    }
-}
-
-/// Accessors of the API group `certificates.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct Certificates<'a>(&'a SharedInformerFactory);
-
-impl<'a> Certificates<'a> {
-    /// Accesses version `v1` of the API group `certificates.k8s.io`.
-    pub fn v1(&self) -> CertificatesV1<'a> {
-        CertificatesV1(self.0)
-    }
-
-    /// Accesses version `v1beta1` of the API group `certificates.k8s.io`.
-    pub fn v1beta1(&self) -> CertificatesV1beta1<'a> {
-        CertificatesV1beta1(self.0)
-    }
-}
-
-k8s_openapi::k8s_if_le_1_36! {
-    impl<'a> Certificates<'a> {
-        /// Accesses version `v1alpha1` of the API group `certificates.k8s.io`, in Kubernetes 1.33 to 1.36.
-        pub fn v1alpha1(&self) -> CertificatesV1alpha1<'a> {
-            CertificatesV1alpha1(self.0)
-        }
-    }
-}
-
-/// Accessors of version `v1` of the API group `certificates.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct CertificatesV1<'a>(&'a SharedInformerFactory);
-
-impl<'a> CertificatesV1<'a> {
-    /// Accesses the cluster-scoped kind `CertificateSigningRequest`.
-    pub fn certificate_signing_requests(
-        &self,
-    ) -> Accessor<'a, api::certificates::v1::CertificateSigningRequest> {
-        Accessor::new(self.0)
-    }
-}
-
-k8s_openapi::k8s_if_1_37! {
-    impl<'a> CertificatesV1<'a> {
-        /// Accesses the cluster-scoped kind `ClusterTrustBundle`, in Kubernetes 1.37.
-        pub fn cluster_trust_bundles(&self) -> Accessor<'a, api::certificates::v1::ClusterTrustBundle> {
-            Accessor::new(self.0)
-        }
-
-        /// Accesses the namespaced kind `PodCertificateRequest`, in Kubernetes 1.37.
-        pub fn pod_certificate_requests(&self) -> Accessor<'a, api::certificates::v1::PodCertificateRequest> {
-            Accessor::new(self.0)
-        }
-    }
-}
-
-k8s_openapi::k8s_if_le_1_36! {
-    /// Accessors of version `v1alpha1` of the API group `certificates.k8s.io`, in Kubernetes 1.33 to 1.36.
-    #[derive(Debug, Clone, Copy)]
-    pub struct CertificatesV1alpha1<'a>(&'a SharedInformerFactory);
-
-    impl<'a> CertificatesV1alpha1<'a> {
-        /// Accesses the cluster-scoped kind `ClusterTrustBundle`, in Kubernetes 1.33 to 1.36.
-        pub fn cluster_trust_bundles(&self) -> Accessor<'a, api::certificates::v1alpha1::ClusterTrustBundle> {
-            Accessor::new(self.0)
-        }
-    }
-}
-
-k8s_openapi::k8s_if_1_34! {
-    impl<'a> CertificatesV1alpha1<'a> {
-        /// Accesses the namespaced kind `PodCertificateRequest`, in Kubernetes 1.34.
-        pub fn pod_certificate_requests(
-            &self,
-        ) -> Accessor<'a, api::certificates::v1alpha1::PodCertificateRequest> {
-            Accessor::new(self.0)
-        }
-    }
-}
-
-/// Accessors of version `v1beta1` of the API group `certificates.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct CertificatesV1beta1<'a>(&'a SharedInformerFactory);
-
-impl<'a> CertificatesV1beta1<'a> {
-    /// Accesses the cluster-scoped kind `ClusterTrustBundle`.
-    pub fn cluster_trust_bundles(&self) -> Accessor<'a, api::certificates::v1beta1::ClusterTrustBundle> {
-        Accessor::new(self.0)
-    }
-}
-
-k8s_openapi::k8s_if_ge_1_35! {
-    impl<'a> CertificatesV1beta1<'a> {
-        /// Accesses the namespaced kind `PodCertificateRequest`, in Kubernetes 1.35 to 1.37.
-        pub fn pod_certificate_requests(
-            &self,
-        ) -> Accessor<'a, api::certificates::v1beta1::PodCertificateRequest> {
-            Accessor::new(self.0)
-        }
-    }
-}
-
-impl SharedInformerFactory {
-    /// Accesses the API group `coordination.k8s.io`.
-    pub fn coordination(&self) -> Coordination<'_> {
-        Coordination(self)
-    }
-}
-
-/// Accessors of the API group `coordination.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct Coordination<'a>(&'a SharedInformerFactory);
-
-impl<'a> Coordination<'a> {
-    /// Accesses version `v1` of the API group `coordination.k8s.io`.
-    pub fn v1(&self) -> CoordinationV1<'a> {
-        CoordinationV1(self.0)
-    }
-
-    /// Accesses version `v1alpha2` of the API group `coordination.k8s.io`.
-    pub fn v1alpha2(&self) -> CoordinationV1alpha2<'a> {
-        CoordinationV1alpha2(self.0)
-    }
-
-    /// Accesses version `v1beta1` of the API group `coordination.k8s.io`.
-    pub fn v1beta1(&self) -> CoordinationV1beta1<'a> {
-        CoordinationV1beta1(self.0)
-    }
-}
-
-/// Accessors of version `v1` of the API group `coordination.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct CoordinationV1<'a>(&'a SharedInformerFactory);
-
-impl<'a> CoordinationV1<'a> {
-    /// Accesses the namespaced kind `Lease`.
-    pub fn leases(&self) -> Accessor<'a, api::coordination::v1::Lease> {
-        Accessor::new(self.0)
-    }
-}
-
-/// Accessors of version `v1alpha2` of the API group `coordination.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct CoordinationV1alpha2<'a>(&'a SharedInformerFactory);
-
-impl<'a> CoordinationV1alpha2<'a> {
-    /// Accesses the namespaced kind `LeaseCandidate`.
-    pub fn lease_candidates(&self) -> Accessor<'a, api::coordination::v1alpha2::LeaseCandidate> {
-        Accessor::new(self.0)
-    }
-}
-
-/// Accessors of version `v1beta1` of the API group `coordination.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct CoordinationV1beta1<'a>(&'a SharedInformerFactory);
-
-impl<'a> CoordinationV1beta1<'a> {
-    /// Accesses the namespaced kind `LeaseCandidate`.
-    pub fn lease_candidates(&self) -> Accessor<'a, api::coordination::v1beta1::LeaseCandidate> {
-        Accessor::new(self.0)
-    }
-}
-
-impl SharedInformerFactory {
-    /// Accesses the API group `discovery.k8s.io`.
-    pub fn discovery(&self) -> Discovery<'_> {
-        Discovery(self)
-    }
-}
-
-/// Accessors of the API group `discovery.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct Discovery<'a>(&'a SharedInformerFactory);
-
-impl<'a> Discovery<'a> {
-    /// Accesses version `v1` of the API group `discovery.k8s.io`.
-    pub fn v1(&self) -> DiscoveryV1<'a> {
-        DiscoveryV1(self.0)
-    }
-}
-
-/// Accessors of version `v1` of the API group `discovery.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct DiscoveryV1<'a>(&'a SharedInformerFactory);
-
-impl<'a> DiscoveryV1<'a> {
-    /// Accesses the namespaced kind `EndpointSlice`.
-    pub fn endpoint_slices(&self) -> Accessor<'a, api::discovery::v1::EndpointSlice> {
-        Accessor::new(self.0)
-    }
-}
-
-impl SharedInformerFactory {
-    /// Accesses the API group `events.k8s.io`.
-    pub fn events(&self) -> Events<'_> {
-        Events(self)
-    }
-}
-
-/// Accessors of the API group `events.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct Events<'a>(&'a SharedInformerFactory);
-
-impl<'a> Events<'a> {
-    /// Accesses version `v1` of the API group `events.k8s.io`.
-    pub fn v1(&self) -> EventsV1<'a> {
-        EventsV1(self.0)
-    }
-}
-
-/// Accessors of version `v1` of the API group `events.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct EventsV1<'a>(&'a SharedInformerFactory);
-
-impl<'a> EventsV1<'a> {
-    /// Accesses the namespaced kind `Event`.
-    pub fn events(&self) -> Accessor<'a, api::events::v1::Event> {
-        Accessor::new(self.0)
-    }
-}
-
-impl SharedInformerFactory {
-    /// Accesses the API group `flowcontrol.apiserver.k8s.io`.
-    pub fn flowcontrol(&self) -> Flowcontrol<'_> {
-        Flowcontrol(self)
-    }
-}
-
-/// Accessors of the API group `flowcontrol.apiserver.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct Flowcontrol<'a>(&'a SharedInformerFactory);
-
-impl<'a> Flowcontrol<'a> {
-    /// Accesses version `v1` of the API group `flowcontrol.apiserver.k8s.io`.
-    pub fn v1(&self) -> FlowcontrolV1<'a> {
-        FlowcontrolV1(self.0)
-    }
-}
-
-/// Accessors of version `v1` of the API group `flowcontrol.apiserver.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct FlowcontrolV1<'a>(&'a SharedInformerFactory);
-
-impl<'a> FlowcontrolV1<'a> {
-    /// Accesses the cluster-scoped kind `FlowSchema`.
-    pub fn flow_schemas(&self) -> Accessor<'a, api::flowcontrol::v1::FlowSchema> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the cluster-scoped kind `PriorityLevelConfiguration`.
-    pub fn priority_level_configurations(
-        &self,
-    ) -> Accessor<'a, api::flowcontrol::v1::PriorityLevelConfiguration> {
-        Accessor::new(self.0)
-    }
-}
-
-impl SharedInformerFactory {
-    /// Accesses the API group `internal.apiserver.k8s.io`.
-    pub fn internal(&self) -> Internal<'_> {
-        Internal(self)
-    }
-}
-
-/// Accessors of the API group `internal.apiserver.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct Internal<'a>(&'a SharedInformerFactory);
-
-impl<'a> Internal<'a> {
-    /// Accesses version `v1alpha1` of the API group `internal.apiserver.k8s.io`.
-    pub fn v1alpha1(&self) -> InternalV1alpha1<'a> {
-        InternalV1alpha1(self.0)
-    }
-}
-
-/// Accessors of version `v1alpha1` of the API group `internal.apiserver.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct InternalV1alpha1<'a>(&'a SharedInformerFactory);
-
-impl<'a> InternalV1alpha1<'a> {
-    /// Accesses the cluster-scoped kind `StorageVersion`.
-    pub fn storage_versions(&self) -> Accessor<'a, api::apiserverinternal::v1alpha1::StorageVersion> {
-        Accessor::new(self.0)
-    }
-}
-
-k8s_openapi::k8s_if_1_37! {
-    impl SharedInformerFactory {
-        /// Accesses the API group `lifecycle.k8s.io`, in Kubernetes 1.37.
-        pub fn lifecycle(&self) -> Lifecycle<'_> {
-            Lifecycle(self)
-        }
-    }
-
-    /// Accessors of the API group `lifecycle.k8s.io`, in Kubernetes 1.37.
-    #[derive(Debug, Clone, Copy)]
-    pub struct Lifecycle<'a>(&'a SharedInformerFactory);
-
-    impl<'a> Lifecycle<'a> {
-        /// Accesses version `v1alpha1` of the API group `lifecycle.k8s.io`, in Kubernetes 1.37.
-        pub fn v1alpha1(&self) -> LifecycleV1alpha1<'a> {
-            LifecycleV1alpha1(self.0)
-        }
-    }
-
-    /// Accessors of version `v1alpha1` of the API group `lifecycle.k8s.io`, in Kubernetes 1.37.
-    #[derive(Debug, Clone, Copy)]
-    pub struct LifecycleV1alpha1<'a>(&'a SharedInformerFactory);
-
-    impl<'a> LifecycleV1alpha1<'a> {
-        /// Accesses the namespaced kind `EvictionRequest`, in Kubernetes 1.37.
-        pub fn eviction_requests(&self) -> Accessor<'a, api::lifecycle::v1alpha1::EvictionRequest> {
-            Accessor::new(self.0)
-        }
-
-        /// Accesses the namespaced kind `Eviction`, in Kubernetes 1.37.
-        pub fn evictions(&self) -> Accessor<'a, api::lifecycle::v1alpha1::Eviction> {
-            Accessor::new(self.0)
-        }
-    }
-}
-
-impl SharedInformerFactory {
-    /// Accesses the API group `networking.k8s.io`.
-    pub fn networking(&self) -> Networking<'_> {
-        Networking(self)
-    }
-}
-
-/// Accessors of the API group `networking.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct Networking<'a>(&'a SharedInformerFactory);
-
-impl<'a> Networking<'a> {
-    /// Accesses version `v1` of the API group `networking.k8s.io`.
-    pub fn v1(&self) -> NetworkingV1<'a> {
-        NetworkingV1(self.0)
-    }
-}
-
-k8s_openapi::k8s_if_le_1_36! {
-    impl<'a> Networking<'a> {
-        /// Accesses version `v1beta1` of the API group `networking.k8s.io`, in Kubernetes 1.33 to 1.36.
-        pub fn v1beta1(&self) -> NetworkingV1beta1<'a> {
-            NetworkingV1beta1(self.0)
-        }
-    }
-}
-
-/// Accessors of version `v1` of the API group `networking.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct NetworkingV1<'a>(&'a SharedInformerFactory);
-
-impl<'a> NetworkingV1<'a> {
-    /// Accesses the cluster-scoped kind `IngressClass`.
-    pub fn ingress_classes(&self) -> Accessor<'a, api::networking::v1::IngressClass> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `Ingress`.
-    pub fn ingresses(&self) -> Accessor<'a, api::networking::v1::Ingress> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the cluster-scoped kind `IPAddress`.
-    pub fn ip_addresses(&self) -> Accessor<'a, api::networking::v1::IPAddress> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `NetworkPolicy`.
-    pub fn network_policies(&self) -> Accessor<'a, api::networking::v1::NetworkPolicy> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the cluster-scoped kind `ServiceCIDR`.
-    pub fn service_cidrs(&self) -> Accessor<'a, api::networking::v1::ServiceCIDR> {
-        Accessor::new(self.0)
-    }
-}
-
-k8s_openapi::k8s_if_le_1_36! {
-    /// Accessors of version `v1beta1` of the API group `networking.k8s.io`, in Kubernetes 1.33 to 1.36.
-    #[derive(Debug, Clone, Copy)]
-    pub struct NetworkingV1beta1<'a>(&'a SharedInformerFactory);
-
-    impl<'a> NetworkingV1beta1<'a> {
-        /// Accesses the cluster-scoped kind `IPAddress`, in Kubernetes 1.33 to 1.36.
-        pub fn ip_addresses(&self) -> Accessor<'a, api::networking::v1beta1::IPAddress> {
-            Accessor::new(self.0)
-        }
-
-        /// Accesses the cluster-scoped kind `ServiceCIDR`, in Kubernetes 1.33 to 1.36.
-        pub fn service_cidrs(&self) -> Accessor<'a, api::networking::v1beta1::ServiceCIDR> {
-            Accessor::new(self.0)
-        }
-    }
-}
-
-impl SharedInformerFactory {
-    /// Accesses the API group `node.k8s.io`.
-    pub fn node(&self) -> Node<'_> {
-        Node(self)
-    }
-}
-
-/// Accessors of the API group `node.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct Node<'a>(&'a SharedInformerFactory);
-
-impl<'a> Node<'a> {
-    /// Accesses version `v1` of the API group `node.k8s.io`.
-    pub fn v1(&self) -> NodeV1<'a> {
-        NodeV1(self.0)
-    }
-}
-
-/// Accessors of version `v1` of the API group `node.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct NodeV1<'a>(&'a SharedInformerFactory);
-
-impl<'a> NodeV1<'a> {
-    /// Accesses the cluster-scoped kind `RuntimeClass`.
-    pub fn runtime_classes(&self) -> Accessor<'a, api::node::v1::RuntimeClass> {
-        Accessor::new(self.0)
-    }
-}
-
-impl SharedInformerFactory {
-    /// Accesses the API group `policy`.
-    pub fn policy(&self) -> Policy<'_> {
-        Policy(self)
-    }
-}
-
-/// Accessors of the API group `policy`.
-#[derive(Debug, Clone, Copy)]
-pub struct Policy<'a>(&'a SharedInformerFactory);
-
-impl<'a> Policy<'a> {
-    /// Accesses version `v1` of the API group `policy`.
-    pub fn v1(&self) -> PolicyV1<'a> {
-        PolicyV1(self.0)
-    }
-}
-
-/// Accessors of version `v1` of the API group `policy`.
-#[derive(Debug, Clone, Copy)]
-pub struct PolicyV1<'a>(&'a SharedInformerFactory);
-
-impl<'a> PolicyV1<'a> {
-    /// Accesses the namespaced kind `PodDisruptionBudget`.
-    pub fn pod_disruption_budgets(&self) -> Accessor<'a, api::policy::v1::PodDisruptionBudget> {
-        Accessor::new(self.0)
-    }
-}
-
-impl SharedInformerFactory {
-    /// Accesses the API group `rbac.authorization.k8s.io`.
-    pub fn rbac(&self) -> Rbac<'_> {
-        Rbac(self)
-    }
-}
-
-/// Accessors of the API group `rbac.authorization.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct Rbac<'a>(&'a SharedInformerFactory);
-
-impl<'a> Rbac<'a> {
-    /// Accesses version `v1` of the API group `rbac.authorization.k8s.io`.
-    pub fn v1(&self) -> RbacV1<'a> {
-        RbacV1(self.0)
-    }
-}
-
-/// Accessors of version `v1` of the API group `rbac.authorization.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct RbacV1<'a>(&'a SharedInformerFactory);
-
-impl<'a> RbacV1<'a> {
-    /// Accesses the cluster-scoped kind `ClusterRoleBinding`.
-    pub fn cluster_role_bindings(&self) -> Accessor<'a, api::rbac::v1::ClusterRoleBinding> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the cluster-scoped kind `ClusterRole`.
-    pub fn cluster_roles(&self) -> Accessor<'a, api::rbac::v1::ClusterRole> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `RoleBinding`.
-    pub fn role_bindings(&self) -> Accessor<'a, api::rbac::v1::RoleBinding> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `Role`.
-    pub fn roles(&self) -> Accessor<'a, api::rbac::v1::Role> {
-        Accessor::new(self.0)
-    }
-}
-
-impl SharedInformerFactory {
-    /// Accesses the API group `resource.k8s.io`.
-    pub fn resource(&self) -> Resource<'_> {
-        Resource(self)
-    }
-}
-
-/// Accessors of the API group `resource.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct Resource<'a>(&'a SharedInformerFactory);
-
-impl<'a> Resource<'a> {
-    /// Accesses version `v1alpha3` of the API group `resource.k8s.io`.
-    pub fn v1alpha3(&self) -> ResourceV1alpha3<'a> {
-        ResourceV1alpha3(self.0)
-    }
-
-    /// Accesses version `v1beta1` of the API group `resource.k8s.io`.
-    pub fn v1beta1(&self) -> ResourceV1beta1<'a> {
-        ResourceV1beta1(self.0)
-    }
-
-    /// Accesses version `v1beta2` of the API group `resource.k8s.io`.
-    pub fn v1beta2(&self) -> ResourceV1beta2<'a> {
-        ResourceV1beta2(self.0)
-    }
-}
-
-k8s_openapi::k8s_if_ge_1_34! {
-    impl<'a> Resource<'a> {
-        /// Accesses version `v1` of the API group `resource.k8s.io`, in Kubernetes 1.34 to 1.37.
-        pub fn v1(&self) -> ResourceV1<'a> {
-            ResourceV1(self.0)
-        }
-    }
-
-    /// Accessors of version `v1` of the API group `resource.k8s.io`, in Kubernetes 1.34 to 1.37.
-    #[derive(Debug, Clone, Copy)]
-    pub struct ResourceV1<'a>(&'a SharedInformerFactory);
-
-    impl<'a> ResourceV1<'a> {
-        /// Accesses the cluster-scoped kind `DeviceClass`, in Kubernetes 1.34 to 1.37.
-        pub fn device_classes(&self) -> Accessor<'a, api::resource::v1::DeviceClass> {
-            Accessor::new(self.0)
-        }
-
-        /// Accesses the namespaced kind `ResourceClaim`, in Kubernetes 1.34 to 1.37.
-        pub fn resource_claims(&self) -> Accessor<'a, api::resource::v1::ResourceClaim> {
-            Accessor::new(self.0)
-        }
-
-        /// Accesses the namespaced kind `ResourceClaimTemplate`, in Kubernetes 1.34 to 1.37.
-        pub fn resource_claim_templates(&self) -> Accessor<'a, api::resource::v1::ResourceClaimTemplate> {
-            Accessor::new(self.0)
-        }
-
-        /// Accesses the cluster-scoped kind `ResourceSlice`, in Kubernetes 1.34 to 1.37.
-        pub fn resource_slices(&self) -> Accessor<'a, api::resource::v1::ResourceSlice> {
-            Accessor::new(self.0)
-        }
-    }
-}
-
-k8s_openapi::k8s_if_1_37! {
-    impl<'a> ResourceV1<'a> {
-        /// Accesses the cluster-scoped kind `DeviceTaintRule`, in Kubernetes 1.37.
-        pub fn device_taint_rules(&self) -> Accessor<'a, api::resource::v1::DeviceTaintRule> {
-            Accessor::new(self.0)
-        }
-    }
-}
-
-/// Accessors of version `v1alpha3` of the API group `resource.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct ResourceV1alpha3<'a>(&'a SharedInformerFactory);
-
-impl<'a> ResourceV1alpha3<'a> {
-    /// Accesses the cluster-scoped kind `DeviceTaintRule`.
-    pub fn device_taint_rules(&self) -> Accessor<'a, api::resource::v1alpha3::DeviceTaintRule> {
-        Accessor::new(self.0)
-    }
-}
-
-k8s_openapi::k8s_if_1_33! {
-    impl<'a> ResourceV1alpha3<'a> {
-        /// Accesses the cluster-scoped kind `DeviceClass`, in Kubernetes 1.33.
-        pub fn device_classes(&self) -> Accessor<'a, api::resource::v1alpha3::DeviceClass> {
-            Accessor::new(self.0)
-        }
-
-        /// Accesses the namespaced kind `ResourceClaim`, in Kubernetes 1.33.
-        pub fn resource_claims(&self) -> Accessor<'a, api::resource::v1alpha3::ResourceClaim> {
-            Accessor::new(self.0)
-        }
-
-        /// Accesses the namespaced kind `ResourceClaimTemplate`, in Kubernetes 1.33.
-        pub fn resource_claim_templates(&self) -> Accessor<'a, api::resource::v1alpha3::ResourceClaimTemplate> {
-            Accessor::new(self.0)
-        }
-
-        /// Accesses the cluster-scoped kind `ResourceSlice`, in Kubernetes 1.33.
-        pub fn resource_slices(&self) -> Accessor<'a, api::resource::v1alpha3::ResourceSlice> {
-            Accessor::new(self.0)
-        }
-    }
-}
-
-k8s_openapi::k8s_if_ge_1_36! {
-    impl<'a> ResourceV1alpha3<'a> {
-        /// Accesses the cluster-scoped kind `ResourcePoolStatusRequest`, in Kubernetes 1.36 to 1.37.
-        pub fn resource_pool_status_requests(
-            &self,
-        ) -> Accessor<'a, api::resource::v1alpha3::ResourcePoolStatusRequest> {
-            Accessor::new(self.0)
-        }
-    }
-}
-
-/// Accessors of version `v1beta1` of the API group `resource.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct ResourceV1beta1<'a>(&'a SharedInformerFactory);
-
-impl<'a> ResourceV1beta1<'a> {
-    /// Accesses the cluster-scoped kind `DeviceClass`.
-    pub fn device_classes(&self) -> Accessor<'a, api::resource::v1beta1::DeviceClass> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `ResourceClaim`.
-    pub fn resource_claims(&self) -> Accessor<'a, api::resource::v1beta1::ResourceClaim> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `ResourceClaimTemplate`.
-    pub fn resource_claim_templates(&self) -> Accessor<'a, api::resource::v1beta1::ResourceClaimTemplate> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the cluster-scoped kind `ResourceSlice`.
-    pub fn resource_slices(&self) -> Accessor<'a, api::resource::v1beta1::ResourceSlice> {
-        Accessor::new(self.0)
-    }
-}
-
-/// Accessors of version `v1beta2` of the API group `resource.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct ResourceV1beta2<'a>(&'a SharedInformerFactory);
-
-impl<'a> ResourceV1beta2<'a> {
-    /// Accesses the cluster-scoped kind `DeviceClass`.
-    pub fn device_classes(&self) -> Accessor<'a, api::resource::v1beta2::DeviceClass> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `ResourceClaim`.
-    pub fn resource_claims(&self) -> Accessor<'a, api::resource::v1beta2::ResourceClaim> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `ResourceClaimTemplate`.
-    pub fn resource_claim_templates(&self) -> Accessor<'a, api::resource::v1beta2::ResourceClaimTemplate> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the cluster-scoped kind `ResourceSlice`.
-    pub fn resource_slices(&self) -> Accessor<'a, api::resource::v1beta2::ResourceSlice> {
-        Accessor::new(self.0)
-    }
-}
-
-k8s_openapi::k8s_if_ge_1_36! {
-    impl<'a> ResourceV1beta2<'a> {
-        /// Accesses the cluster-scoped kind `DeviceTaintRule`, in Kubernetes 1.36 to 1.37.
-        pub fn device_taint_rules(&self) -> Accessor<'a, api::resource::v1beta2::DeviceTaintRule> {
-            Accessor::new(self.0)
-        }
-    }
-}
-
-impl SharedInformerFactory {
-    /// Accesses the API group `scheduling.k8s.io`.
-    pub fn scheduling(&self) -> Scheduling<'_> {
-        Scheduling(self)
-    }
-}
-
-/// Accessors of the API group `scheduling.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct Scheduling<'a>(&'a SharedInformerFactory);
-
-impl<'a> Scheduling<'a> {
-    /// Accesses version `v1` of the API group `scheduling.k8s.io`.
-    pub fn v1(&self) -> SchedulingV1<'a> {
-        SchedulingV1(self.0)
-    }
-}
-
-k8s_openapi::k8s_if_1_35! {
-    impl<'a> Scheduling<'a> {
-        /// Accesses version `v1alpha1` of the API group `scheduling.k8s.io`, in Kubernetes 1.35.
-        pub fn v1alpha1(&self) -> SchedulingV1alpha1<'a> {
-            SchedulingV1alpha1(self.0)
-        }
-    }
-}
-
-k8s_openapi::k8s_if_1_36! {
-    impl<'a> Scheduling<'a> {
-        /// Accesses version `v1alpha2` of the API group `scheduling.k8s.io`, in Kubernetes 1.36.
-        pub fn v1alpha2(&self) -> SchedulingV1alpha2<'a> {
-            SchedulingV1alpha2(self.0)
-        }
-    }
-}
-
-k8s_openapi::k8s_if_1_37! {
-    impl<'a> Scheduling<'a> {
-        /// Accesses version `v1alpha3` of the API group `scheduling.k8s.io`, in Kubernetes 1.37.
-        pub fn v1alpha3(&self) -> SchedulingV1alpha3<'a> {
-            SchedulingV1alpha3(self.0)
-        }
-
-        /// Accesses version `v1beta1` of the API group `scheduling.k8s.io`, in Kubernetes 1.37.
-        pub fn v1beta1(&self) -> SchedulingV1beta1<'a> {
-            SchedulingV1beta1(self.0)
-        }
-    }
-}
-
-/// Accessors of version `v1` of the API group `scheduling.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct SchedulingV1<'a>(&'a SharedInformerFactory);
-
-impl<'a> SchedulingV1<'a> {
-    /// Accesses the cluster-scoped kind `PriorityClass`.
-    pub fn priority_classes(&self) -> Accessor<'a, api::scheduling::v1::PriorityClass> {
-        Accessor::new(self.0)
-    }
-}
-
-k8s_openapi::k8s_if_1_35! {
-    /// Accessors of version `v1alpha1` of the API group `scheduling.k8s.io`, in Kubernetes 1.35.
-    #[derive(Debug, Clone, Copy)]
-    pub struct SchedulingV1alpha1<'a>(&'a SharedInformerFactory);
-
-    impl<'a> SchedulingV1alpha1<'a> {
-        /// Accesses the namespaced kind `Workload`, in Kubernetes 1.35.
-        pub fn workloads(&self) -> Accessor<'a, api::scheduling::v1alpha1::Workload> {
-            Accessor::new(self.0)
-        }
-    }
-}
-
-k8s_openapi::k8s_if_1_36! {
-    /// Accessors of version `v1alpha2` of the API group `scheduling.k8s.io`, in Kubernetes 1.36.
-    #[derive(Debug, Clone, Copy)]
-    pub struct SchedulingV1alpha2<'a>(&'a SharedInformerFactory);
-
-    impl<'a> SchedulingV1alpha2<'a> {
-        /// Accesses the namespaced kind `PodGroup`, in Kubernetes 1.36.
-        pub fn pod_groups(&self) -> Accessor<'a, api::scheduling::v1alpha2::PodGroup> {
-            Accessor::new(self.0)
-        }
-
-        /// Accesses the namespaced kind `Workload`, in Kubernetes 1.36.
-        pub fn workloads(&self) -> Accessor<'a, api::scheduling::v1alpha2::Workload> {
-            Accessor::new(self.0)
-        }
-    }
-}
-
-k8s_openapi::k8s_if_1_37! {
-    /// Accessors of version `v1alpha3` of the API group `scheduling.k8s.io`, in Kubernetes 1.37.
-    #[derive(Debug, Clone, Copy)]
-    pub struct SchedulingV1alpha3<'a>(&'a SharedInformerFactory);
-
-    impl<'a> SchedulingV1alpha3<'a> {
-        /// Accesses the namespaced kind `CompositePodGroup`, in Kubernetes 1.37.
-        pub fn composite_pod_groups(&self) -> Accessor<'a, api::scheduling::v1alpha3::CompositePodGroup> {
-            Accessor::new(self.0)
-        }
-
-        /// Accesses the namespaced kind `PodGroup`, in Kubernetes 1.37.
-        pub fn pod_groups(&self) -> Accessor<'a, api::scheduling::v1alpha3::PodGroup> {
-            Accessor::new(self.0)
-        }
-
-        /// Accesses the namespaced kind `Workload`, in Kubernetes 1.37.
-        pub fn workloads(&self) -> Accessor<'a, api::scheduling::v1alpha3::Workload> {
-            Accessor::new(self.0)
-        }
-    }
-
-    /// Accessors of version `v1beta1` of the API group `scheduling.k8s.io`, in Kubernetes 1.37.
-    #[derive(Debug, Clone, Copy)]
-    pub struct SchedulingV1beta1<'a>(&'a SharedInformerFactory);
-
-    impl<'a> SchedulingV1beta1<'a> {
-        /// Accesses the namespaced kind `PodGroup`, in Kubernetes 1.37.
-        pub fn pod_groups(&self) -> Accessor<'a, api::scheduling::v1beta1::PodGroup> {
-            Accessor::new(self.0)
-        }
-
-        /// Accesses the namespaced kind `Workload`, in Kubernetes 1.37.
-        pub fn workloads(&self) -> Accessor<'a, api::scheduling::v1beta1::Workload> {
-            Accessor::new(self.0)
-        }
-    }
-}
-
-impl SharedInformerFactory {
-    /// Accesses the API group `storage.k8s.io`.
-    pub fn storage(&self) -> Storage<'_> {
-        Storage(self)
-    }
-}
-
-/// Accessors of the API group `storage.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct Storage<'a>(&'a SharedInformerFactory);
-
-impl<'a> Storage<'a> {
-    /// Accesses version `v1` of the API group `storage.k8s.io`.
-    pub fn v1(&self) -> StorageV1<'a> {
-        StorageV1(self.0)
-    }
-}
-
-k8s_openapi::k8s_if_le_1_34! {
-    impl<'a> Storage<'a> {
-        /// Accesses version `v1alpha1` of the API group `storage.k8s.io`, in Kubernetes 1.33 to 1.34.
-        pub fn v1alpha1(&self) -> StorageV1alpha1<'a> {
-            StorageV1alpha1(self.0)
-        }
-    }
-}
-
-k8s_openapi::k8s_if_le_1_36! {
-    impl<'a> Storage<'a> {
-        /// Accesses version `v1beta1` of the API group `storage.k8s.io`, in Kubernetes 1.33 to 1.36.
-        pub fn v1beta1(&self) -> StorageV1beta1<'a> {
-            StorageV1beta1(self.0)
-        }
-    }
-}
-
-/// Accessors of version `v1` of the API group `storage.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct StorageV1<'a>(&'a SharedInformerFactory);
-
-impl<'a> StorageV1<'a> {
-    /// Accesses the cluster-scoped kind `CSIDriver`.
-    pub fn csi_drivers(&self) -> Accessor<'a, api::storage::v1::CSIDriver> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the cluster-scoped kind `CSINode`.
-    pub fn csi_nodes(&self) -> Accessor<'a, api::storage::v1::CSINode> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the namespaced kind `CSIStorageCapacity`.
-    pub fn csi_storage_capacities(&self) -> Accessor<'a, api::storage::v1::CSIStorageCapacity> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the cluster-scoped kind `StorageClass`.
-    pub fn storage_classes(&self) -> Accessor<'a, api::storage::v1::StorageClass> {
-        Accessor::new(self.0)
-    }
-
-    /// Accesses the cluster-scoped kind `VolumeAttachment`.
-    pub fn volume_attachments(&self) -> Accessor<'a, api::storage::v1::VolumeAttachment> {
-        Accessor::new(self.0)
-    }
-}
-
-k8s_openapi::k8s_if_ge_1_34! {
-    impl<'a> StorageV1<'a> {
-        /// Accesses the cluster-scoped kind `VolumeAttributesClass`, in Kubernetes 1.34 to 1.37.
-        pub fn volume_attributes_classes(&self) -> Accessor<'a, api::storage::v1::VolumeAttributesClass> {
-            Accessor::new(self.0)
-        }
-    }
-}
-
-k8s_openapi::k8s_if_le_1_34! {
-    /// Accessors of version `v1alpha1` of the API group `storage.k8s.io`, in Kubernetes 1.33 to 1.34.
-    #[derive(Debug, Clone, Copy)]
-    pub struct StorageV1alpha1<'a>(&'a SharedInformerFactory);
-
-    impl<'a> StorageV1alpha1<'a> {
-        /// Accesses the cluster-scoped kind `VolumeAttributesClass`, in Kubernetes 1.33 to 1.34.
-        pub fn volume_attributes_classes(&self) -> Accessor<'a, api::storage::v1alpha1::VolumeAttributesClass> {
-            Accessor::new(self.0)
-        }
-    }
-}
-
-k8s_openapi::k8s_if_le_1_36! {
-    /// Accessors of version `v1beta1` of the API group `storage.k8s.io`, in Kubernetes 1.33 to 1.36.
-    #[derive(Debug, Clone, Copy)]
-    pub struct StorageV1beta1<'a>(&'a SharedInformerFactory);
-
-    impl<'a> StorageV1beta1<'a> {
-        /// Accesses the cluster-scoped kind `VolumeAttributesClass`, in Kubernetes 1.33 to 1.36.
-        pub fn volume_attributes_classes(&self) -> Accessor<'a, api::storage::v1beta1::VolumeAttributesClass> {
-            Accessor::new(self.0)
-        }
-    }
-}
-
-impl SharedInformerFactory {
-    /// Accesses the API group `storagemigration.k8s.io`.
-    pub fn storagemigration(&self) -> Storagemigration<'_> {
-        Storagemigration(self)
-    }
-}
-
-/// Accessors of the API group `storagemigration.k8s.io`.
-#[derive(Debug, Clone, Copy)]
-pub struct Storagemigration<'a>(&'a SharedInformerFactory);
-
-k8s_openapi::k8s_if_le_1_34! {
-    impl<'a> Storagemigration<'a> {
-        /// Accesses version `v1alpha1` of the API group `storagemigration.k8s.io`, in Kubernetes 1.33 to 1.34.
-        pub fn v1alpha1(&self) -> StoragemigrationV1alpha1<'a> {
-            StoragemigrationV1alpha1(self.0)
-        }
-    }
-}
-
-k8s_openapi::k8s_if_ge_1_35! {
-    impl<'a> Storagemigration<'a> {
-        /// Accesses version `v1beta1` of the API group `storagemigration.k8s.io`, in Kubernetes 1.35 to 1.37.
-        pub fn v1beta1(&self) -> StoragemigrationV1beta1<'a> {
-            StoragemigrationV1beta1(self.0)
-        }
-    }
-}
-
-k8s_openapi::k8s_if_1_37! {
-    impl<'a> Storagemigration<'a> {
-        /// Accesses version `v1` of the API group `storagemigration.k8s.io`, in Kubernetes 1.37.
-        pub fn v1(&self) -> StoragemigrationV1<'a> {
-            StoragemigrationV1(self.0)
-        }
-    }
-
-    /// Accessors of version `v1` of the API group `storagemigration.k8s.io`, in Kubernetes 1.37.
-    #[derive(Debug, Clone, Copy)]
-    pub struct StoragemigrationV1<'a>(&'a SharedInformerFactory);
-
-    impl<'a> StoragemigrationV1<'a> {
-        /// Accesses the cluster-scoped kind `StorageVersionMigration`, in Kubernetes 1.37.
-        pub fn storage_version_migrations(
-            &self,
-        ) -> Accessor<'a, api::storagemigration::v1::StorageVersionMigration> {
-            Accessor::new(self.0)
-        }
-    }
-}
-
-k8s_openapi::k8s_if_le_1_34! {
-    /// Accessors of version `v1alpha1` of the API group `storagemigration.k8s.io`, in Kubernetes 1.33 to 1.34.
-    #[derive(Debug, Clone, Copy)]
-    pub struct StoragemigrationV1alpha1<'a>(&'a SharedInformerFactory);
-
-    impl<'a> StoragemigrationV1alpha1<'a> {
-        /// Accesses the cluster-scoped kind `StorageVersionMigration`, in Kubernetes 1.33 to 1.34.
-        pub fn storage_version_migrations(
-            &self,
-        ) -> Accessor<'a, api::storagemigration::v1alpha1::StorageVersionMigration> {
-            Accessor::new(self.0)
-        }
-    }
-}
-
-k8s_openapi::k8s_if_ge_1_35! {
-    /// Accessors of version `v1beta1` of the API group `storagemigration.k8s.io`, in Kubernetes 1.35 to 1.37.
-    #[derive(Debug, Clone, Copy)]
-    pub struct StoragemigrationV1beta1<'a>(&'a SharedInformerFactory);
-
-    impl<'a> StoragemigrationV1beta1<'a> {
-        /// Accesses the cluster-scoped kind `StorageVersionMigration`, in Kubernetes 1.35 to 1.37.
-        pub fn storage_version_migrations(
-            &self,
-        ) -> Accessor<'a, api::storagemigration::v1beta1::StorageVersionMigration> {
-            Accessor::new(self.0)
-        }
-    }
-}
+group! { "core API group", "", core: Core }
+version! { "version `v1` of the core API group", "", Core.v1: CoreV1 }
+kinds! { "cluster-scoped", "", CoreV1, (api::core::v1),
+    component_statuses: ComponentStatus, namespaces: Namespace, nodes: Node,
+    persistent_volumes: PersistentVolume,
+}
+kinds! { "namespaced", "", CoreV1, (api::core::v1),
+    config_maps: ConfigMap, endpoints: Endpoints, events: Event, limit_ranges: LimitRange,
+    persistent_volume_claims: PersistentVolumeClaim, pods: Pod, pod_templates: PodTemplate,
+    replication_controllers: ReplicationController, resource_quotas: ResourceQuota, secrets: Secret,
+    service_accounts: ServiceAccount, services: Service,
+}
+group! { "API group `admissionregistration.k8s.io`", "", admissionregistration: Admissionregistration }
+version! { "version `v1` of the API group `admissionregistration.k8s.io`", "", Admissionregistration.v1: AdmissionregistrationV1 }
+kinds! { "cluster-scoped", "", AdmissionregistrationV1, (api::admissionregistration::v1),
+    mutating_webhook_configurations: MutatingWebhookConfiguration,
+    validating_admission_policies: ValidatingAdmissionPolicy,
+    validating_admission_policy_bindings: ValidatingAdmissionPolicyBinding,
+    validating_webhook_configurations: ValidatingWebhookConfiguration,
+}
+k8s_openapi::k8s_if_ge_1_36! { kinds! { "cluster-scoped", ", in Kubernetes 1.36 to 1.37", AdmissionregistrationV1, (api::admissionregistration::v1),
+    mutating_admission_policies: MutatingAdmissionPolicy,
+    mutating_admission_policy_bindings: MutatingAdmissionPolicyBinding,
+} }
+version! { "version `v1alpha1` of the API group `admissionregistration.k8s.io`", "", Admissionregistration.v1alpha1: AdmissionregistrationV1alpha1 }
+kinds! { "cluster-scoped", "", AdmissionregistrationV1alpha1, (api::admissionregistration::v1alpha1),
+    mutating_admission_policies: MutatingAdmissionPolicy,
+    mutating_admission_policy_bindings: MutatingAdmissionPolicyBinding,
+}
+version! { "version `v1beta1` of the API group `admissionregistration.k8s.io`", "", Admissionregistration.v1beta1: AdmissionregistrationV1beta1 }
+k8s_openapi::k8s_if_1_33! { kinds! { "cluster-scoped", ", in Kubernetes 1.33", AdmissionregistrationV1beta1, (api::admissionregistration::v1beta1),
+    validating_admission_policies: ValidatingAdmissionPolicy,
+    validating_admission_policy_bindings: ValidatingAdmissionPolicyBinding,
+} }
+k8s_openapi::k8s_if_ge_1_34! { kinds! { "cluster-scoped", ", in Kubernetes 1.34 to 1.37", AdmissionregistrationV1beta1, (api::admissionregistration::v1beta1),
+    mutating_admission_policies: MutatingAdmissionPolicy,
+    mutating_admission_policy_bindings: MutatingAdmissionPolicyBinding,
+} }
+group! { "API group `apiextensions.k8s.io`", "", apiextensions: Apiextensions }
+version! { "version `v1` of the API group `apiextensions.k8s.io`", "", Apiextensions.v1: ApiextensionsV1 }
+kinds! { "cluster-scoped", "", ApiextensionsV1, (apiextensions_apiserver::pkg::apis::apiextensions::v1),
+    custom_resource_definitions: CustomResourceDefinition,
+}
+group! { "API group `apiregistration.k8s.io`", "", apiregistration: Apiregistration }
+version! { "version `v1` of the API group `apiregistration.k8s.io`", "", Apiregistration.v1: ApiregistrationV1 }
+kinds! { "cluster-scoped", "", ApiregistrationV1, (kube_aggregator::pkg::apis::apiregistration::v1),
+    api_services: APIService,
+}
+group! { "API group `apps`", "", apps: Apps }
+version! { "version `v1` of the API group `apps`", "", Apps.v1: AppsV1 }
+kinds! { "namespaced", "", AppsV1, (api::apps::v1),
+    controller_revisions: ControllerRevision, daemon_sets: DaemonSet, deployments: Deployment,
+    replica_sets: ReplicaSet, stateful_sets: StatefulSet,
+}
+group! { "API group `autoscaling`", "", autoscaling: Autoscaling }
+version! { "version `v1` of the API group `autoscaling`", "", Autoscaling.v1: AutoscalingV1 }
+kinds! { "namespaced", "", AutoscalingV1, (api::autoscaling::v1),
+    horizontal_pod_autoscalers: HorizontalPodAutoscaler,
+}
+version! { "version `v2` of the API group `autoscaling`", "", Autoscaling.v2: AutoscalingV2 }
+kinds! { "namespaced", "", AutoscalingV2, (api::autoscaling::v2),
+    horizontal_pod_autoscalers: HorizontalPodAutoscaler,
+}
+group! { "API group `batch`", "", batch: Batch }
+version! { "version `v1` of the API group `batch`", "", Batch.v1: BatchV1 }
+kinds! { "namespaced", "", BatchV1, (api::batch::v1),
+    cron_jobs: CronJob, jobs: Job,
+}
+group! { "API group `certificates.k8s.io`", "", certificates: Certificates }
+version! { "version `v1` of the API group `certificates.k8s.io`", "", Certificates.v1: CertificatesV1 }
+kinds! { "cluster-scoped", "", CertificatesV1, (api::certificates::v1),
+    certificate_signing_requests: CertificateSigningRequest,
+}
+k8s_openapi::k8s_if_1_37! { kinds! { "cluster-scoped", ", in Kubernetes 1.37", CertificatesV1, (api::certificates::v1),
+    cluster_trust_bundles: ClusterTrustBundle,
+} }
+k8s_openapi::k8s_if_1_37! { kinds! { "namespaced", ", in Kubernetes 1.37", CertificatesV1, (api::certificates::v1),
+    pod_certificate_requests: PodCertificateRequest,
+} }
+k8s_openapi::k8s_if_le_1_36! { version! { "version `v1alpha1` of the API group `certificates.k8s.io`", ", in Kubernetes 1.33 to 1.36", Certificates.v1alpha1: CertificatesV1alpha1 } }
+k8s_openapi::k8s_if_le_1_36! { kinds! { "cluster-scoped", ", in Kubernetes 1.33 to 1.36", CertificatesV1alpha1, (api::certificates::v1alpha1),
+    cluster_trust_bundles: ClusterTrustBundle,
+} }
+k8s_openapi::k8s_if_1_34! { kinds! { "namespaced", ", in Kubernetes 1.34", CertificatesV1alpha1, (api::certificates::v1alpha1),
+    pod_certificate_requests: PodCertificateRequest,
+} }
+version! { "version `v1beta1` of the API group `certificates.k8s.io`", "", Certificates.v1beta1: CertificatesV1beta1 }
+kinds! { "cluster-scoped", "", CertificatesV1beta1, (api::certificates::v1beta1),
+    cluster_trust_bundles: ClusterTrustBundle,
+}
+k8s_openapi::k8s_if_ge_1_35! { kinds! { "namespaced", ", in Kubernetes 1.35 to 1.37", CertificatesV1beta1, (api::certificates::v1beta1),
+    pod_certificate_requests: PodCertificateRequest,
+} }
+group! { "API group `coordination.k8s.io`", "", coordination: Coordination }
+version! { "version `v1` of the API group `coordination.k8s.io`", "", Coordination.v1: CoordinationV1 }
+kinds! { "namespaced", "", CoordinationV1, (api::coordination::v1),
+    leases: Lease,
+}
+version! { "version `v1alpha2` of the API group `coordination.k8s.io`", "", Coordination.v1alpha2: CoordinationV1alpha2 }
+kinds! { "namespaced", "", CoordinationV1alpha2, (api::coordination::v1alpha2),
+    lease_candidates: LeaseCandidate,
+}
+version! { "version `v1beta1` of the API group `coordination.k8s.io`", "", Coordination.v1beta1: CoordinationV1beta1 }
+kinds! { "namespaced", "", CoordinationV1beta1, (api::coordination::v1beta1),
+    lease_candidates: LeaseCandidate,
+}
+group! { "API group `discovery.k8s.io`", "", discovery: Discovery }
+version! { "version `v1` of the API group `discovery.k8s.io`", "", Discovery.v1: DiscoveryV1 }
+kinds! { "namespaced", "", DiscoveryV1, (api::discovery::v1),
+    endpoint_slices: EndpointSlice,
+}
+group! { "API group `events.k8s.io`", "", events: Events }
+version! { "version `v1` of the API group `events.k8s.io`", "", Events.v1: EventsV1 }
+kinds! { "namespaced", "", EventsV1, (api::events::v1),
+    events: Event,
+}
+group! { "API group `flowcontrol.apiserver.k8s.io`", "", flowcontrol: Flowcontrol }
+version! { "version `v1` of the API group `flowcontrol.apiserver.k8s.io`", "", Flowcontrol.v1: FlowcontrolV1 }
+kinds! { "cluster-scoped", "", FlowcontrolV1, (api::flowcontrol::v1),
+    flow_schemas: FlowSchema, priority_level_configurations: PriorityLevelConfiguration,
+}
+group! { "API group `internal.apiserver.k8s.io`", "", internal: Internal }
+version! { "version `v1alpha1` of the API group `internal.apiserver.k8s.io`", "", Internal.v1alpha1: InternalV1alpha1 }
+kinds! { "cluster-scoped", "", InternalV1alpha1, (api::apiserverinternal::v1alpha1),
+    storage_versions: StorageVersion,
+}
+k8s_openapi::k8s_if_1_37! { group! { "API group `lifecycle.k8s.io`", ", in Kubernetes 1.37", lifecycle: Lifecycle } }
+k8s_openapi::k8s_if_1_37! { version! { "version `v1alpha1` of the API group `lifecycle.k8s.io`", ", in Kubernetes 1.37", Lifecycle.v1alpha1: LifecycleV1alpha1 } }
+k8s_openapi::k8s_if_1_37! { kinds! { "namespaced", ", in Kubernetes 1.37", LifecycleV1alpha1, (api::lifecycle::v1alpha1),
+    eviction_requests: EvictionRequest, evictions: Eviction,
+} }
+group! { "API group `networking.k8s.io`", "", networking: Networking }
+version! { "version `v1` of the API group `networking.k8s.io`", "", Networking.v1: NetworkingV1 }
+kinds! { "cluster-scoped", "", NetworkingV1, (api::networking::v1),
+    ingress_classes: IngressClass, ip_addresses: IPAddress, service_cidrs: ServiceCIDR,
+}
+kinds! { "namespaced", "", NetworkingV1, (api::networking::v1),
+    ingresses: Ingress, network_policies: NetworkPolicy,
+}
+k8s_openapi::k8s_if_le_1_36! { version! { "version `v1beta1` of the API group `networking.k8s.io`", ", in Kubernetes 1.33 to 1.36", Networking.v1beta1: NetworkingV1beta1 } }
+k8s_openapi::k8s_if_le_1_36! { kinds! { "cluster-scoped", ", in Kubernetes 1.33 to 1.36", NetworkingV1beta1, (api::networking::v1beta1),
+    ip_addresses: IPAddress, service_cidrs: ServiceCIDR,
+} }
+group! { "API group `node.k8s.io`", "", node: Node }
+version! { "version `v1` of the API group `node.k8s.io`", "", Node.v1: NodeV1 }
+kinds! { "cluster-scoped", "", NodeV1, (api::node::v1),
+    runtime_classes: RuntimeClass,
+}
+group! { "API group `policy`", "", policy: Policy }
+version! { "version `v1` of the API group `policy`", "", Policy.v1: PolicyV1 }
+kinds! { "namespaced", "", PolicyV1, (api::policy::v1),
+    pod_disruption_budgets: PodDisruptionBudget,
+}
+group! { "API group `rbac.authorization.k8s.io`", "", rbac: Rbac }
+version! { "version `v1` of the API group `rbac.authorization.k8s.io`", "", Rbac.v1: RbacV1 }
+kinds! { "cluster-scoped", "", RbacV1, (api::rbac::v1),
+    cluster_role_bindings: ClusterRoleBinding, cluster_roles: ClusterRole,
+}
+kinds! { "namespaced", "", RbacV1, (api::rbac::v1),
+    role_bindings: RoleBinding, roles: Role,
+}
+group! { "API group `resource.k8s.io`", "", resource: Resource }
+k8s_openapi::k8s_if_ge_1_34! { version! { "version `v1` of the API group `resource.k8s.io`", ", in Kubernetes 1.34 to 1.37", Resource.v1: ResourceV1 } }
+k8s_openapi::k8s_if_ge_1_34! { kinds! { "cluster-scoped", ", in Kubernetes 1.34 to 1.37", ResourceV1, (api::resource::v1),
+    device_classes: DeviceClass, resource_slices: ResourceSlice,
+} }
+k8s_openapi::k8s_if_ge_1_34! { kinds! { "namespaced", ", in Kubernetes 1.34 to 1.37", ResourceV1, (api::resource::v1),
+    resource_claims: ResourceClaim, resource_claim_templates: ResourceClaimTemplate,
+} }
+k8s_openapi::k8s_if_1_37! { kinds! { "cluster-scoped", ", in Kubernetes 1.37", ResourceV1, (api::resource::v1),
+    device_taint_rules: DeviceTaintRule,
+} }
+version! { "version `v1alpha3` of the API group `resource.k8s.io`", "", Resource.v1alpha3: ResourceV1alpha3 }
+kinds! { "cluster-scoped", "", ResourceV1alpha3, (api::resource::v1alpha3),
+    device_taint_rules: DeviceTaintRule,
+}
+k8s_openapi::k8s_if_1_33! { kinds! { "cluster-scoped", ", in Kubernetes 1.33", ResourceV1alpha3, (api::resource::v1alpha3),
+    device_classes: DeviceClass, resource_slices: ResourceSlice,
+} }
+k8s_openapi::k8s_if_1_33! { kinds! { "namespaced", ", in Kubernetes 1.33", ResourceV1alpha3, (api::resource::v1alpha3),
+    resource_claims: ResourceClaim, resource_claim_templates: ResourceClaimTemplate,
+} }
+k8s_openapi::k8s_if_ge_1_36! { kinds! { "cluster-scoped", ", in Kubernetes 1.36 to 1.37", ResourceV1alpha3, (api::resource::v1alpha3),
+    resource_pool_status_requests: ResourcePoolStatusRequest,
+} }
+version! { "version `v1beta1` of the API group `resource.k8s.io`", "", Resource.v1beta1: ResourceV1beta1 }
+kinds! { "cluster-scoped", "", ResourceV1beta1, (api::resource::v1beta1),
+    device_classes: DeviceClass, resource_slices: ResourceSlice,
+}
+kinds! { "namespaced", "", ResourceV1beta1, (api::resource::v1beta1),
+    resource_claims: ResourceClaim, resource_claim_templates: ResourceClaimTemplate,
+}
+version! { "version `v1beta2` of the API group `resource.k8s.io`", "", Resource.v1beta2: ResourceV1beta2 }
+kinds! { "cluster-scoped", "", ResourceV1beta2, (api::resource::v1beta2),
+    device_classes: DeviceClass, resource_slices: ResourceSlice,
+}
+kinds! { "namespaced", "", ResourceV1beta2, (api::resource::v1beta2),
+    resource_claims: ResourceClaim, resource_claim_templates: ResourceClaimTemplate,
+}
+k8s_openapi::k8s_if_ge_1_36! { kinds! { "cluster-scoped", ", in Kubernetes 1.36 to 1.37", ResourceV1beta2, (api::resource::v1beta2),
+    device_taint_rules: DeviceTaintRule,
+} }
+group! { "API group `scheduling.k8s.io`", "", scheduling: Scheduling }
+version! { "version `v1` of the API group `scheduling.k8s.io`", "", Scheduling.v1: SchedulingV1 }
+kinds! { "cluster-scoped", "", SchedulingV1, (api::scheduling::v1),
+    priority_classes: PriorityClass,
+}
+k8s_openapi::k8s_if_1_35! { version! { "version `v1alpha1` of the API group `scheduling.k8s.io`", ", in Kubernetes 1.35", Scheduling.v1alpha1: SchedulingV1alpha1 } }
+k8s_openapi::k8s_if_1_35! { kinds! { "namespaced", ", in Kubernetes 1.35", SchedulingV1alpha1, (api::scheduling::v1alpha1),
+    workloads: Workload,
+} }
+k8s_openapi::k8s_if_1_36! { version! { "version `v1alpha2` of the API group `scheduling.k8s.io`", ", in Kubernetes 1.36", Scheduling.v1alpha2: SchedulingV1alpha2 } }
+k8s_openapi::k8s_if_1_36! { kinds! { "namespaced", ", in Kubernetes 1.36", SchedulingV1alpha2, (api::scheduling::v1alpha2),
+    pod_groups: PodGroup, workloads: Workload,
+} }
+k8s_openapi::k8s_if_1_37! { version! { "version `v1alpha3` of the API group `scheduling.k8s.io`", ", in Kubernetes 1.37", Scheduling.v1alpha3: SchedulingV1alpha3 } }
+k8s_openapi::k8s_if_1_37! { kinds! { "namespaced", ", in Kubernetes 1.37", SchedulingV1alpha3, (api::scheduling::v1alpha3),
+    composite_pod_groups: CompositePodGroup, pod_groups: PodGroup, workloads: Workload,
+} }
+k8s_openapi::k8s_if_1_37! { version! { "version `v1beta1` of the API group `scheduling.k8s.io`", ", in Kubernetes 1.37", Scheduling.v1beta1: SchedulingV1beta1 } }
+k8s_openapi::k8s_if_1_37! { kinds! { "namespaced", ", in Kubernetes 1.37", SchedulingV1beta1, (api::scheduling::v1beta1),
+    pod_groups: PodGroup, workloads: Workload,
+} }
+group! { "API group `storage.k8s.io`", "", storage: Storage }
+version! { "version `v1` of the API group `storage.k8s.io`", "", Storage.v1: StorageV1 }
+kinds! { "cluster-scoped", "", StorageV1, (api::storage::v1),
+    csi_drivers: CSIDriver, csi_nodes: CSINode, storage_classes: StorageClass,
+    volume_attachments: VolumeAttachment,
+}
+kinds! { "namespaced", "", StorageV1, (api::storage::v1),
+    csi_storage_capacities: CSIStorageCapacity,
+}
+k8s_openapi::k8s_if_ge_1_34! { kinds! { "cluster-scoped", ", in Kubernetes 1.34 to 1.37", StorageV1, (api::storage::v1),
+    volume_attributes_classes: VolumeAttributesClass,
+} }
+k8s_openapi::k8s_if_le_1_34! { version! { "version `v1alpha1` of the API group `storage.k8s.io`", ", in Kubernetes 1.33 to 1.34", Storage.v1alpha1: StorageV1alpha1 } }
+k8s_openapi::k8s_if_le_1_34! { kinds! { "cluster-scoped", ", in Kubernetes 1.33 to 1.34", StorageV1alpha1, (api::storage::v1alpha1),
+    volume_attributes_classes: VolumeAttributesClass,
+} }
+k8s_openapi::k8s_if_le_1_36! { version! { "version `v1beta1` of the API group `storage.k8s.io`", ", in Kubernetes 1.33 to 1.36", Storage.v1beta1: StorageV1beta1 } }
+k8s_openapi::k8s_if_le_1_36! { kinds! { "cluster-scoped", ", in Kubernetes 1.33 to 1.36", StorageV1beta1, (api::storage::v1beta1),
+    volume_attributes_classes: VolumeAttributesClass,
+} }
+group! { "API group `storagemigration.k8s.io`", "", storagemigration: Storagemigration }
+k8s_openapi::k8s_if_1_37! { version! { "version `v1` of the API group `storagemigration.k8s.io`", ", in Kubernetes 1.37", Storagemigration.v1: StoragemigrationV1 } }
+k8s_openapi::k8s_if_1_37! { kinds! { "cluster-scoped", ", in Kubernetes 1.37", StoragemigrationV1, (api::storagemigration::v1),
+    storage_version_migrations: StorageVersionMigration,
+} }
+k8s_openapi::k8s_if_le_1_34! { version! { "version `v1alpha1` of the API group `storagemigration.k8s.io`", ", in Kubernetes 1.33 to 1.34", Storagemigration.v1alpha1: StoragemigrationV1alpha1 } }
+k8s_openapi::k8s_if_le_1_34! { kinds! { "cluster-scoped", ", in Kubernetes 1.33 to 1.34", StoragemigrationV1alpha1, (api::storagemigration::v1alpha1),
+    storage_version_migrations: StorageVersionMigration,
+} }
+k8s_openapi::k8s_if_ge_1_35! { version! { "version `v1beta1` of the API group `storagemigration.k8s.io`", ", in Kubernetes 1.35 to 1.37", Storagemigration.v1beta1: StoragemigrationV1beta1 } }
+k8s_openapi::k8s_if_ge_1_35! { kinds! { "cluster-scoped", ", in Kubernetes 1.35 to 1.37", StoragemigrationV1beta1, (api::storagemigration::v1beta1),
+    storage_version_migrations: StorageVersionMigration,
+} }
