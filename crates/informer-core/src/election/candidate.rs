@@ -82,6 +82,8 @@ pub enum LossReason {
 pub struct Election {
     identity: String,
     config: ElectionConfig,
+    /// Upper bound on the time for which a lease counts without a change.
+    max_lease_duration: Duration,
     random: Random,
     /// The lease as last read or written.
     observed: Option<ObservedLease>,
@@ -168,6 +170,7 @@ impl Election {
         Ok(Election {
             identity,
             config,
+            max_lease_duration: Duration::MAX,
             random: Random::new(seed),
             observed: None,
             sent: Vec::new(),
@@ -180,6 +183,19 @@ impl Election {
             stopping: Stopping::No,
             events: VecDeque::new(),
         })
+    }
+
+    /// Limits the time for which a lease counts without a change, whatever duration it contains. Unlimited by default, as in
+    /// client-go: the holder may have a longer lease duration than this candidate.
+    #[must_use]
+    pub fn with_max_lease_duration(mut self, max: Duration) -> Self {
+        self.max_lease_duration = max;
+        self
+    }
+
+    /// Returns the moment at which a lease expires that was observed at `since`.
+    fn expires_at(&self, record: &LeaseRecord, since: Moment) -> Moment {
+        since + record.valid_for().min(self.max_lease_duration)
     }
 
     /// Returns whether the candidate may act as the leader at this moment.
@@ -391,7 +407,7 @@ impl Election {
         // The identity is not compared: a record belongs to this candidate only if it wrote the record.
         let own = self.sent.contains(&record) || known.is_some_and(|observed| observed.own);
         let own = own && !record.holder.is_empty();
-        let free = record.holder.is_empty() || now >= since + record.valid_for();
+        let free = record.holder.is_empty() || now >= self.expires_at(&record, since);
         self.sent.clear();
         self.announce_holder(&record.holder);
         let holder = record.holder.clone();
@@ -416,7 +432,7 @@ impl Election {
         self.lose(LossReason::NotRenewed("the lease was deleted".to_owned()));
         self.observed.take_if(|observed| observed.own);
         let may_be_held = self.observed.as_ref().is_some_and(|observed| {
-            !observed.record.holder.is_empty() && now < observed.since + observed.record.valid_for()
+            !observed.record.holder.is_empty() && now < self.expires_at(&observed.record, observed.since)
         });
         if was_write {
             // Another process may have created the lease again.

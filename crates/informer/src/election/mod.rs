@@ -14,6 +14,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use informer_core::election::{Election, Event, LossReason};
 use tokio::sync::{mpsc, watch};
@@ -66,6 +67,7 @@ pub struct LeaderElector {
     lease: LeaseClient,
     identity: String,
     config: ElectionConfig,
+    max_lease_duration: Duration,
     seed: u64,
     status: watch::Sender<ElectionStatus>,
 }
@@ -102,6 +104,7 @@ impl LeaderElector {
         let host = crate::host::host();
         let seed = crate::workqueue::seed();
         Self {
+            max_lease_duration: Duration::MAX,
             lease: LeaseClient::new(client, namespace, name),
             identity: format!("{host}_{seed:016x}"),
             config: ElectionConfig::default(),
@@ -125,6 +128,11 @@ impl LeaderElector {
     pub fn config(self, config: ElectionConfig) -> Result<Self, ConfigError> {
         config.check()?;
         Ok(Self { config, ..self })
+    }
+
+    /// Limits the time for which the Lease counts without a change, whatever duration another client has written into it.
+    pub(crate) fn max_lease_duration(self, max: Duration) -> Self {
+        Self { max_lease_duration: max, ..self }
     }
 
     /// Returns namespace and name of the Lease.
@@ -165,7 +173,8 @@ impl LeaderElector {
         W: FnMut(Term) -> F,
         F: Future<Output = ()>,
     {
-        let machine = Election::new(self.identity.clone(), self.config, self.seed)?;
+        let machine = Election::new(self.identity.clone(), self.config, self.seed)?
+            .with_max_lease_duration(self.max_lease_duration);
         let (lease, leadership) = (Arc::new(self.lease), Leadership(self.status.subscribe()));
         let (event_sender, mut events) = mpsc::unbounded_channel();
         let end_candidacy = watch::Sender::new(false);

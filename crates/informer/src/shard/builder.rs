@@ -120,7 +120,7 @@ impl ShardGroupBuilder {
     }
 
     /// Sets lease duration, renew deadline and retry period of the members' Leases and of the election of the
-    /// coordinator. Defaults to 15 s, 10 s and 2 s. A Lease lasts for at most an hour.
+    /// coordinator. Defaults to 15 s, 10 s and 2 s. The lease duration is at most an hour.
     ///
     /// Do not change the lease duration by more than a factor of four in one rollout: a process does not wait for a Lease
     /// for more than four times its own duration, whatever another client has written into the Lease.

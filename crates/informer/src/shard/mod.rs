@@ -33,7 +33,7 @@ use builder::Settings;
 use client::GroupClient;
 use coordinator::{CoordinatorParts, coordinate};
 use informer_core::Object;
-use informer_core::shard::{Coordinator, Member, ShardProperty};
+use informer_core::shard::{Coordinator, MAX_LEASE_DURATIONS, Member, ShardProperty};
 use member::MemberDriver;
 use state::{GroupState, Publisher};
 use status::Counters;
@@ -213,7 +213,10 @@ impl ShardGroup {
             &settings.group.namespace,
             &settings.group.coordinator_lease(),
         );
-        let elector = elector.identity(&settings.identity).config(settings.config)?;
+        let elector = elector
+            .identity(&settings.identity)
+            .config(settings.config)?
+            .max_lease_duration(settings.config.lease_duration.saturating_mul(MAX_LEASE_DURATIONS));
         let lease_duration = u32::try_from(settings.config.lease_duration.as_secs()).unwrap_or(u32::MAX);
         let client = Arc::new(GroupClient::new(
             self.0.client.clone(),
