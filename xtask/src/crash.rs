@@ -1,4 +1,4 @@
-//! `cargo xtask crash`: crashes of processes with saved caches, many more than in CI, in a release build.
+//! `cargo xtask crash`: crashes of processes with saved caches and damaged files, many more than in CI, in a release build.
 
 use crate::failure::Failure;
 use crate::repo::Repo;
@@ -8,13 +8,19 @@ const SEEDS: u64 = 2_000;
 /// Processes that are killed; CI has 100.
 const KILLS: u64 = 2_000;
 
-const SIMULATED: &str = "test --release --locked -p informer --features persistence,compression --test integration -- --nocapture persistence::faults";
+/// Bits of a file that are flipped; CI has 400.
+const FLIPPED_BITS: &str = "2000";
+
+const SIMULATED: &str = "test --release --locked -p informer --features persistence,compression --test integration -- --nocapture persistence::faults persistence::damage";
 const KILLED: &str =
     "test --release --locked -p informer-cli --test state -- --nocapture c2_runs_that_are_killed";
 
 pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
     let (seeds, kills) = parse(args)?;
-    repo.run_cargo(SIMULATED, &[("INFORMER_CRASH_SEEDS", &seeds.to_string())])?;
+    repo.run_cargo(
+        SIMULATED,
+        &[("INFORMER_CRASH_SEEDS", &seeds.to_string()), ("INFORMER_FLIPPED_BITS", FLIPPED_BITS)],
+    )?;
     repo.run_cargo(KILLED, &[("INFORMER_KILLS", &kills.to_string())])
 }
 

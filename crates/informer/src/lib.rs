@@ -67,10 +67,11 @@
 //! - **C2 No loss.** Every object that exists at sync is delivered. Every later change, or a newer change of the
 //!   same object, reaches every handler. Every deletion reaches every handler that received the object, even if
 //!   it happened while no watch was open. In a [shard group](shard), a handler that has received `Released` for an
-//!   object does not receive its later changes: they reach the process that gains its range.
+//!   object does not receive its later changes: the process that gains its range delivers the object if it still
+//!   exists.
 //! - **C3 Legal sequences.** Per handler and object: `Added`, any number of `Updated`, `Deleted`, then `Added`
 //!   again. In a shard group, `Released` may take the place of `Deleted`: the object exists, and belongs to another
-//!   process.
+//!   process. A durable handler first receives `Deleted` for objects that it knows from an earlier process.
 //! - **C4 Store first.** When a handler runs, the cache already contains that change or a newer one, and
 //!   [`Object::projected`] returns the values of its objects.
 //! - **C5 Snapshots.** A read uses one published snapshot. Readers and the writer never wait for each other.

@@ -305,8 +305,8 @@ impl<L: 'static, S> Controller<L, S> {
         self
     }
 
-    /// Sets the rate limiter for retries. Defaults to exponential backoff per key, from 5 ms to 1,000 s, to which jitter
-    /// adds up to the delay itself.
+    /// Sets the rate limiter for retries. Defaults to exponential backoff per key, from 5 ms to 1,000 s: the delay
+    /// doubles with each failure, and jitter adds up to the delay itself, within the maximum.
     ///
     /// A failure counts only if the delay after the previous one has passed: events of a failing object cause
     /// reconciles immediately, but do not increase its delay.

@@ -119,7 +119,8 @@ impl<K: 'static, E: Deliverable<K>> HandlerBuilder<K, E> {
     /// - A shutdown waits a second until the stream has ended, so that its last events are acknowledged. Poll it in
     ///   another task than the one that waits for the shutdown, or drop it before.
     /// - If the next process does not use the saved cache
-    ///   ([`ColdStartReason`](crate::status::ColdStartReason)), or if the name was not used for 30 days, the handler
+    ///   ([`ColdStartReason`](crate::status::ColdStartReason)), or if processes have run for 30 days without
+    ///   the name, the handler
     ///   begins as a new one.
     ///
     /// The name must be unique among the handlers of the informer. If it is not, if the cache is not persisted, or if

@@ -96,17 +96,25 @@ pub(crate) fn open(
     identity: &Identity,
     config: &Config,
 ) -> Result<(CacheFile, Result<Contents, ColdStartReason>), ColdStartReason> {
-    let existed = storage.id(&identity.file_name).is_some();
+    let inaccessible = |error: io::Error| ColdStartReason::inaccessible(&error);
+    let mut existed = storage.id(&identity.file_name).is_some();
+    if !existed && storage.id(&identity.replacement_name()).is_some() {
+        // A process has ended while it replaced the file.
+        storage.rename(&identity.replacement_name(), &identity.file_name).map_err(inaccessible)?;
+        existed = true;
+    }
     let reason = match open_once(storage, &identity.file_name, identity, config) {
         Err(reason @ (ColdStartReason::InUse | ColdStartReason::Inaccessible { .. })) => return Err(reason),
         Ok((_, Err(reason))) if reason.is_failure() => reason,
         Err(reason) => reason,
-        Ok(opened) => return Ok(opened),
+        Ok(opened) => {
+            // Left by a process that has ended while it wrote it.
+            storage.remove(&identity.replacement_name()).map_err(inaccessible)?;
+            return Ok(opened);
+        }
     };
     if existed {
-        storage
-            .rename(&identity.file_name, &identity.discarded_name())
-            .map_err(|error| ColdStartReason::inaccessible(&error))?;
+        storage.rename(&identity.file_name, &identity.discarded_name()).map_err(inaccessible)?;
     }
     match open_once(storage, &identity.file_name, identity, config) {
         Ok((file, _)) => Ok((file, Err(reason))),

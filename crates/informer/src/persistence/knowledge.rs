@@ -242,6 +242,13 @@ pub(crate) fn rebase(differences: &mut Differences, changes: &[ChangedKey]) {
     }
 }
 
+/// Removes the states that only controllers need.
+pub(crate) fn keep_last_states(differences: &mut Differences) {
+    for difference in differences.values_mut().filter(|difference| difference.states() > 0) {
+        Arc::make_mut(difference).keep_last_states();
+    }
+}
+
 fn is_same_state(left: &Arc<Entry>, right: &Arc<Entry>) -> bool {
     Arc::ptr_eq(left, right) || left.is_same_state(right)
 }

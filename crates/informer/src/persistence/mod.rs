@@ -22,10 +22,12 @@ pub(crate) use cluster::{ClusterUid, fetch_cluster_uid};
 pub(crate) use file::{AnyError, CacheFile, Contents, SaveInfo, open};
 pub(crate) use handlers::{Handlers, SavedHandler, Unfinished, are_same};
 pub(crate) use identity::Identity;
-pub(crate) use knowledge::{ChangedKey, Difference, Differences, SavedState, UnacknowledgedKey, rebase};
+pub(crate) use knowledge::{
+    ChangedKey, Difference, Differences, SavedState, UnacknowledgedKey, keep_last_states, rebase,
+};
 #[doc(hidden)]
 pub use redb::{DatabaseError, StorageBackend};
-pub(crate) use replace::{is_full, replace};
+pub(crate) use replace::replace;
 #[doc(hidden)]
 pub use storage::{FileId, Storage};
 pub(crate) use usage::Usage;

@@ -13,8 +13,9 @@
 //! | … | further tables with their pages |
 //!
 //! Invariants: the start is written when everything else is synced, and is one sector, which a disk writes as a whole. The
-//! tables and pages to which it refers are not overwritten before the next start: the tables because there are two, the
-//! pages because redb writes a transaction to free pages. A checksum is a CRC-32.
+//! tables and pages to which it refers are not overwritten before the next start: the tables because there are two of
+//! each, the pages because redb writes a transaction to free pages. `changed_groups` contains each group of which a stored
+//! table may differ from the one in memory. A checksum is a CRC-32: forged files are not recognised.
 
 use crate::status::ColdStartReason;
 use informer_core::image::{FORMAT_VERSION, checksum};
@@ -29,9 +30,10 @@ const MAGIC_OF_VERSION_1: &[u8] = b"redb";
 
 const PAGE_BYTES: usize = 4096;
 const CHECKSUM_BYTES: usize = size_of::<u32>();
-const PAGES_PER_TABLE: usize = PAGE_BYTES / CHECKSUM_BYTES;
+/// Fewer in tests of this file, so that small files have several tables.
+const PAGES_PER_TABLE: usize = if cfg!(test) { 4 } else { PAGE_BYTES / CHECKSUM_BYTES };
 /// Both copies of a table, and its pages.
-const GROUP_BYTES: usize = (2 + PAGES_PER_TABLE) * PAGE_BYTES;
+const GROUP_BYTES: u64 = ((2 + PAGES_PER_TABLE) * PAGE_BYTES) as u64;
 const START_BYTES: usize = 512;
 const HEADER_BYTES: usize = 476;
 
@@ -88,8 +90,17 @@ impl CheckedPages {
             if needed < stored {
                 file.set_len(needed).map_err(inaccessible)?;
             }
+            // The last process may have ended while it wrote the other tables.
+            state.changed_groups[copy(state.writes.wrapping_add(1))] =
+                (0..groups(state.table.len())).collect();
         }
         Ok(Self { file, state: Mutex::new(state) })
+    }
+
+    /// Returns the size of all pages that were ever written. A file may have gaps where nothing was written.
+    pub(super) fn used_bytes(&self) -> u64 {
+        let pages = self.lock().table.iter().filter(|checksum| **checksum != 0).count();
+        (pages * PAGE_BYTES) as u64
     }
 
     /// Returns whether the file is empty.
@@ -131,7 +142,7 @@ impl State {
     /// Reads the table; returns its bytes.
     fn read_table(&mut self, file: &dyn StorageBackend) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; page_count(self.len) * CHECKSUM_BYTES];
-        for (group, table) in bytes.chunks_mut(PAGE_BYTES).enumerate() {
+        for (group, table) in bytes.chunks_mut(PAGES_PER_TABLE * CHECKSUM_BYTES).enumerate() {
             file.read(table_offset(group, self.writes), table)?;
         }
         let (numbers, _) = bytes.as_chunks();
@@ -141,24 +152,25 @@ impl State {
 
     /// Writes the tables, then the start, which thereby refers to everything that was written before.
     fn write_start(&mut self, file: &dyn StorageBackend) -> io::Result<()> {
-        self.writes += 1;
+        let writes = self.writes.wrapping_add(1);
         let table: Vec<u8> = self.table.iter().flat_map(|checksum| checksum.to_le_bytes()).collect();
-        let tables: Vec<&[u8]> = table.chunks(PAGE_BYTES).collect();
-        for group in std::mem::take(&mut self.changed_groups[usize::from(!self.writes.is_multiple_of(2))]) {
-            file.write(table_offset(group, self.writes), tables[group])?;
+        let tables: Vec<&[u8]> = table.chunks(PAGES_PER_TABLE * CHECKSUM_BYTES).collect();
+        for group in &self.changed_groups[copy(writes)] {
+            file.write(table_offset(*group, writes), tables[*group])?;
         }
         file.sync_data()?;
         let mut start = Vec::with_capacity(START_BYTES);
         start.extend_from_slice(MAGIC);
         start.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-        start.extend_from_slice(&self.writes.to_le_bytes());
+        start.extend_from_slice(&writes.to_le_bytes());
         start.extend_from_slice(&self.len.to_le_bytes());
         start.extend_from_slice(&checksum(&[], &table).to_le_bytes());
         start.extend_from_slice(&self.header);
         start.extend_from_slice(&checksum(&[], &start).to_le_bytes());
         file.write(0, &start)?;
         file.sync_data()?;
-        self.is_header_changed = false;
+        self.changed_groups[copy(writes)].clear();
+        (self.writes, self.is_header_changed) = (writes, false);
         Ok(())
     }
 
@@ -198,11 +210,13 @@ impl StorageBackend for CheckedPages {
     fn set_len(&self, len: u64) -> io::Result<()> {
         let stored = stored_len(len).ok_or(ErrorKind::InvalidInput)?;
         let mut state = self.lock();
-        let is_shorter = len < state.len;
+        let (is_shorter, last_group) = (len < state.len, state.table.len() / PAGES_PER_TABLE);
         state.len = len;
         state.table.resize(page_count(len), 0);
-        let groups = state.table.len().div_ceil(PAGES_PER_TABLE);
+        let groups = groups(state.table.len());
         for changed in &mut state.changed_groups {
+            // The stored tables may contain checksums of pages that existed before.
+            changed.insert(last_group);
             changed.retain(|group| *group < groups);
         }
         if is_shorter {
@@ -268,13 +282,23 @@ fn page_count(len: u64) -> usize {
     usize::try_from(len / PAGE_BYTES as u64).unwrap_or(usize::MAX).saturating_sub(1)
 }
 
+/// Returns the number of groups of this many pages.
+fn groups(pages: usize) -> usize {
+    pages.div_ceil(PAGES_PER_TABLE)
+}
+
+/// Returns which copy of the tables belongs to a start.
+fn copy(writes: u64) -> usize {
+    usize::from(!writes.is_multiple_of(2))
+}
+
 fn table_offset(group: usize, writes: u64) -> u64 {
-    PAGE_BYTES as u64 * (1 + writes % 2) + (group * GROUP_BYTES) as u64
+    (1 + copy(writes)) as u64 * PAGE_BYTES as u64 + group as u64 * GROUP_BYTES
 }
 
 fn page_offset(page: usize) -> u64 {
     let (group, page) = (page / PAGES_PER_TABLE, page % PAGES_PER_TABLE);
-    ((3 + page) * PAGE_BYTES + group * GROUP_BYTES) as u64
+    (3 + page) as u64 * PAGE_BYTES as u64 + group as u64 * GROUP_BYTES
 }
 
 /// Returns the length of the file for a length of the database.
@@ -283,3 +307,7 @@ fn stored_len(len: u64) -> Option<u64> {
     let pages_end = |last| page_offset(last) + PAGE_BYTES as u64;
     is_valid.then(|| page_count(len).checked_sub(1).map_or(PAGE_BYTES as u64, pages_end))
 }
+
+#[cfg(test)]
+#[path = "pages_tests.rs"]
+mod tests;

@@ -1,7 +1,8 @@
-//! Replacing a file for which there is no more space.
+//! Replacing a file that cannot be saved any more.
 //!
 //! The database needs new pages to give up old ones, so a file that has filled its disk stays as large as it is, although
-//! the cache has become small.
+//! the cache has become small. And it reads pages that describe free space only when it writes, so damage of these is not
+//! found before.
 
 use super::base::Base;
 use super::file::{AnyError, CacheFile, SaveInfo};
@@ -10,46 +11,55 @@ use super::pages::CheckedPages;
 use super::storage::Storage;
 use informer_core::StoreSnapshot;
 use informer_core::reflector::Config;
-use redb::StorageBackend as _;
 use std::io::ErrorKind;
 
 /// Upper bound on the space of a file without objects.
 const EMPTY_FILE_BYTES: u64 = 512 << 10;
 
-/// Replaces a file for which there is no more space by a new one that contains only this snapshot. The file must not
-/// be open.
+/// Replaces a file that cannot be saved any more by a new one that contains only this snapshot.
 ///
-/// The new file is written beside the old one. If there is no space for both, and the old file is much larger than what
-/// it has to contain, the old one is deleted first: until the new one is complete, a crash leads to a cold start.
+/// The new file is written beside the old one. If there is no space for both, and the old file occupies much more space than
+/// its content needs, the old one is deleted first: until the new one is complete, a crash leads to a cold start.
 ///
 /// # Errors
 ///
-/// Returns an error if there is no space for the new file either.
+/// Returns the error of the failed save if the new file would not help, or that of writing the new file.
 pub(crate) fn replace(
     storage: &dyn Storage,
     config: &Config,
     snapshot: &StoreSnapshot,
     info: &SaveInfo<'_>,
+    error: AnyError,
 ) -> Result<(), AnyError> {
-    let name = &info.identity.file_name;
-    // Opening the file cuts off what the failed save has added to it.
-    let old_bytes = CheckedPages::open(storage.open(name)?).map_err(|reason| reason.to_string())?.len()?;
+    let is_full = is_full(&error);
+    if !is_full && !is_damaged(&error) {
+        return Err(error);
+    }
+    let (name, new_name) = (&info.identity.file_name, info.identity.replacement_name());
+    // Opening the file cuts off what the failed save has added to it, and no other process can open it meanwhile.
+    let old = CheckedPages::open(storage.open(name)?).map_err(|reason| reason.to_string())?;
+    let needed_bytes = (snapshot.bytes() + handlers::bytes(info.handlers.1)) as u64 + EMPTY_FILE_BYTES;
+    if is_full {
+        storage.remove(&info.identity.discarded_name())?;
+        if old.used_bytes() < needed_bytes + needed_bytes / 4 {
+            return Err(error);
+        }
+    }
     let write_new = || {
         let written = write_replacement(storage, config, snapshot, info);
         if written.is_err() {
-            storage.remove(&info.identity.replacement_name())?;
+            storage.remove(&new_name)?;
         }
         written
     };
-    let needed_bytes = (snapshot.bytes() + handlers::bytes(info.handlers.1)) as u64 + EMPTY_FILE_BYTES;
     match write_new() {
-        Err(error) if is_full(&error) && old_bytes / 2 > needed_bytes => {
+        Err(error) if self::is_full(&error) && old.used_bytes() / 2 > needed_bytes => {
             storage.remove(name)?;
             write_new()?;
         }
         written => written?,
     }
-    Ok(storage.rename(&info.identity.replacement_name(), name)?)
+    Ok(storage.rename(&new_name, name)?)
 }
 
 fn write_replacement(
@@ -71,11 +81,19 @@ fn write_replacement(
 }
 
 /// Returns whether there is no space for what was to be written.
-pub(crate) fn is_full(error: &AnyError) -> bool {
-    match error.downcast_ref() {
-        Some(redb::Error::Io(error)) => {
-            matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
-        }
-        _ => false,
+fn is_full(error: &AnyError) -> bool {
+    matches!(io_kind(error), Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
+}
+
+/// Returns whether a part of the file that is needed to write to it is damaged.
+fn is_damaged(error: &AnyError) -> bool {
+    matches!(error.downcast_ref(), Some(redb::Error::Corrupted(_)))
+        || matches!(io_kind(error), Some(ErrorKind::InvalidData | ErrorKind::UnexpectedEof))
+}
+
+fn io_kind(error: &AnyError) -> Option<ErrorKind> {
+    match error.downcast_ref()? {
+        redb::Error::Io(error) => Some(error.kind()),
+        _ => None,
     }
 }

@@ -11,7 +11,8 @@
 use super::listener::ledger::ControllerKeys;
 use super::listener::{DurableName, Listener};
 use crate::persistence::{
-    Base, ChangedKey, Difference, Differences, Handlers, SavedHandler, SavedState, Unfinished, Usage, rebase,
+    Base, ChangedKey, Difference, Differences, Handlers, SavedHandler, SavedState, Unfinished, Usage,
+    keep_last_states, rebase,
 };
 use crate::status::ForgottenHandler;
 use informer_core::{Change, Entry, Key, StoreSnapshot};
@@ -280,6 +281,7 @@ impl DurableHandlers {
             _ => return,
         }
         handler.phase = Phase::Inactive;
+        handlers.retain(|_, handler| handler.is_known || !matches!(handler.phase, Phase::Inactive));
     }
 
     /// Adds the objects that are due for a resync. A resync of objects that are not delivered yet would overtake their
@@ -344,6 +346,8 @@ impl DurableHandlers {
                     let unfinished = handler.unfinished_at_begin();
                     SavedHandler { last_used: now, differences, unfinished }
                 }
+                // It begins with a later save. Saved now, the next process would take it for one that has begun.
+                Phase::Inactive | Phase::Waiting(_) if !handler.is_known => continue,
                 Phase::Inactive | Phase::Waiting(_) => SavedHandler {
                     last_used: handler.last_used,
                     differences: prepared.rebase(&handler.differences),
@@ -369,6 +373,9 @@ impl DurableHandlers {
     pub(super) fn deliver(&self, cut: Cut, mut prepared: Prepared, now: Usage, is_saved: bool) {
         let mut state = self.lock();
         for handler in state.handlers.values_mut() {
+            if !matches!(handler.phase, Phase::Inactive) {
+                handler.last_used = now;
+            }
             if let Phase::Begun(listener) = &handler.phase {
                 // A source that has left meanwhile does not receive what is saved.
                 let saved = cut.keys.iter().find(|(begun, _)| is_saved && Arc::ptr_eq(begun, listener));
@@ -400,7 +407,6 @@ impl DurableHandlers {
                 }
                 listener.begin_durable(&cut.snapshot, &differences);
                 (handler.is_known, handler.has_lagged) = (true, false);
-                handler.last_used = now;
                 handler.phase = Phase::Begun(Arc::clone(listener));
             }
         }
@@ -428,13 +434,6 @@ fn all_unknown(objects: &Base) -> Arc<Differences> {
     let mut differences = Differences::new();
     objects.for_each(|entry| drop(differences.insert(entry.key().clone(), Arc::clone(&unknown))));
     Arc::new(differences)
-}
-
-/// Removes the states that only controllers need.
-fn keep_last_states(differences: &mut Differences) {
-    for difference in differences.values_mut().filter(|difference| difference.states() > 0) {
-        Arc::make_mut(difference).keep_last_states();
-    }
 }
 
 /// Removes states that the handler does not need, or that are too many; returns false if a controller needs them.

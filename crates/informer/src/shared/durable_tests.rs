@@ -206,6 +206,7 @@ struct World {
     is_written: bool,
     /// The capacity of the outbox, if it is uncoalesced.
     capacity: Option<usize>,
+    now: Usage,
     file: (Vec<Arc<Entry>>, Handlers),
     external: External,
     keys: Arc<TestKeys>,
@@ -227,6 +228,7 @@ impl World {
             file_acknowledged: Acknowledged::default(),
             is_written: false,
             capacity,
+            now: NOW,
             file: (Vec::new(), Handlers::new()),
             external: External::default(),
             keys: Arc::default(),
@@ -263,7 +265,7 @@ impl World {
 
     fn prepare(&mut self) {
         if let Some(cut) = self.cut.take() {
-            let (handlers, prepared) = self.durable.prepare(&cut, NOW);
+            let (handlers, prepared) = self.durable.prepare(&cut, self.now);
             self.prepared = Some((cut, handlers, prepared));
             self.prepared_acknowledged = self.external.known.clone();
             self.is_written = false;
@@ -283,7 +285,7 @@ impl World {
         if self.is_written
             && let Some((cut, _, prepared)) = self.prepared.take()
         {
-            self.durable.deliver(cut, prepared, NOW, true);
+            self.durable.deliver(cut, prepared, self.now, true);
             self.is_written = false;
         }
     }
@@ -468,6 +470,38 @@ fn names_are_forgotten_after_a_month_of_use_without_them() {
         assert_eq!(world.file.1.contains_key("old"), is_kept, "{days} days");
         assert_eq!(world.file.1["test"].last_used, NOW, "a handler that is added is never forgotten");
     }
+}
+
+/// A handler counted as used when it began. A process that had run for a month, and then removed its handlers to shut down,
+/// forgot all of them.
+#[test]
+fn handler_of_a_process_that_runs_for_months_is_not_forgotten() {
+    let mut world = World::new(None);
+    world.change(0, 2);
+    world.join();
+    world.save();
+    world.now.seconds += 40 * DAY;
+    world.save();
+    world.leave();
+    assert_eq!(world.durable.forget_unused(world.now), []);
+    world.save();
+    assert_eq!(world.file.1["test"].last_used, world.now);
+}
+
+/// A handler that has never begun is not saved: the next process would take it for one that has.
+#[test]
+fn handler_that_has_not_begun_leaves_no_trace() {
+    let mut world = World::new(None);
+    world.cut();
+    world.join();
+    world.prepare();
+    world.write();
+    world.deliver();
+    assert!(!world.file.1.contains_key("test"));
+    world.leave();
+    world.save();
+    assert!(!world.file.1.contains_key("test"));
+    assert_eq!(world.durable.forget_unused(NOW), []);
 }
 
 /// A controller that begins for the first time has to reconcile every key. If the process dies before that is recorded

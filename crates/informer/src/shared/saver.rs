@@ -8,7 +8,7 @@ use super::rewrite::Exit;
 use crate::clock::Clock;
 use crate::persistence::{
     AnyError, Base, CacheFile, ClusterUid, Handlers, Identity, Persistence, SaveInfo, Usage, are_same,
-    fetch_cluster_uid, is_full, open, replace,
+    fetch_cluster_uid, open, replace,
 };
 use crate::status::{Diagnostic, DiagnosticSink, StatusCell};
 use futures::FutureExt as _;
@@ -237,9 +237,9 @@ impl Save {
         if let Err(error) = file.save(&saved.rows, snapshot, &info).map_err(AnyError::from) {
             drop(file);
             // The next save opens the new file.
-            let replaced =
-                is_full(&error).then(|| replace(&*self.persistence.storage, &self.config, snapshot, &info));
-            return replaced.unwrap_or(Err(error)).map(|()| true).map_err(|error| error.to_string());
+            let storage = &*self.persistence.storage;
+            let replaced = replace(storage, &self.config, snapshot, &info, error);
+            return replaced.map(|()| true).map_err(|error| error.to_string());
         }
         let (rows, cluster_uid) = (Base::Snapshot(snapshot.clone()), self.cluster_uid.take());
         self.file = Some((file, Saved { rows, handlers, cluster_uid }));

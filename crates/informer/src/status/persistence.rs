@@ -26,7 +26,7 @@ pub struct PersistenceStatus {
 pub struct ForgottenHandler {
     /// The durable name.
     pub name: Arc<str>,
-    /// The number of objects that it knew and whose deletion was not delivered to it.
+    /// The number of objects that it knew and whose deletion was not delivered to it until then.
     pub missed_deletions: usize,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for ForgottenHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, missed_deletions } = self;
         write!(f, "durable handler {name:?} is forgotten after 30 days without use, ")?;
-        write!(f, "with the deletions of {missed_deletions} objects (a new handler gets another name)")
+        write!(f, "with {missed_deletions} deletions (if it is added again, it begins as a new handler)")
     }
 }
 

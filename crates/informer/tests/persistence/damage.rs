@@ -7,14 +7,14 @@
 //! look at panics that were caught, and changed nothing on the server that a wrong position could have skipped.
 
 use super::{Disk, contents, is_warm, saved_on, synced, wait_for_save};
-use crate::cluster::{TIMEOUT, advance_time, config_map, log_events_with};
+use crate::cluster::{TIMEOUT, advance_time, config_map, log_events_with, until};
 use informer_apiserver::ApiServer;
 use std::panic;
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The panics of the database and of the code that reads it, also if they were caught.
+/// The panics outside of tests, also if they were caught.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 fn count_panics() {
@@ -23,7 +23,8 @@ fn count_panics() {
         let previous = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             let file = info.location().map_or("", |location| location.file());
-            if file.contains("redb-") || file.contains("src/persistence") {
+            // Other tests of this program let handlers and disks panic.
+            if !file.contains("tests/") {
                 PANICS.fetch_add(1, Ordering::Relaxed);
             }
             previous(info);
@@ -76,6 +77,8 @@ impl Saved {
         // C2: either everything that the handler knows is forgotten, or nothing.
         let deletion = if is_warm { &["-b inferred"][..] } else { &[] };
         log.expect(&[deletion, &["+a initial", "+c initial"]].concat()).await;
+        // Damage of pages that describe free space is found by a save, which replaces the file.
+        until(|| informer.status().persistence.is_some_and(|status| status.saved_at.is_some())).await;
         informer.shutdown(TIMEOUT).await.unwrap();
         drop(registration);
         assert_eq!(PANICS.load(Ordering::Relaxed), 0, "{damage}");
@@ -140,7 +143,8 @@ async fn copy_of_a_file_in_use_is_not_used_or_leads_to_a_right_cache() {
             let is_warm = saved.start_with(mixed, &format!("{what} from byte {position} on")).await;
             *(if is_warm { &mut warm } else { &mut cold }) += 1;
         }
-        assert!(cold > 0 && warm + cold == 60, "{what}: {warm} warm, {cold} cold");
+        // Parts that are not in use may differ.
+        assert!(cold > 10, "{what}: {warm} warm, {cold} cold");
     }
 }
 
