@@ -17,6 +17,7 @@ mod dist;
 mod failure;
 mod fuzz;
 mod included;
+mod lines;
 mod package;
 mod recording;
 mod release;
@@ -90,6 +91,12 @@ const COMMANDS: &[Command] = &[
         options: "up|down|kubectl|test",
         about: "run etcd and kube-apiserver: `up` prints a kubeconfig, `kubectl` the path of kubectl, `test [NAME]` runs the test suites",
         run: control_plane::run,
+    },
+    Command {
+        name: "lines",
+        options: "",
+        about: "count the lines of Rust, per crate and kind",
+        run: lines::run,
     },
     Command {
         name: "package",
