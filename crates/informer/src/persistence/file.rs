@@ -29,7 +29,7 @@ use informer_core::{Entry, Key, ResourceVersion, Scope, StoreSnapshot};
 use jiff::Timestamp;
 use redb::{
     AccessGuard, Builder, Database, DatabaseError, ReadOnlyTable, ReadableDatabase as _, ReadableTable as _,
-    StorageError, TableDefinition, TableError, WriteTransaction,
+    StorageError, TableDefinition, TableError, TransactionError, WriteTransaction,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
@@ -114,6 +114,8 @@ pub(crate) fn open(
         }
     };
     if existed {
+        // It is older than the file, so it must not become the file if this process ends before it has saved.
+        storage.remove(&identity.replacement_name()).map_err(inaccessible)?;
         storage.rename(&identity.file_name, &identity.discarded_name()).map_err(inaccessible)?;
     }
     match open_once(storage, &identity.file_name, identity, config) {
@@ -163,27 +165,28 @@ fn read(
     decoder: &mut RecordDecoder,
     starts: &mut Vec<Box<[u8]>>,
 ) -> Result<Contents, ColdStartReason> {
-    let transaction = database.begin_read().map_err(|error| ColdStartReason::damaged(&error.to_string()))?;
+    let transaction = database.begin_read().map_err(|error| read_error(&error.into()))?;
     let meta = match transaction.open_table(META) {
         Ok(meta) => meta,
         // The first transaction was not committed.
         Err(TableError::TableDoesNotExist(_)) => return Err(ColdStartReason::NothingSaved),
-        Err(error) => return Err(ColdStartReason::damaged(&error.to_string())),
+        Err(error) => return Err(read_error(&error.into())),
     };
-    let text = |name: &str| -> Result<Option<String>, StorageError> {
-        Ok(meta.get(name)?.map(|value| value.value().to_owned()))
+    let text = |name: &str| match meta.get(name) {
+        Ok(value) => Ok(value.map(|value| value.value().to_owned())),
+        Err(error) => Err(read_error(&error.into())),
     };
-    let text = |name: &str| text(name).map_err(|error| ColdStartReason::damaged(&error.to_string()));
     if let Some(setting) = identity.difference(&text("identity")?.unwrap_or_default()) {
         return Err(ColdStartReason::OtherOptions { setting: setting.into() });
     }
     let saved_at = text("saved-at")?.and_then(|time| time.parse().ok());
     let saved_at = saved_at.ok_or_else(|| ColdStartReason::damaged("the time is malformed"))?;
     let cluster_uid = text("cluster-uid")?;
-    let number = |text: Option<String>| text.and_then(|text| text.parse().ok());
-    let usage =
-        || Some(Usage { uses: number(text("uses").ok()?)?, seconds: number(text("running-seconds").ok()?)? });
-    let usage = usage().ok_or_else(|| ColdStartReason::damaged("the number of uses is malformed"))?;
+    let number = |name: &str| {
+        let number = text(name)?.and_then(|text| text.parse().ok());
+        number.ok_or_else(|| ColdStartReason::damaged("the number of uses is malformed"))
+    };
+    let usage = Usage { uses: number("uses")?, seconds: number("running-seconds")? };
     read_tables(&transaction, config, decoder, starts)
         .map(|tables| Contents { saved_at, cluster_uid, usage, ..tables })
         .map_err(|error| read_error(&error))
@@ -424,7 +427,15 @@ fn is_damage(error: &io::Error) -> bool {
 
 /// A failed read is no damage.
 fn read_error(error: &AnyError) -> ColdStartReason {
-    match error.downcast_ref() {
+    let of_table = || match error.downcast_ref()? {
+        TableError::Storage(error) => Some(error),
+        _ => None,
+    };
+    let of_transaction = || match error.downcast_ref()? {
+        TransactionError::Storage(error) => Some(error),
+        _ => None,
+    };
+    match error.downcast_ref().or_else(of_table).or_else(of_transaction) {
         Some(StorageError::Io(error)) if !is_damage(error) => ColdStartReason::inaccessible(error),
         _ => ColdStartReason::damaged(&error.to_string()),
     }

@@ -119,6 +119,8 @@ struct Database {
     /// The pages of each transaction that may be found in the file.
     transactions: BTreeMap<u64, Live>,
     number: u64,
+    /// Whether a commit has returned.
+    is_committed: bool,
 }
 
 impl Database {
@@ -128,7 +130,7 @@ impl Database {
             Ok(pages) => pages,
             Err(ColdStartReason::Inaccessible { .. }) => return Err(ErrorKind::Other.into()),
             // A file that was never committed.
-            Err(_) if !self.transactions.contains_key(&0) && self.number <= 1 => return Ok(None),
+            Err(_) if !self.is_committed => return Ok(None),
             Err(reason) => panic!("transaction {}: {reason}", self.number),
         };
         let mut header = [0; 8];
@@ -171,6 +173,7 @@ impl Database {
         self.transactions.insert(self.number, live.clone());
         pages.write(0, &self.number.to_le_bytes())?;
         pages.sync_data()?;
+        self.is_committed = true;
         let needed = live.keys().next_back().map_or(1, |last| last + 1);
         if needed < len && random.below(4) == 0 {
             pages.set_len(((needed + 1) * PAGE_BYTES) as u64)?;

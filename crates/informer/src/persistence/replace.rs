@@ -18,8 +18,8 @@ const EMPTY_FILE_BYTES: u64 = 512 << 10;
 
 /// Replaces a file that cannot be saved any more by a new one that contains only this snapshot.
 ///
-/// The new file is written beside the old one. If there is no space for both, and the old file occupies much more space than
-/// its content needs, the old one is deleted first: until the new one is complete, a crash leads to a cold start.
+/// The new file is written beside the old one. If there is no space for both, the old one is deleted first, provided that it
+/// is clearly larger than the new one: until the new one is complete, a crash leads to a cold start.
 ///
 /// # Errors
 ///
@@ -39,9 +39,10 @@ pub(crate) fn replace(
     // Opening the file cuts off what the failed save has added to it, and no other process can open it meanwhile.
     let old = CheckedPages::open(storage.open(name)?).map_err(|reason| reason.to_string())?;
     let needed_bytes = (snapshot.bytes() + handlers::bytes(info.handlers.1)) as u64 + EMPTY_FILE_BYTES;
+    let is_much_larger = old.used_bytes() >= needed_bytes + needed_bytes / 4;
     if is_full {
         storage.remove(&info.identity.discarded_name())?;
-        if old.used_bytes() < needed_bytes + needed_bytes / 4 {
+        if !is_much_larger {
             return Err(error);
         }
     }
@@ -53,7 +54,9 @@ pub(crate) fn replace(
         written
     };
     match write_new() {
-        Err(error) if self::is_full(&error) && old.used_bytes() / 2 > needed_bytes => {
+        Err(error) if self::is_full(&error) && is_much_larger => {
+            // A file occupies space while it is open, even if it was deleted.
+            drop(old);
             storage.remove(name)?;
             write_new()?;
         }

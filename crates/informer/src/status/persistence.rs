@@ -26,7 +26,8 @@ pub struct PersistenceStatus {
 pub struct ForgottenHandler {
     /// The durable name.
     pub name: Arc<str>,
-    /// The number of objects that it knew and whose deletion was not delivered to it until then.
+    /// The number of objects that it knew and whose deletion was not delivered to it. Deletions since the last save are not
+    /// counted.
     pub missed_deletions: usize,
 }
 

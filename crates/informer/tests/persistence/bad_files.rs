@@ -168,6 +168,36 @@ async fn read_only_directory_and_full_disk_do_not_disturb_the_informer() {
     assert!(is_warm(&synced(&server, saved_on(&disk)).await));
 }
 
+/// Found by a review: if a disk failed to read a root of the file for a moment, this counted as damage. The good file was set
+/// aside, and its durable handlers began as new ones.
+#[tokio::test(start_paused = true)]
+async fn failed_read_does_not_discard_the_file() {
+    let (server, disk) = (ApiServer::new(), Disk::default());
+    server.create(&config_map("default", "a", "1")).unwrap();
+    let informer = synced(&server, saved_on(&disk)).await;
+    informer.shutdown(TIMEOUT).await.unwrap();
+    let mut failed = 0;
+    for reads in 0.. {
+        disk.fail_read_after(Some(reads));
+        let informer = synced(&server, saved_on(&disk)).await;
+        let was_read = disk.is_read_to_fail();
+        disk.fail_read_after(None);
+        if !was_read && !is_warm(&informer) {
+            let reason = cold_reason(&informer);
+            assert!(matches!(reason, ColdStartReason::Inaccessible { .. }), "read {reads}: {reason}");
+            failed += 1;
+        }
+        disk.kill();
+        drop(informer);
+        assert!(is_warm(&synced(&server, saved_on(&disk)).await), "after read {reads}");
+        disk.kill();
+        if was_read {
+            break;
+        }
+    }
+    assert!(failed > 10, "{failed}");
+}
+
 /// A disk of which the next operation does not return before a sender is dropped.
 #[derive(Debug)]
 struct HangingDisk {

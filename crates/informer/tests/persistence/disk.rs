@@ -20,14 +20,20 @@ pub(super) struct Disk {
 #[derive(Debug, Default)]
 struct State {
     files: BTreeMap<String, File>,
+    /// Deleted files that are still open, which occupy space, by id.
+    deleted: BTreeMap<u64, File>,
     next_id: u64,
     /// The number of operations after which the process is dead; every later one fails.
     stops_after: Option<u64>,
     operations: u64,
     /// The limit of the space of all files.
     capacity: Option<u64>,
+    /// Whether a write failed for lack of space while a deleted file was open.
+    was_full_of_deleted_files: bool,
     read_only: bool,
     panics: bool,
+    /// The number of reads before one that fails.
+    reads_before_failure: Option<u64>,
     /// Increases with each crash; files that were opened before are unusable.
     life: u64,
 }
@@ -104,6 +110,7 @@ impl Disk {
         let mut state = self.lock();
         state.life += 1;
         state.stops_after = None;
+        state.deleted.clear();
         for file in state.files.values_mut() {
             for operation in std::mem::take(&mut file.unsynced) {
                 match (random(3), operation) {
@@ -140,12 +147,27 @@ impl Disk {
         self.lock().used()
     }
 
+    /// Returns whether a write failed for lack of space while a deleted file was open, which occupies space until it is closed.
+    pub(super) fn was_full_of_deleted_files(&self) -> bool {
+        self.lock().was_full_of_deleted_files
+    }
+
     pub(super) fn set_capacity(&self, bytes: Option<u64>) {
         self.lock().capacity = bytes;
     }
 
     pub(super) fn set_read_only(&self, read_only: bool) {
         self.lock().read_only = read_only;
+    }
+
+    /// Makes one read fail after this number of further ones.
+    pub(super) fn fail_read_after(&self, reads: Option<u64>) {
+        self.lock().reads_before_failure = reads;
+    }
+
+    /// Returns whether the read of [`Disk::fail_read_after`] is still to come.
+    pub(super) fn is_read_to_fail(&self) -> bool {
+        self.lock().reads_before_failure.is_some()
     }
 
     pub(super) fn set_panics(&self, panics: bool) {
@@ -186,7 +208,20 @@ impl Disk {
 
 impl State {
     fn used(&self) -> u64 {
-        self.files.values().map(|file| (file.pages.len() * PAGE_BYTES) as u64).sum()
+        self.files
+            .values()
+            .chain(self.deleted.values())
+            .map(|file| (file.pages.len() * PAGE_BYTES) as u64)
+            .sum()
+    }
+
+    /// Removes a file from the directory.
+    fn unlink(&mut self, name: &str) {
+        if let Some(file) = self.files.remove(name)
+            && file.open_in == Some(self.life)
+        {
+            self.deleted.insert(file.id, file);
+        }
     }
 
     /// Counts an operation; fails if the process is dead.
@@ -227,6 +262,7 @@ impl Storage for Disk {
         let life = self.life.unwrap_or(state.life);
         state.operate(life)?;
         let file = state.files.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        state.unlink(to);
         state.files.insert(to.to_owned(), file);
         Ok(())
     }
@@ -235,7 +271,7 @@ impl Storage for Disk {
         let mut state = self.lock();
         let life = self.life.unwrap_or(state.life);
         state.operate(life)?;
-        state.files.remove(name);
+        state.unlink(name);
         Ok(())
     }
 }
@@ -261,11 +297,11 @@ impl OpenFile {
     }
 
     fn change(&self, operation: Operation) -> io::Result<()> {
-        let (used, capacity) = {
+        let (used, capacity, is_any_deleted) = {
             let state = self.disk.lock();
-            (state.used(), state.capacity)
+            (state.used(), state.capacity, !state.deleted.is_empty())
         };
-        self.operate(|file| {
+        let changed = self.operate(|file| {
             let added = operation.pages().filter(|page| !file.pages.contains(page)).count();
             if added > 0 && capacity.is_some_and(|capacity| used + (added * PAGE_BYTES) as u64 > capacity) {
                 return Err(io::ErrorKind::StorageFull.into());
@@ -280,7 +316,11 @@ impl OpenFile {
             operation.apply(&mut file.current);
             file.unsynced.push(operation);
             Ok(())
-        })
+        });
+        if is_any_deleted && changed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::StorageFull) {
+            self.disk.lock().was_full_of_deleted_files = true;
+        }
+        changed
     }
 }
 
@@ -290,6 +330,11 @@ impl StorageBackend for OpenFile {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let reads_left = self.disk.lock().reads_before_failure;
+        self.disk.fail_read_after(reads_left.and_then(|left| left.checked_sub(1)));
+        if reads_left == Some(0) {
+            return Err(io::Error::other("a read failed"));
+        }
         self.operate(|file| {
             let offset = usize::try_from(offset).unwrap();
             let bytes = file.current.get(offset..offset + out.len());
@@ -319,6 +364,9 @@ impl StorageBackend for OpenFile {
 impl Drop for OpenFile {
     fn drop(&mut self) {
         let mut state = self.disk.lock();
+        if self.life == state.life {
+            state.deleted.remove(&self.id);
+        }
         if let Some(file) = state.files.get_mut(&self.name).filter(|file| file.id == self.id)
             && file.open_in == Some(self.life)
         {
