@@ -33,35 +33,35 @@ fn check_body(body: &[u8], expected: &str) {
 
 #[test]
 fn body_that_is_not_a_list_is_an_error() {
-    check_body(b"", "item #0 at byte 0: the body ends too early");
-    check_body(b"k8s", "item #0 at byte 3: the body ends too early");
+    check_body(b"", "list at byte 0: the body ends too early");
+    check_body(b"k8s", "list at byte 3: the body ends too early");
     check_body(
         b"{\"kind\":\"List\"}",
-        "item #0 at byte 0: not protobuf: no Kubernetes magic number at the start",
+        "list at byte 0: not protobuf: no Kubernetes magic number at the start",
     );
-    check_body(b"k8s\0", "item #0 at byte 4: the body ends too early");
-    check_body(b"k8s\0\x0f", "item #0 at byte 5: not protobuf: a field has the unknown wire type 7");
-    check_body(b"k8s\0\x00", "item #0 at byte 5: not protobuf: a field number is out of range");
-    check_body(b"k8s\0\x0b", "item #0 at byte 5: not protobuf: a field is a group");
+    check_body(b"k8s\0", "list at byte 4: the body ends too early");
+    check_body(b"k8s\0\x0f", "list at byte 5: not protobuf: a field has the unknown wire type 7");
+    check_body(b"k8s\0\x00", "list at byte 5: not protobuf: a field number is out of range");
+    check_body(b"k8s\0\x0b", "list at byte 5: not protobuf: a field is a group");
     check_body(
         &[b"k8s\0".to_vec(), vec![0xff; 12]].concat(),
-        "item #0 at byte 15: not protobuf: a varint has more than 64 bits",
+        "list at byte 15: not protobuf: a varint has more than 64 bits",
     );
     let no_kind = [b"k8s\0".to_vec(), data(2, b"")].concat();
-    check_body(&no_kind, "item #0 at byte 6: not a list but a body without a kind");
-    check_body(&envelope(&TypeMeta::new("v1", "Status"), b""), "item #0 at byte 20: not a list but a Status");
-    check_body(&envelope(&types(), b""), "item #0 at byte 23: not a list but a ConfigMap");
+    check_body(&no_kind, "list at byte 6: not a list but a body without a kind");
+    check_body(&envelope(&TypeMeta::new("v1", "Status"), b""), "list at byte 20: not a list but a Status");
+    check_body(&envelope(&types(), b""), "list at byte 23: not a list but a ConfigMap");
     let other = envelope(&TypeMeta::new("apps/v1", "ConfigMapList"), b"");
-    check_body(&other, "item #0 at byte 32: unexpected kind: ConfigMapList of apps/v1");
+    check_body(&other, "list at byte 32: unexpected kind: ConfigMapList of apps/v1");
     let list_type = TypeMeta::new("v1", "ConfigMapList");
-    check_body(&envelope(&list_type, b""), "item #0 at byte 31: invalid list metadata: missing");
+    check_body(&envelope(&list_type, b""), "list at byte 31: invalid list metadata: missing");
     check_body(
         &envelope(&list_type, &data(1, b"")),
-        "item #0 at byte 29: invalid list metadata: no resourceVersion",
+        "list at byte 29: invalid list metadata: no resourceVersion",
     );
     check_body(
         &envelope(&list_type, &data(1, &number(2, 7))),
-        "item #0 at byte 31: invalid list metadata: a field has the wrong type",
+        "list at byte 31: invalid list metadata: a field has the wrong type",
     );
 }
 
