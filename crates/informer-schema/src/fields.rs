@@ -1,16 +1,23 @@
-//! The row types of the generated table of built-in types and their fields.
+//! The fields of built-in types as JSON has them.
 //!
-//! The table is in `types.rs`. Nothing here decides anything: a shape describes which values are allowed, not
-//! how they are processed.
+//! They are derived from the rows of [`MESSAGES`] on first use: fields of inline messages become fields of the type,
+//! and the encoding on the wire becomes a shape. A shape describes which values are allowed, not how they are
+//! processed.
+
+use std::sync::LazyLock;
+
+use crate::messages::MESSAGES;
+use crate::rules::{ListType, MapType, Patch};
+use crate::wire::{Message, MessageId, Part, Wire, part};
 
 /// A type of the API with its fields, for example `io.k8s.api.core.v1.Pod`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Type {
     /// The name in the `OpenAPI` documents.
     pub name: &'static str,
     /// The fields, sorted by name.
-    pub fields: &'static [Field],
+    pub fields: Vec<Field>,
     /// Whether the object is owned and replaced as a whole (`x-kubernetes-map-type: atomic`).
     pub atomic: bool,
 }
@@ -33,6 +40,10 @@ pub struct Field {
     pub patch: Patch,
     /// The granularity of ownership in this object, if it differs from that of its type.
     pub map_type: Option<MapType>,
+    /// See [`Part::pointer`].
+    pub pointer: bool,
+    /// See [`Part::always`].
+    pub always: bool,
 }
 
 /// The values allowed at a position in an object.
@@ -69,101 +80,106 @@ pub enum Shape {
     List(&'static Shape, ListType),
 }
 
-/// The granularity of ownership in a map.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MapType {
-    /// Each entry has its own owners.
-    Granular,
-    /// The map is owned as a whole.
-    Atomic,
-}
-
-/// The identity of an entry of a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ListType {
-    /// Entries have no identity: the list is owned as a whole.
-    Atomic,
-    /// An entry is identified by its value.
-    Set,
-    /// An entry is identified by the values of these fields.
-    Map(&'static [&'static str]),
-}
-
-/// The treatment of a field by strategic merge patches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Patch {
-    /// Whether a list is merged instead of replaced.
-    pub merge: bool,
-    /// Whether an object is replaced instead of merged.
-    pub replace: bool,
-    /// Whether fields that the patch does not contain are removed from the object.
-    pub retain_keys: bool,
-    /// The field that identifies entries of a list; empty for lists of scalars.
-    pub key: &'static str,
-}
-
-/// The index of a [`Type`] in [`TYPES`](crate::TYPES).
+/// The index of a [`Type`]. It is equal to the index of its message in [`MESSAGES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TypeId(pub(crate) u16);
 
-impl Type {
-    /// Returns the field with this name.
-    pub fn field(&self, name: &str) -> Option<&'static Field> {
-        let index = self.fields.binary_search_by(|field| field.name.cmp(name)).ok()?;
-        self.fields.get(index)
+impl TypeId {
+    /// Returns the type with this id.
+    pub fn get(self) -> &'static Type {
+        &TYPES[usize::from(self.0)]
     }
 }
 
-// The constructors of the generated table.
-
-/// The type of lists that are owned as a whole.
-pub(crate) const WHOLE: ListType = ListType::Atomic;
-
-pub(crate) const fn of(name: &'static str, fields: &'static [Field]) -> Type {
-    Type { name, fields, atomic: false }
-}
-
-pub(crate) const fn field(name: &'static str, shape: Shape) -> Field {
-    let patch = Patch { merge: false, replace: false, retain_keys: false, key: "" };
-    Field { name, shape, required: false, default: None, patch, map_type: None }
-}
-
-pub(crate) const fn object(of: u16) -> Shape {
-    Shape::Object(TypeId(of))
-}
-
 impl Type {
-    pub(crate) const fn atomic(self) -> Self {
-        Self { atomic: true, ..self }
+    /// Returns the id of the type with this name.
+    pub fn named(name: &str) -> Option<TypeId> {
+        Message::named(name).map(|MessageId(index)| TypeId(index))
+    }
+
+    /// Returns the field with this name.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        let index = self.fields.binary_search_by(|field| field.name.cmp(name)).ok()?;
+        self.fields.get(index)
+    }
+
+    fn of(message: &'static Message) -> Self {
+        let mut fields = Vec::new();
+        if message.is_kind {
+            fields.extend(["apiVersion", "kind"].map(|name| Field::of(&part(0, name, Wire::String))));
+        }
+        add_fields(message, &mut fields);
+        fields.sort_unstable_by_key(|field| field.name);
+        Self { name: message.name, fields, atomic: message.atomic }
+    }
+}
+
+static TYPES: LazyLock<Vec<Type>> = LazyLock::new(|| MESSAGES.iter().map(Type::of).collect());
+
+/// Adds the fields of a message, and in place of an inline message the fields of the inline message.
+fn add_fields(message: &'static Message, fields: &mut Vec<Field>) {
+    for part in message.parts {
+        match part.wire {
+            Wire::Message(inline) if part.name.is_empty() => add_fields(inline.get(), fields),
+            _ => fields.push(Field::of(part)),
+        }
     }
 }
 
 impl Field {
-    pub(crate) const fn required(self) -> Self {
-        Self { required: true, ..self }
+    fn of(part: &Part) -> Self {
+        let &Part { name, wire, pointer, always, required, rules, .. } = part;
+        let shape = match wire {
+            Wire::List(items) => Shape::List(leak(Shape::of(*items)), rules.list),
+            Wire::Map(values) => Shape::Map(leak(Shape::of(*values)), rules.map.unwrap_or(MapType::Granular)),
+            wire => Shape::of(wire),
+        };
+        // The map type of a map is part of its shape.
+        let map_type = rules.map.filter(|_| !matches!(wire, Wire::Map(_)));
+        let default = rules.default.or_else(|| implied_default(part));
+        Self { name, shape, required, default, patch: rules.patch, map_type, pointer, always }
     }
+}
 
-    pub(crate) const fn default(self, default: &'static str) -> Self {
-        Self { default: Some(default), ..self }
+/// Returns the default of a field that Go writes even if it is empty.
+fn implied_default(part: &Part) -> Option<&'static str> {
+    match part.wire {
+        _ if part.pointer || !part.always => None,
+        Wire::Message(_) => Some("{}"),
+        _ if !part.required => None,
+        Wire::String => Some("\"\""),
+        Wire::Int32 | Wire::Int64 => Some("0"),
+        Wire::Boolean => Some("false"),
+        _ => None,
     }
+}
 
-    pub(crate) const fn map_type(self, map_type: MapType) -> Self {
-        Self { map_type: Some(map_type), ..self }
+impl Shape {
+    /// Returns the shape of a value outside of a field, such as an element of a list.
+    fn of(wire: Wire) -> Self {
+        match wire {
+            Wire::Boolean => Shape::Boolean,
+            Wire::Int32 => Shape::Int32,
+            Wire::Int64 => Shape::Int64,
+            Wire::Double => Shape::Number,
+            Wire::String => Shape::String,
+            Wire::Bytes => Shape::Bytes,
+            Wire::Quantity => Shape::Quantity,
+            Wire::Time => Shape::Time,
+            Wire::MicroTime => Shape::MicroTime,
+            Wire::IntOrString => Shape::IntOrString,
+            Wire::Raw | Wire::Fields | Wire::OrBoolean(_) | Wire::OrList(_) | Wire::OrStrings(_) => {
+                Shape::Any
+            }
+            Wire::Strings => Shape::List(&Shape::String, ListType::Atomic),
+            Wire::Message(MessageId(index)) => Shape::Object(TypeId(index)),
+            Wire::List(items) => Shape::List(leak(Shape::of(*items)), ListType::Atomic),
+            Wire::Map(values) => Shape::Map(leak(Shape::of(*values)), MapType::Granular),
+        }
     }
+}
 
-    pub(crate) const fn merge(mut self, key: &'static str) -> Self {
-        (self.patch.merge, self.patch.key) = (true, key);
-        self
-    }
-
-    pub(crate) const fn replace(mut self) -> Self {
-        self.patch.replace = true;
-        self
-    }
-
-    pub(crate) const fn retain_keys(mut self) -> Self {
-        self.patch.retain_keys = true;
-        self
-    }
+/// The shapes live as long as the table, which is never dropped.
+fn leak(shape: Shape) -> &'static Shape {
+    Box::leak(Box::new(shape))
 }

@@ -1,26 +1,9 @@
-//! Lookup of rows of `TYPES` and `MESSAGES` by id, by name or by kind.
+//! Lookup of rows of [`MESSAGES`] by id, by name or by kind.
 //!
-//! Searches by name rely on the tables being sorted by name. Nothing here knows how a row is used.
+//! Searches by name rely on the table being sorted by name. Nothing here knows how a row is used.
 
-use crate::fields::{Type, TypeId};
 use crate::messages::MESSAGES;
-use crate::types::TYPES;
 use crate::wire::{Message, MessageId};
-
-impl TypeId {
-    /// Returns the type with this id.
-    pub fn get(self) -> &'static Type {
-        &TYPES[usize::from(self.0)]
-    }
-}
-
-impl Type {
-    /// Returns the id of the type with this name.
-    pub fn named(name: &str) -> Option<TypeId> {
-        let index = TYPES.binary_search_by(|row| row.name.cmp(name)).ok()?;
-        u16::try_from(index).ok().map(TypeId)
-    }
-}
 
 impl MessageId {
     /// Returns the message with this id.

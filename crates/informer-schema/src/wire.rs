@@ -1,8 +1,9 @@
-//! The row types of the generated table of protobuf messages.
+//! The row types of the generated table of messages, which has the fields of each type in protobuf and in JSON.
 //!
-//! The table is in `messages.rs`. Messages differ from the JSON types in more than field numbers: fields that
-//! are flat in JSON may form a message of their own, and list kinds such as `PodList` are included. Nothing
-//! here reads or writes bytes.
+//! The table is in `messages.rs`. Its rows are protobuf messages: fields that are flat in JSON may form a message of
+//! their own. `fields.rs` derives the types of JSON. Nothing here reads or writes bytes.
+
+use crate::rules::{Rules, rules};
 
 /// A protobuf message, for example `io.k8s.api.core.v1.Pod`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct Message {
     pub api_version: &'static str,
     /// The fields, sorted by number.
     pub parts: &'static [Part],
+    /// Whether the object is owned and replaced as a whole (`x-kubernetes-map-type: atomic`).
+    pub atomic: bool,
     /// Whether JSON contains `null` for some absent field: one with `always` set that is a pointer, a list, a
     /// map or bytes.
     pub has_nulls: bool,
@@ -43,6 +46,10 @@ pub struct Part {
     ///
     /// If not, JSON omits the field if it is absent, or if it is empty and not a pointer.
     pub always: bool,
+    /// Whether the `OpenAPI` documents mark the field as required.
+    pub required: bool,
+    /// The properties that only JSON has.
+    pub rules: &'static Rules,
 }
 
 /// The protobuf encoding of a value.
@@ -109,15 +116,15 @@ impl Message {
 // The constructors of the generated table.
 
 pub(crate) const fn message(name: &'static str, parts: &'static [Part]) -> Message {
-    Message { name, is_kind: false, api_version: "", parts, has_nulls: false }
+    Message { name, is_kind: false, api_version: "", parts, atomic: false, has_nulls: false }
 }
 
 pub(crate) const fn kind(name: &'static str, api_version: &'static str, parts: &'static [Part]) -> Message {
-    Message { name, is_kind: true, api_version, parts, has_nulls: false }
+    Message { is_kind: true, api_version, ..message(name, parts) }
 }
 
 pub(crate) const fn part(number: u16, name: &'static str, wire: Wire) -> Part {
-    Part { number, name, wire, pointer: false, always: false }
+    Part { number, name, wire, pointer: false, always: false, required: false, rules: const { &rules() } }
 }
 
 pub(crate) const fn of(message: u16) -> Wire {
@@ -140,6 +147,10 @@ impl Message {
     pub(crate) const fn nulls(self) -> Self {
         Self { has_nulls: true, ..self }
     }
+
+    pub(crate) const fn atomic(self) -> Self {
+        Self { atomic: true, ..self }
+    }
 }
 
 impl Part {
@@ -149,5 +160,19 @@ impl Part {
 
     pub(crate) const fn always(self) -> Self {
         Self { always: true, ..self }
+    }
+
+    /// Marks a field as required. Nearly all of them are always written.
+    pub(crate) const fn required(self) -> Self {
+        Self { required: true, always: true, ..self }
+    }
+
+    /// Marks a required field as omitted if it is empty.
+    pub(crate) const fn omitted(self) -> Self {
+        Self { always: false, ..self }
+    }
+
+    pub(crate) const fn rules(self, rules: &'static Rules) -> Self {
+        Self { rules, ..self }
     }
 }

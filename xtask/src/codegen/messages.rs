@@ -1,7 +1,8 @@
-//! Renders the protobuf messages of Kubernetes with their fields.
+//! Renders the types of Kubernetes with their fields in protobuf and JSON.
 //!
-//! Numbers and types come from `.proto` files; JSON names and optionality come from the Go types. It is an
-//! error if the two have different fields. The table contains only messages that are reachable from a kind.
+//! Numbers and types come from `.proto` files; JSON names and optionality come from the Go types; the rules of patches,
+//! ownership and defaults come from the `OpenAPI` documents. It is an error if the three have different fields. The
+//! table contains only messages that are reachable from a kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,6 +10,7 @@ use super::GENERATED;
 use super::layout::{Row, table, text};
 use super::proto::{Label, Proto, ProtoField};
 use super::structs::{GoField, Struct};
+use super::types::{Property, Types};
 
 /// Messages that are a single value in JSON, and their variants of `Wire`.
 const VALUES: &[(&str, &str)] = &[
@@ -51,6 +53,7 @@ pub(super) struct Messages<'a> {
     reachable: BTreeSet<String>,
     /// `apiVersion` of the kinds in a package.
     api_versions: BTreeMap<String, String>,
+    types: &'a Types,
 }
 
 struct Message<'a> {
@@ -60,19 +63,15 @@ struct Message<'a> {
 }
 
 impl<'a> Messages<'a> {
-    /// Collects the messages of the packages that contain one of `types`. `api_versions` is the `apiVersion`
-    /// of the kinds in each package.
-    pub(super) fn read<'n>(
-        packages: &'a [Package],
-        types: impl Iterator<Item = &'n str>,
-        mut api_versions: BTreeMap<String, String>,
-    ) -> Self {
+    /// Collects the messages of the packages that contain one of `types`.
+    pub(super) fn read(packages: &'a [Package], types: &'a Types) -> Self {
+        let mut api_versions = types.api_versions();
         let response_packages =
             RESPONSE_PACKAGES.iter().map(|(package, version)| ((*package).to_owned(), (*version).to_owned()));
         api_versions.extend(response_packages);
         let mut wanted: BTreeSet<&str> = RESPONSE_PACKAGES.iter().map(|(package, _)| *package).collect();
-        wanted.extend(types.filter_map(|name| Some(name.rsplit_once('.')?.0)));
-        let mut messages = Messages { all: BTreeMap::new(), reachable: BTreeSet::new(), api_versions };
+        wanted.extend(types.names().filter_map(|name| Some(name.rsplit_once('.')?.0)));
+        let mut messages = Messages { all: BTreeMap::new(), reachable: BTreeSet::new(), api_versions, types };
         let mut kinds = Vec::new();
         for Package { proto, structs } in packages {
             for (name, fields) in &proto.messages {
@@ -111,8 +110,9 @@ impl<'a> Messages<'a> {
         }
         Ok(format!(
             "{GENERATED}\n\
-             //! The protobuf messages of Kubernetes {version} with their fields, sorted by name. Includes list kinds.\n\
+             //! The types of Kubernetes {version} with their fields in protobuf and JSON, sorted by name. Includes list kinds.\n\
              \n\
+             use crate::rules::rules;\n\
              use crate::wire::Wire::*;\n\
              use crate::wire::{{Message, kind, message, of, or_boolean, or_list, or_strings, part}};\n\
              \n\
@@ -136,8 +136,9 @@ impl<'a> Messages<'a> {
                 }),
             };
             let go_field = go_field.ok_or_else(|| format!("{} has no Go field", field.name))?;
-            let part =
-                self.part(*number, field, &go_field).map_err(|reason| format!("{}: {reason}", field.name))?;
+            let part = self
+                .part(name, *number, field, &go_field)
+                .map_err(|reason| format!("{}: {reason}", field.name))?;
             has_nulls |= part.1;
             parts.push(part.0);
         }
@@ -145,12 +146,66 @@ impl<'a> Messages<'a> {
         if let Some((number, GoField { json, .. })) = extra {
             return Err(format!("{json} ({number}) exists only in Go"));
         }
+        self.check_fields(name)?;
         let start = if message.of.is_some_and(|of| of.is_kind) {
             format!("kind({}, {}, &[", text(name), text(self.api_version(name)?))
         } else {
             format!("message({}, &[", text(name))
         };
-        Ok(Row::new(start, parts, if has_nulls { "]).nulls()" } else { "])" }))
+        let flags = [("])", true), (".nulls()", has_nulls), (".atomic()", self.types.is_atomic(name))];
+        Ok(Row::new(start, parts, set(flags)))
+    }
+
+    /// Checks that the message has every field of the documents, except the type members of a kind.
+    fn check_fields(&self, name: &str) -> Result<(), String> {
+        let known = self.json_names(name);
+        let is_kind = self.all.get(name).and_then(|message| message.of).is_some_and(|of| of.is_kind);
+        let is_type = |field: &str| is_kind && ["apiVersion", "kind"].contains(&field);
+        let mut fields = self.types.fields(name).into_iter().flatten();
+        match fields.find(|field| !known.contains(*field) && !is_type(field)) {
+            Some(field) => Err(format!("{field} exists only in the documents")),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the names of the fields in JSON, including the fields of inline messages.
+    fn json_names(&self, name: &str) -> BTreeSet<&str> {
+        let Some(message) = self.all.get(name) else { return BTreeSet::new() };
+        let mut names = BTreeSet::new();
+        for (number, field) in message.fields {
+            match message.of.and_then(|of| of.fields.get(number)) {
+                Some(go_field) if go_field.json.is_empty() => names.extend(self.json_names(&field.of)),
+                Some(go_field) => drop(names.insert(go_field.json.as_str())),
+                None => drop(names.insert(field.name.as_str())),
+            }
+        }
+        names
+    }
+
+    /// Returns the properties of a field in the documents.
+    ///
+    /// The documents do not have most of the inline messages: their fields are fields of the types around them.
+    fn property(&self, name: &str, field: &str) -> Result<Option<Property>, String> {
+        let mut found = self.types.property(name, field)?;
+        for outer in self.types_around(name) {
+            let Some(property) = self.property(outer, field)? else { continue };
+            if found.as_ref().is_some_and(|found| *found != property) {
+                return Err(format!("differs in {outer}: {property:?} instead of {found:?}"));
+            }
+            found = Some(property);
+        }
+        Ok(found)
+    }
+
+    /// Returns the messages in which a message is inline.
+    fn types_around(&self, name: &str) -> impl Iterator<Item = &str> {
+        let is_around = move |message: &Message<'_>| {
+            let is_inline = |(number, field): (&u16, &GoField)| {
+                field.json.is_empty() && message.fields.get(number).is_some_and(|field| field.of == name)
+            };
+            message.of.is_some_and(|of| of.fields.iter().any(is_inline))
+        };
+        self.all.iter().filter(move |(_, message)| is_around(message)).map(|(outer, _)| outer.as_str())
     }
 
     /// Returns the `apiVersion` of a kind.
@@ -165,7 +220,13 @@ impl<'a> Messages<'a> {
     }
 
     /// Renders a field, and returns whether its JSON is `null` if it is absent.
-    fn part(&self, number: u16, field: &ProtoField, go_field: &GoField) -> Result<(String, bool), String> {
+    fn part(
+        &self,
+        message: &str,
+        number: u16,
+        field: &ProtoField,
+        go_field: &GoField,
+    ) -> Result<(String, bool), String> {
         if go_field.json == "-" {
             return Err("has no JSON name".to_owned());
         }
@@ -179,22 +240,54 @@ impl<'a> Messages<'a> {
         let is_struct = !go_field.pointer && STRUCTS.iter().any(|prefix| wire.starts_with(prefix));
         let always = !go_field.omitzero && (is_struct || !go_field.omitempty);
         let is_null = always && (pointer || field.label != Label::Optional || wire == "Bytes");
-        let flags = [(".pointer()", pointer), (".always()", always)];
-        let flags: String = flags.into_iter().filter(|(_, set)| *set).map(|(flag, _)| flag).collect();
-        Ok((format!("part({number}, {}, {wire}){flags}", text(&go_field.json)), is_null))
+        let property = self.property(message, &go_field.json)?;
+        let shape = self.shape(field);
+        if let Some(property) = property.as_ref().filter(|property| property.shape != shape) {
+            return Err(format!("is {shape} in protobuf and {} in the documents", property.shape));
+        }
+        let required = property.as_ref().is_some_and(|property| property.required);
+        let flags = [
+            (".pointer()", pointer),
+            (".required()", required),
+            (".always()", always && !required),
+            (".omitted()", required && !always),
+        ];
+        let mut row = format!("part({number}, {}, {wire}){}", text(&go_field.json), set(flags));
+        if let Some(Property { default, mut rules, .. }) = property {
+            let implied = implied_default(&wire, required).filter(|_| always && !pointer);
+            match default {
+                Some(default) if implied != Some(&default) => {
+                    rules.extend([format!(".default({default:?})")]);
+                }
+                None if implied.is_some() => return Err(format!("has no default, expected {implied:?}")),
+                _ => {}
+            }
+            if !rules.is_empty() {
+                row.extend([format!(".rules(&rules(){rules})")]);
+            }
+        }
+        Ok((row, is_null))
+    }
+
+    /// Returns the shape of a field as in [`Property`].
+    fn shape(&self, field: &ProtoField) -> String {
+        let of = field.of.as_str();
+        let shape = match scalar(of).or_else(|| value(of)) {
+            Some("Raw" | "Fields") => "Any",
+            Some(value) => value,
+            None if choice(of).is_some() => "Any",
+            None if self.all.get(of).is_some_and(Message::is_list) => "List(String)",
+            None => of,
+        };
+        match field.label {
+            Label::Optional => shape.to_owned(),
+            Label::Repeated => format!("List({shape})"),
+            Label::Map => format!("Map({shape})"),
+        }
     }
 
     fn wire(&self, of: &str) -> Result<String, String> {
-        let scalar = match of {
-            "bool" => Some("Boolean"),
-            "bytes" => Some("Bytes"),
-            "double" => Some("Double"),
-            "int32" => Some("Int32"),
-            "int64" => Some("Int64"),
-            "string" => Some("String"),
-            _ => None,
-        };
-        if let Some(variant) = scalar.or_else(|| value(of)) {
+        if let Some(variant) = scalar(of).or_else(|| value(of)) {
             return Ok(variant.to_owned());
         }
         if let Some((variant, of)) = choice(of) {
@@ -206,10 +299,15 @@ impl<'a> Messages<'a> {
         }
     }
 
-    fn id(&self, name: &str) -> Result<String, String> {
+    /// Returns the index of the message of a kind.
+    pub(super) fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<usize> {
+        self.id(self.types.of_kind(group, version, kind)?).ok()
+    }
+
+    /// Returns the index of a message in the table.
+    fn id(&self, name: &str) -> Result<usize, String> {
         let position = self.reachable.iter().position(|known| known == name);
-        let position = position.ok_or_else(|| format!("refers to the unknown message `{name}`"))?;
-        Ok(position.to_string())
+        position.ok_or_else(|| format!("refers to the unknown message `{name}`"))
     }
 }
 
@@ -222,6 +320,35 @@ impl Message<'_> {
                 (field.name.as_str(), field.label, field.of.as_str()) == ("items", Label::Repeated, "string")
             })
     }
+}
+
+/// Joins the texts whose condition holds.
+fn set<const N: usize>(texts: [(&str, bool); N]) -> String {
+    texts.into_iter().filter(|(_, is_set)| *is_set).map(|(text, _)| text).collect()
+}
+
+/// Returns the default of a field that is always written and is not a pointer, as `informer-schema` derives it.
+fn implied_default(wire: &str, required: bool) -> Option<&'static str> {
+    match wire {
+        _ if wire.starts_with("of(") => Some("{}"),
+        "String" if required => Some("\"\""),
+        "Int32" | "Int64" if required => Some("0"),
+        "Boolean" if required => Some("false"),
+        _ => None,
+    }
+}
+
+/// Returns the variant of `Wire` of a scalar type.
+fn scalar(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "bool" => "Boolean",
+        "bytes" => "Bytes",
+        "double" => "Double",
+        "int32" => "Int32",
+        "int64" => "Int64",
+        "string" => "String",
+        _ => return None,
+    })
 }
 
 fn value(name: &str) -> Option<&'static str> {
@@ -238,6 +365,8 @@ fn choice(name: &str) -> Option<(&'static str, String)> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::super::structs;
     use super::*;
 
@@ -249,8 +378,16 @@ mod tests {
     }
 
     fn rendered(proto: &str, go: &str) -> Result<String, String> {
-        let versions = BTreeMap::from([("io.k8s.a".to_owned(), "a.io/v1".to_owned())]);
-        Messages::read(&[package(proto, go)], ["io.k8s.a.Pod"].into_iter(), versions).render("1.36")
+        let string = json!({"type": "string"});
+        let spec = json!({"$ref": "#/components/schemas/io.k8s.a.Spec"});
+        let pod = json!({
+            "properties": {"kind": string, "spec": spec, "verbs": {"type": "array", "items": string}},
+            "required": ["verbs"],
+            "x-kubernetes-group-version-kind": [{"group": "a.io", "version": "v1", "kind": "Pod"}],
+        });
+        let schemas = json!({"io.k8s.a.Pod": pod, "io.k8s.a.Spec": {"x-kubernetes-map-type": "atomic"}});
+        let types = Types::read(&[json!({"components": {"schemas": schemas}})]);
+        Messages::read(&[package(proto, go)], &types).render("1.36")
     }
 
     const GO: &str = "\
@@ -286,11 +423,11 @@ message Verbs {
         let lines = [
             r#"kind("io.k8s.a.Pod", "a.io/v1", &["#,
             r#"    part(1, "spec", of(1)).pointer(),"#,
-            r#"    part(2, "verbs", Strings).pointer().always(),"#,
+            r#"    part(2, "verbs", Strings).pointer().required(),"#,
             r#"    part(3, "times", Map(&Time)),"#,
             r#"    part(4, "port", IntOrString).always(),"#,
             "]).nulls(),",
-            r#"message("io.k8s.a.Spec", &[]),"#,
+            r#"message("io.k8s.a.Spec", &[]).atomic(),"#,
         ];
         for line in lines {
             assert!(text.contains(line), "{line}\n{text}");
@@ -304,5 +441,15 @@ message Verbs {
         assert!(rendered(&less, GO).unwrap_err().contains("spec (1) exists only in Go"));
         let other = GO.replace("bytes,1", "bytes,9");
         assert!(rendered(PROTO, &other).unwrap_err().contains("spec has no Go field"));
+    }
+
+    #[test]
+    fn different_fields_in_proto_and_documents_are_an_error() {
+        let other = PROTO.replace("optional Spec spec", "optional string spec");
+        let error = rendered(&other, GO).unwrap_err();
+        assert!(error.contains("is String in protobuf and io.k8s.a.Spec in the documents"), "{error}");
+        let (proto, go) =
+            (PROTO.replace("  optional Spec spec = 1;\n", ""), GO.replacen("\tSpec", "\t// Spec", 1));
+        assert!(rendered(&proto, &go).unwrap_err().contains("spec exists only in the documents"));
     }
 }

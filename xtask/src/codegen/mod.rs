@@ -93,15 +93,11 @@ fn generate_from_documents(repo: &Repo) -> Result<Option<Vec<TextFile>>, Failure
     };
     let types = types::Types::read(&documents.openapi);
     let version = &documents.version;
-    let resources = resources::render(&documents.discovery, &types, version).map_err(Failure::Failed)?;
-    let messages = messages::Messages::read(&documents.packages, types.names(), types.api_versions());
+    let messages = messages::Messages::read(&documents.packages, &types);
+    let resources = resources::render(&documents.discovery, &messages, version).map_err(Failure::Failed)?;
     let columns = columns::render(&types, version).map_err(Failure::Failed)?;
     Ok(Some(vec![
         TextFile { path: "crates/informer-schema/src/columns.rs".to_owned(), text: columns },
-        TextFile {
-            path: "crates/informer-schema/src/types.rs".to_owned(),
-            text: types.render(version).map_err(Failure::Failed)?,
-        },
         TextFile { path: "crates/informer-schema/src/resources.rs".to_owned(), text: resources },
         TextFile {
             path: "crates/informer-schema/src/messages.rs".to_owned(),

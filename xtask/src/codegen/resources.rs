@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use super::GENERATED;
 use super::layout::{Row, table, text as literal, texts as literals};
-use super::types::Types;
+use super::messages::Messages;
 
-pub(super) fn render(documents: &[Value], types: &Types, version: &str) -> Result<String, String> {
+pub(super) fn render(documents: &[Value], messages: &Messages<'_>, version: &str) -> Result<String, String> {
     let mut rows = BTreeMap::new();
     for document in documents.iter().filter(|document| document["kind"] == "APIResourceList") {
-        add_rows(document, types, &mut rows)?;
+        add_rows(document, messages, &mut rows)?;
     }
     let groups = documents.iter().find(|document| document["kind"] == "APIGroupList");
     let groups = groups_of(groups.ok_or("no document with the list of groups")?);
@@ -51,18 +51,18 @@ fn groups_of(document: &Value) -> Vec<Row> {
 
 type Rows = BTreeMap<[String; 3], Row>;
 
-fn add_rows(document: &Value, types: &Types, rows: &mut Rows) -> Result<(), String> {
+fn add_rows(document: &Value, messages: &Messages<'_>, rows: &mut Rows) -> Result<(), String> {
     let group_version = text(&document["groupVersion"]);
     let (group, version) = group_version.split_once('/').unwrap_or(("", group_version));
     let entries = array(&document["resources"]);
     for entry in entries.iter().filter(|entry| !text(&entry["name"]).contains('/')) {
         let plural = text(&entry["name"]);
         let kind = text(&entry["kind"]);
-        let type_id = types.of_kind(group, version, kind);
-        let type_id = type_id.ok_or_else(|| format!("{group_version}: the type of {plural} is unknown"))?;
+        let id = messages.of_kind(group, version, kind);
+        let id = id.ok_or_else(|| format!("{group_version}: the type of {plural} is unknown"))?;
         let subresources = entries.iter().filter_map(|entry| {
             let (resource, name) = text(&entry["name"]).split_once('/')?;
-            (resource == plural).then(|| subresource([group, version], name, entry, types))
+            (resource == plural).then(|| subresource([group, version], name, entry, messages))
         });
         let mut row = format!(
             "Resource {{ group: {group:?}, version: {version:?}, kind: {kind:?}, plural: {plural:?}, singular: {:?}, ",
@@ -82,7 +82,7 @@ fn add_rows(document: &Value, types: &Types, rows: &mut Rows) -> Result<(), Stri
         if !hash.is_empty() {
             row.extend([format!("storage_hash: {hash:?}, ")]);
         }
-        row.extend([format!("type_id: Some(of({type_id})), ")]);
+        row.extend([format!("type_id: Some(of({id})), ")]);
         let subresources: Vec<String> = subresources.collect();
         let row = if subresources.is_empty() {
             Row::new(row, subresources, "..RESOURCE }")
@@ -95,12 +95,12 @@ fn add_rows(document: &Value, types: &Types, rows: &mut Rows) -> Result<(), Stri
 }
 
 /// Renders a subresource. Its kind may belong to another group or version than its resource.
-fn subresource(resource: [&str; 2], name: &str, entry: &Value, types: &Types) -> String {
+fn subresource(resource: [&str; 2], name: &str, entry: &Value, messages: &Messages<'_>) -> String {
     let group = entry["group"].as_str().unwrap_or(resource[0]);
     let version = entry["version"].as_str().unwrap_or(resource[1]);
     let (kind, verbs) = (text(&entry["kind"]), literals(&texts(&entry["verbs"])));
     let type_id =
-        types.of_kind(group, version, kind).map_or("None".to_owned(), |id| format!("Some(of({id}))"));
+        messages.of_kind(group, version, kind).map_or("None".to_owned(), |id| format!("Some(of({id}))"));
     format!(
         "Subresource {{ name: {name:?}, group: {group:?}, version: {version:?}, kind: {kind:?}, verbs: {verbs}, type_id: {type_id} }}"
     )
@@ -122,6 +122,10 @@ fn texts(value: &Value) -> Vec<String> {
 mod tests {
     use serde_json::json;
 
+    use super::super::messages::Package;
+    use super::super::proto::Proto;
+    use super::super::structs;
+    use super::super::types::Types;
     use super::*;
 
     #[test]
@@ -129,6 +133,10 @@ mod tests {
         let kind = json!([{"group": "", "version": "v1", "kind": "Pod"}]);
         let schemas = json!({"a.Pod": {"x-kubernetes-group-version-kind": kind}});
         let types = Types::read(&[json!({"components": {"schemas": schemas}})]);
+        let proto = Proto::parse("package a;\nmessage Pod {\n}\n").unwrap();
+        let structs = structs::parse("type Pod struct {\n\tTypeMeta `json:\",inline\"`\n}\n");
+        let packages = [Package { proto, structs }];
+        let messages = Messages::read(&packages, &types);
         let verbs = json!(["get"]);
         let resources = json!([
             {"name": "pods", "kind": "Pod", "singularName": "pod", "namespaced": true, "verbs": verbs, "shortNames": ["po"]},
@@ -137,11 +145,11 @@ mod tests {
         let list = json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": resources});
         let groups =
             json!({"kind": "APIGroupList", "groups": [{"name": "apps", "versions": [{"version": "v1"}]}]});
-        let text = render(&[list.clone(), groups], &types, "1.36").unwrap();
+        let text = render(&[list.clone(), groups], &messages, "1.36").unwrap();
         assert!(text.contains(r#"short_names: &["po"],"#), "{text}");
         assert!(text.contains("type_id: Some(of(0)), subresources: &["), "{text}");
         assert!(text.contains(r#"kind: "Eviction", verbs: &["get"], type_id: None }"#), "{text}");
         assert!(text.contains(r#"Group { name: "apps", versions: &["v1"] }"#), "{text}");
-        assert!(render(&[list], &types, "1.36").unwrap_err().contains("groups"));
+        assert!(render(&[list], &messages, "1.36").unwrap_err().contains("groups"));
     }
 }

@@ -1,17 +1,15 @@
-//! Renders the types of Kubernetes with their fields, from its `OpenAPI` documents.
+//! The fields of the types of Kubernetes, from its `OpenAPI` documents.
 //!
-//! Types that are a single value in JSON (quantities, times) become shapes. Lists of objects and descriptions
-//! are omitted. An unsupported schema keyword is an error, so that the table is never less precise than the
-//! documents.
+//! Types that are a single value in JSON (quantities, times) become shapes. Lists of objects are omitted. An unsupported
+//! schema keyword is an error, so that the table is never less precise than the documents.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::GENERATED;
-use super::layout::{Row, table, text};
+use super::layout::text;
 
-/// Types that are rendered as a shape.
+/// Types that are a single value, and their shapes.
 const SHAPES: &[(&str, &str)] = &[
     ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON", "Any"),
     ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrArray", "Any"),
@@ -42,6 +40,18 @@ const KEYWORDS: &[&str] = &[
     "x-kubernetes-patch-merge-key",
     "x-kubernetes-patch-strategy",
 ];
+
+/// The properties of a field in the documents.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Property {
+    /// The allowed values: a variant of `Shape`, the name of a type, or either of them in `List(…)` or `Map(…)`.
+    pub(super) shape: String,
+    pub(super) required: bool,
+    /// The default as JSON text.
+    pub(super) default: Option<String>,
+    /// The calls that set the other properties of the `Rules` of a field, such as `.set()`.
+    pub(super) rules: String,
+}
 
 /// All types, by name.
 pub(super) struct Types {
@@ -88,10 +98,10 @@ impl Types {
         self.kinds.iter().filter_map(row).collect()
     }
 
-    /// Returns the index of the type of a kind.
-    pub(super) fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<usize> {
+    /// Returns the name of the type of a kind.
+    pub(super) fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<&str> {
         let name = self.kinds.get(&[group.to_owned(), version.to_owned(), kind.to_owned()])?;
-        self.id(name).ok()
+        Some(name)
     }
 
     /// Returns the description of a field.
@@ -99,50 +109,25 @@ impl Types {
         self.schemas.get(name)?["properties"][field]["description"].as_str()
     }
 
-    pub(super) fn render(&self, version: &str) -> Result<String, String> {
-        let mut rows = Vec::new();
-        for (name, schema) in &self.schemas {
-            rows.push(self.row(name, schema).map_err(|reason| format!("{name}: {reason}"))?);
-        }
-        Ok(format!(
-            "{GENERATED}\n\
-             //! The types of Kubernetes {version} with their fields, sorted by name, without list kinds.\n\
-             \n\
-             use crate::fields::MapType::*;\n\
-             use crate::fields::Shape::*;\n\
-             use crate::fields::{{ListType, Type, WHOLE, field, object, of}};\n\
-             \n\
-             /// Every type of the `OpenAPI` documents of Kubernetes {version} that has fields, sorted by name.\n\
-             {}",
-            table("pub static TYPES: &[Type]", &rows)
-        ))
+    /// Returns the names of the fields of a type; `None` if the documents do not have the type.
+    pub(super) fn fields(&self, name: &str) -> Option<impl Iterator<Item = &str>> {
+        let properties = self.schemas.get(name)?["properties"].as_object();
+        Some(properties.into_iter().flatten().map(|(field, _)| field.as_str()))
     }
 
-    fn row(&self, name: &str, schema: &Value) -> Result<Row, String> {
-        let required: BTreeSet<&str> =
-            schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        let mut fields = Vec::new();
-        for (field, property) in schema["properties"].as_object().into_iter().flatten() {
-            let row = self.field(field, property, required.contains(field.as_str()));
-            fields.push(row.map_err(|reason| format!("{field}: {reason}"))?);
-        }
-        let end = if schema["x-kubernetes-map-type"] == "atomic" { "]).atomic()" } else { "])" };
-        Ok(Row::new(format!("of({}, &[", text(name)), fields, end))
+    /// Returns whether objects of the type are owned as a whole.
+    pub(super) fn is_atomic(&self, name: &str) -> bool {
+        self.schemas.get(name).is_some_and(|schema| schema["x-kubernetes-map-type"] == "atomic")
     }
 
-    fn field(&self, name: &str, schema: &Value, required: bool) -> Result<String, String> {
-        let mut row = format!("field({}, {})", text(name), self.shape(schema)?);
-        if required {
-            row += ".required()";
-        }
-        if let Some(default) = schema.get("default") {
-            row.extend([format!(".default({:?})", default.to_string())]);
-        }
-        row += &patch(schema)?;
-        if reference(schema).is_some() && schema.get("x-kubernetes-map-type").is_some() {
-            row.extend([format!(".map_type({})", map_type(schema)?)]);
-        }
-        Ok(row)
+    /// Returns the properties of a field; `None` if the documents do not have the field.
+    pub(super) fn property(&self, name: &str, field: &str) -> Result<Option<Property>, String> {
+        let Some(of) = self.schemas.get(name) else { return Ok(None) };
+        let Some(schema) = of["properties"].get(field) else { return Ok(None) };
+        let required = of["required"].as_array().is_some_and(|names| names.iter().any(|name| name == field));
+        let default = schema.get("default").map(Value::to_string);
+        let rules = format!("{}{}{}", list_type(schema)?, map_type(schema)?, patch(schema)?);
+        Ok(Some(Property { shape: self.shape(schema)?, required, default, rules }))
     }
 
     fn shape(&self, schema: &Value) -> Result<String, String> {
@@ -151,34 +136,24 @@ impl Types {
             return Err(format!("unsupported keyword `{unknown}`"));
         }
         if let Some(name) = reference(schema) {
-            return Ok(match SHAPES.iter().find(|(shape, _)| *shape == name) {
-                Some((_, shape)) => (*shape).to_owned(),
-                None => format!("object({})", self.id(name)?),
-            });
+            let shape = SHAPES.iter().find(|(known, _)| *known == name).map(|(_, shape)| *shape);
+            let known = shape.or_else(|| self.schemas.contains_key(name).then_some(name));
+            return known.map(str::to_owned).ok_or_else(|| format!("refers to the unknown type `{name}`"));
         }
-        let format = schema["format"].as_str();
-        let shape = match (schema["type"].as_str(), format) {
+        let shape = match (schema["type"].as_str(), schema["format"].as_str()) {
             (Some("string"), None) => "String",
             (Some("string"), Some("byte")) => "Bytes",
             (Some("boolean"), None) => "Boolean",
             (Some("integer"), Some("int32")) => "Int32",
             (Some("integer"), Some("int64")) => "Int64",
-            (Some("number"), Some("double")) => "Number",
-            (Some("array"), None) => {
-                return Ok(format!("List(&{}, {})", self.shape(&schema["items"])?, list_type(schema)?));
-            }
+            (Some("number"), Some("double")) => "Double",
+            (Some("array"), None) => return Ok(format!("List({})", self.shape(&schema["items"])?)),
             (Some("object"), None) => {
-                let values = self.shape(&schema["additionalProperties"])?;
-                return Ok(format!("Map(&{values}, {})", map_type(schema)?));
+                return Ok(format!("Map({})", self.shape(&schema["additionalProperties"])?));
             }
             (shape, format) => return Err(format!("unsupported type {shape:?} with format {format:?}")),
         };
         Ok(shape.to_owned())
-    }
-
-    fn id(&self, name: &str) -> Result<usize, String> {
-        let position = self.schemas.keys().position(|known| known == name);
-        position.ok_or_else(|| format!("refers to the unknown type `{name}`"))
     }
 }
 
@@ -198,23 +173,26 @@ fn reference(schema: &Value) -> Option<&str> {
     named.as_str()?.strip_prefix("#/components/schemas/")
 }
 
+/// Renders the identity of the entries of a list; empty if the list is owned as a whole.
 fn list_type(schema: &Value) -> Result<String, String> {
     match schema["x-kubernetes-list-type"].as_str() {
-        None | Some("atomic") => Ok("WHOLE".to_owned()),
-        Some("set") => Ok("ListType::Set".to_owned()),
+        None | Some("atomic") => Ok(String::new()),
+        Some("set") => Ok(".set()".to_owned()),
         Some("map") => {
             let keys = schema["x-kubernetes-list-map-keys"].as_array().ok_or("is a list map without keys")?;
             let keys: Vec<String> = keys.iter().map(ToString::to_string).collect();
-            Ok(format!("ListType::Map(&[{}])", keys.join(", ")))
+            Ok(format!(".keys(&[{}])", keys.join(", ")))
         }
         Some(other) => Err(format!("unsupported list type `{other}`")),
     }
 }
 
+/// Renders the granularity of ownership; empty if it is not that of the type, or of maps in general.
 fn map_type(schema: &Value) -> Result<&'static str, String> {
     match schema["x-kubernetes-map-type"].as_str() {
-        None | Some("granular") => Ok("Granular"),
-        Some("atomic") => Ok("Atomic"),
+        Some("granular") if reference(schema).is_some() => Ok(".granular()"),
+        None | Some("granular") => Ok(""),
+        Some("atomic") => Ok(".atomic()"),
         Some(other) => Err(format!("unsupported map type `{other}`")),
     }
 }
@@ -267,23 +245,30 @@ mod tests {
         Types::read(&[json!({"components": {"schemas": schemas}}), json!({})])
     }
 
+    fn property(types: &Types, name: &str, field: &str) -> Property {
+        types.property(name, field).unwrap().unwrap()
+    }
+
     #[test]
-    fn fields_are_rendered() {
-        let text = types().render("1.36").unwrap();
-        let lines = [
-            r#"    field("limits", Map(&Quantity, Granular)),"#,
-            r#"    field("ports", List(&object(0), ListType::Map(&["port"]))).required().merge("port"),"#,
-            r#"of("a.Port", &[field("port", Int32).default("80")]),"#,
-        ];
-        for line in lines {
-            assert!(text.contains(line), "{line}\n{text}");
-        }
-        assert!(!text.contains("ThingList"), "{text}");
+    fn properties_are_read() {
+        let types = types();
+        let expected = |shape: &str, required, default: Option<&str>, rules: &str| Property {
+            shape: shape.to_owned(),
+            required,
+            default: default.map(str::to_owned),
+            rules: rules.to_owned(),
+        };
+        let ports = expected("List(a.Port)", true, None, r#".keys(&["port"]).merge("port")"#);
+        assert_eq!(property(&types, "a.Thing", "ports"), ports);
+        assert_eq!(property(&types, "a.Thing", "limits"), expected("Map(Quantity)", false, None, ""));
+        assert_eq!(property(&types, "a.Port", "port"), expected("Int32", false, Some("80"), ""));
+        assert_eq!(types.property("a.Port", "name"), Ok(None));
+        assert!(types.fields("a.ThingList").is_none());
     }
 
     #[test]
     fn kind_has_a_type() {
-        assert_eq!(types().of_kind("", "v1", "Thing"), Some(1));
+        assert_eq!(types().of_kind("", "v1", "Thing"), Some("a.Thing"));
         assert!(types().of_kind("", "v1", "ThingList").is_none());
     }
 
@@ -291,11 +276,9 @@ mod tests {
     fn unsupported_schema_is_an_error() {
         let error = |schema: Value| {
             let schemas = json!({"a.A": {"properties": {"b": schema}}});
-            Types::read(&[json!({"components": {"schemas": schemas}})]).render("1.36").unwrap_err()
+            Types::read(&[json!({"components": {"schemas": schemas}})]).property("a.A", "b").unwrap_err()
         };
-        assert!(
-            error(json!({"type": "string", "enum": ["a"]})).contains("a.A: b: unsupported keyword `enum`")
-        );
+        assert!(error(json!({"type": "string", "enum": ["a"]})).contains("unsupported keyword `enum`"));
         assert!(error(json!({"type": "string", "format": "uuid"})).contains("uuid"));
         assert!(
             error(json!({"$ref": "#/components/schemas/a.B"})).contains("refers to the unknown type `a.B`")

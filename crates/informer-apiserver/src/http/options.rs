@@ -244,7 +244,7 @@ mod tests {
             ),
             (
                 r#"{"preconditions":{"uid":5}}"#,
-                "number into Go struct field Preconditions.preconditions.uid of type types.UID",
+                "number into Go struct field Preconditions.preconditions.uid of type string",
             ),
             (
                 r#"{"preconditions":{"resourceVersion":5}}"#,
@@ -256,7 +256,7 @@ mod tests {
             ),
             (
                 r#"{"propagationPolicy":5}"#,
-                "number into Go struct field DeleteOptions.propagationPolicy of type v1.DeletionPropagation",
+                "number into Go struct field DeleteOptions.propagationPolicy of type string",
             ),
         ];
         for (text, why) in cases {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use informer_schema::{MESSAGES, Message, RESOURCES, TYPES, Wire};
+use informer_schema::{MESSAGES, Message, RESOURCES};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -166,32 +166,6 @@ fn without_empties(value: Value) -> Value {
 }
 
 /// Compares the two generated tables.
-#[test]
-fn messages_and_types_have_the_same_fields() {
-    fn names(message: &Message, into: &mut Vec<&'static str>) {
-        for part in message.parts {
-            match part.wire {
-                Wire::Message(id) if part.name.is_empty() => names(id.get(), into),
-                _ => into.push(part.name),
-            }
-        }
-    }
-    let mut compared = 0;
-    for json_type in TYPES {
-        let Some(message) = Message::named(json_type.name) else { continue };
-        let mut in_message = Vec::new();
-        names(message.get(), &mut in_message);
-        in_message.sort_unstable();
-        let is_in_message = |name: &&str| !(message.get().is_kind && matches!(*name, "kind" | "apiVersion"));
-        let in_type: Vec<&str> =
-            json_type.fields.iter().map(|field| field.name).filter(is_in_message).collect();
-        assert_eq!(in_message, in_type, "{}", json_type.name);
-        compared += 1;
-    }
-    assert!(compared > 600, "{compared}");
-    assert!(MESSAGES.is_sorted_by(|one, next| one.name < next.name));
-}
-
 #[test]
 fn every_resource_has_messages() {
     for row in RESOURCES {

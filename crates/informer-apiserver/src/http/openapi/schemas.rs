@@ -42,7 +42,7 @@ impl Schemas {
                 continue;
             }
             self.by_name.insert(ty.name.to_owned(), schema(dialect, ty));
-            for field in ty.fields {
+            for field in &ty.fields {
                 self.add_named_scalar(dialect, &field.shape);
                 pending.extend(referenced_type(&field.shape));
             }

@@ -18,8 +18,6 @@ use super::value::is_empty;
 use crate::status::Status;
 use go::WriteCondition;
 
-pub(super) use go::{is_pointer, type_name};
-
 /// The maximum depth of a body, which only types that contain themselves can reach.
 const MAX_DEPTH: usize = 120;
 
@@ -51,7 +49,7 @@ pub fn read(type_id: TypeId, object: Value) -> Result<Decoded, String> {
         Value::Null => Value::Object(Map::new()),
         other => other,
     };
-    let object = reader.value(shape, None, object)?;
+    let object = reader.value(shape, object)?;
     match reader.type_error {
         Some(type_error) => Err(type_error),
         None => Ok(Decoded {
@@ -83,14 +81,7 @@ struct Reader {
 
 impl Reader {
     /// Reads a value; `None` if it is `null` or of a wrong type.
-    ///
-    /// `type_name` is the Go type of the value, if the shape does not determine it.
-    fn value(
-        &mut self,
-        shape: Shape,
-        type_name: Option<&str>,
-        value: Value,
-    ) -> Result<Option<Value>, String> {
+    fn value(&mut self, shape: Shape, value: Value) -> Result<Option<Value>, String> {
         if value.is_null() {
             return Ok(None);
         }
@@ -103,22 +94,20 @@ impl Reader {
                 self.object(id.get(), fields).map(|fields| Some(Value::Object(fields)))
             }
             (Shape::Map(values, _), Value::Object(entries)) => {
-                let values_name = type_name.and_then(|name| name.strip_prefix("map[string]"));
                 let mut read = Map::new();
                 for (key, value) in entries {
                     self.path.push(Step::Key(key.clone()));
-                    let value = self.value(*values, values_name, value)?;
+                    let value = self.value(*values, value)?;
                     self.path.pop();
                     read.insert(key, self.or_zero(*values, value)?);
                 }
                 Ok(Some(Value::Object(read)))
             }
             (Shape::List(items, _), Value::Array(entries)) => {
-                let items_name = type_name.and_then(|name| name.strip_prefix("[]"));
                 let mut read = Vec::with_capacity(entries.len());
                 for (index, value) in entries.into_iter().enumerate() {
                     self.path.push(Step::Index(index));
-                    let value = self.value(*items, items_name, value)?;
+                    let value = self.value(*items, value)?;
                     self.path.pop();
                     read.push(self.or_zero(*items, value)?);
                 }
@@ -128,7 +117,7 @@ impl Reader {
                 Ok(value) => Ok(Some(value)),
                 Err(scalar::ScalarError::Text(text)) => Err(text),
                 Err(scalar::ScalarError::Type(value_kind)) => {
-                    self.record_type_error(&value_kind, shape, type_name);
+                    self.record_type_error(&value_kind, shape);
                     Ok(None)
                 }
             },
@@ -142,10 +131,10 @@ impl Reader {
     ) -> Result<Map<String, Value>, String> {
         self.enclosing_types.push(object_type);
         let mut read = Map::new();
-        for field in object_type.fields {
+        for field in &object_type.fields {
             let Some(value) = source.remove(field.name) else { continue };
             self.path.push(Step::Field(field.name));
-            let value = self.value(field.shape, go::type_name(object_type, field), value)?;
+            let value = self.value(field.shape, value)?;
             self.path.pop();
             if let Some(value) = value {
                 read.insert(field.name.to_owned(), value);
@@ -167,9 +156,9 @@ impl Reader {
         object_type: &'static Type,
         fields: &mut Map<String, Value>,
     ) -> Result<(), String> {
-        for field in object_type.fields {
+        for field in &object_type.fields {
             let value = fields.get(field.name);
-            match go::write_condition(object_type, field) {
+            match go::write_condition(field) {
                 WriteCondition::Given => {}
                 WriteCondition::NotEmpty => {
                     if value.is_some_and(is_empty) {
@@ -220,11 +209,11 @@ impl Reader {
         })
     }
 
-    fn record_type_error(&mut self, value_kind: &str, shape: Shape, type_name: Option<&str>) {
+    fn record_type_error(&mut self, value_kind: &str, shape: Shape) {
         if self.type_error.is_some() {
             return;
         }
-        let go_type = type_name.map_or_else(|| go::shape_name(shape), str::to_owned);
+        let go_type = go::shape_name(shape);
         let target = match self.enclosing_types.last() {
             Some(object_type) => {
                 let name = object_type.name.rsplit('.').next().unwrap_or_default();

@@ -11,10 +11,9 @@ mod table;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use informer_schema::{Field, RESOURCES, Shape, Type, TypeId};
+use informer_schema::{RESOURCES, Shape, Type, TypeId};
 use serde_json::{Map, Value};
 
-use super::decode::{is_pointer, type_name};
 use super::value::is_empty;
 use crate::text::Quantity;
 
@@ -57,7 +56,7 @@ fn set_defaults(id: TypeId, value: &mut Value) {
             set_default(object_type, name, text, fields);
         }
     }
-    for field in object_type.fields {
+    for field in &object_type.fields {
         // The default `{}` of an object means that Go always writes it: decoding has added it.
         if let Some(text) = field.default
             && !matches!(field.shape, Shape::Object(_))
@@ -65,28 +64,29 @@ fn set_defaults(id: TypeId, value: &mut Value) {
             set_default(object_type, field.name, text, fields);
         }
         if let Some(value) = fields.get_mut(field.name) {
-            set_nested_defaults(object_type, field, field.shape, value);
+            set_nested_defaults(object_type, field.shape, value);
         }
     }
 }
 
 /// Sets the defaults of the objects in a value, and rounds the quantities of a resource list.
-fn set_nested_defaults(object_type: &Type, field: &Field, shape: Shape, value: &mut Value) {
+fn set_nested_defaults(object_type: &Type, shape: Shape, value: &mut Value) {
     match (shape, value) {
         (Shape::Object(id), value) => set_defaults(id, value),
         (Shape::List(items, _), Value::Array(entries)) => {
             for entry in entries {
-                set_nested_defaults(object_type, field, *items, entry);
+                set_nested_defaults(object_type, *items, entry);
             }
         }
+        // The quantities of devices (`resource.k8s.io`) are not resource lists.
         (Shape::Map(Shape::Quantity, _), Value::Object(entries))
-            if type_name(object_type, field) == Some("v1.ResourceList") =>
+            if !object_type.name.starts_with("io.k8s.api.resource.") =>
         {
             entries.values_mut().for_each(round);
         }
         (Shape::Map(values, _), Value::Object(entries)) => {
             for entry in entries.values_mut() {
-                set_nested_defaults(object_type, field, *values, entry);
+                set_nested_defaults(object_type, *values, entry);
             }
         }
         _ => {}
@@ -98,14 +98,14 @@ fn set_default(object_type: &Type, name: &str, text: &str, fields: &mut Map<Stri
     let Some(field) = object_type.field(name) else { return };
     let is_unset = match fields.get(name) {
         None | Some(Value::Null) => true,
-        Some(value) => !is_pointer(object_type, field) && is_empty(value),
+        Some(value) => !field.pointer && is_empty(value),
     };
     if !is_unset {
         return;
     }
     let Ok(value) = serde_json::from_str::<Value>(text) else { return };
     // In a field that is not a pointer, an empty default is the same as no value.
-    if is_pointer(object_type, field) || !is_empty(&value) {
+    if field.pointer || !is_empty(&value) {
         fields.insert(name.to_owned(), value);
     }
 }

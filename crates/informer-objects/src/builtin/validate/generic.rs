@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 use informer_schema::{Field, Shape, Type, TypeId};
 use serde_json::Value;
 
-use super::super::decode::is_pointer;
 use super::meta;
 use super::report::{Position, Report};
 
@@ -60,7 +59,7 @@ const ENUMS: &[(&str, &str, &[&str])] = &[
 pub(super) fn check(type_id: TypeId, object: &Position<'_>, report: &mut Report) {
     let reported: BTreeSet<String> = report.causes.iter().map(|cause| cause.field.clone()).collect();
     let mut walk = Walk { reported, report };
-    for field in type_id.get().fields {
+    for field in &type_id.get().fields {
         if !matches!(field.name, "metadata" | "status") {
             walk.check_field(type_id.get(), field, object);
         }
@@ -102,7 +101,7 @@ impl Walk<'_> {
                 self.check_selector(position);
             }
             (Shape::Object(id), Value::Object(_)) => {
-                for field in id.get().fields {
+                for field in &id.get().fields {
                     if field.name != "metadata" {
                         self.check_field(id.get(), field, position);
                     }
@@ -159,7 +158,7 @@ fn short_name(object_type: &Type) -> &'static str {
 fn is_missing(object_type: &Type, field: &Field, value: &Value) -> bool {
     let is_checked = match field.shape {
         Shape::String => true,
-        Shape::Object(_) => value.is_null() && is_pointer(object_type, field),
+        Shape::Object(_) => value.is_null() && field.pointer,
         _ => false,
     };
     field.required && is_checked && !OPTIONAL.contains(&(short_name(object_type), field.name))
