@@ -64,7 +64,7 @@ fn count(file: &TextFile) -> Counts {
     let is_test = ["/tests/", "/fuzz/"].iter().any(|folder| path.contains(folder))
         || ["/tests.rs", "_tests.rs"].iter().any(|end| path.ends_with(end));
     let inner =
-        text.split_once("\n#[cfg(test)]\nmod tests {").map_or(0, |(_, tests)| tests.lines().count() + 2);
+        text.split_once("\n#[cfg(test)]\nmod tests {").map_or(0, |(_, tests)| tests.lines().count() + 1);
     if is_test { [0, lines, 0, 0] } else { [lines - inner, inner, 0, 0] }
 }
 
