@@ -1,10 +1,8 @@
-//! `cargo xtask book`: renews the copies of programs and the diagrams in the pages of `docs/book`, and builds them
-//! as web pages.
+//! `cargo xtask book`: renews the copies of programs in the pages of `docs/book`, and builds them as web pages.
 
 use std::env;
 use std::process::Command;
 
-use crate::diagram;
 use crate::failure::Failure;
 use crate::included;
 use crate::repo::Repo;
@@ -17,7 +15,6 @@ pub(crate) fn run(repo: &Repo, args: &[String]) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("`book` does not accept `{first}`")));
     }
     renew_copies(repo)?;
-    draw_diagrams(repo)?;
     let own = env::current_exe()
         .map_err(|error| Failure::Failed(format!("cannot find the path of this program: {error}")))?;
     let mdbook = MDBOOK.install(repo)?;
@@ -44,18 +41,6 @@ fn renew_copies(repo: &Repo) -> Result<(), Failure> {
             .map_err(|(line, mistake)| Failure::Failed(format!("{}:{line}: {mistake}", page.path)))?;
         if renewed != page.text {
             repo.write(&page.path, &renewed)?;
-        }
-    }
-    Ok(())
-}
-
-fn draw_diagrams(repo: &Repo) -> Result<(), Failure> {
-    for file in repo.files_under(diagram::FOLDER, "txt")? {
-        let image = diagram::draw(&file.text)
-            .map_err(|(line, mistake)| Failure::Failed(format!("{}:{line}: {mistake}", file.path)))?;
-        let path = diagram::image_path(&file.path);
-        if repo.read_if_exists(&path).as_ref() != Some(&image) {
-            repo.write(&path, &image)?;
         }
     }
     Ok(())

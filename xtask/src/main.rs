@@ -12,7 +12,6 @@ mod codegen;
 #[cfg(unix)]
 mod control_plane;
 mod crash;
-mod diagram;
 mod dist;
 mod failure;
 mod fuzz;
@@ -52,7 +51,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "book",
         options: "",
-        about: "renew the programs and diagrams in the pages of the book, and build it as web pages",
+        about: "renew the programs in the pages of the book, and build it as web pages",
         run: book::run,
     },
     Command {

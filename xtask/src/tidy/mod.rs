@@ -6,7 +6,6 @@
 
 mod code;
 mod cycles;
-mod diagrams;
 mod examples;
 mod graph;
 mod items;
@@ -23,7 +22,6 @@ mod words;
 
 use std::fmt;
 
-use crate::diagram;
 use crate::failure::Failure;
 use crate::repo::{Repo, TextFile};
 
@@ -153,7 +151,6 @@ fn check(repo: &Repo, sources: &[Source]) -> Result<Vec<Problem>, Failure> {
     problems.extend(table::check(&repo.read(table::FILE)?, &rows));
     let documents = documents(repo)?;
     problems.extend(links::check(&documents, &|path| repo.read_if_exists(path)));
-    problems.extend(diagrams::check(&documents, &|path| repo.read_if_exists(path)));
     let mut tested = String::new();
     for file in programs::TESTED_FILES {
         tested += &repo.read(file)?;
@@ -164,11 +161,10 @@ fn check(repo: &Repo, sources: &[Source]) -> Result<Vec<Problem>, Failure> {
     Ok(problems)
 }
 
-/// Reads the Markdown and Go files of the repository, and the diagrams.
+/// Reads the Markdown and Go files of the repository.
 fn documents(repo: &Repo) -> Result<Vec<TextFile>, Failure> {
     let mut files = repo.files_under("", "md")?;
     files.extend(repo.files_under("", "go")?);
-    files.extend(repo.files_under(diagram::FOLDER, "txt")?);
     Ok(files)
 }
 
