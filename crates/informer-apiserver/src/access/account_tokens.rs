@@ -7,8 +7,8 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
+use ring::hmac;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::{AUTHENTICATED, quoted_list};
 use crate::random::SecretKey;
@@ -24,9 +24,6 @@ const HEADER: &str = r#"{"alg":"HS256","typ":"JWT"}"#;
 /// How far the clocks of servers may differ: times of a token are checked with this tolerance, as in
 /// kube-apiserver.
 pub(super) const LEEWAY_SECONDS: i64 = 60;
-
-/// Block size of SHA-256.
-const BLOCK_BYTES: usize = 64;
 
 /// The claims of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,7 +74,7 @@ impl Claims {
     pub(crate) fn sign(&self, key: &SecretKey) -> String {
         let claims = serde_json::to_vec(self).unwrap_or_default();
         let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(HEADER), URL_SAFE_NO_PAD.encode(claims));
-        let signature = URL_SAFE_NO_PAD.encode(hmac(key, signed.as_bytes()));
+        let signature = URL_SAFE_NO_PAD.encode(hmac::sign(&hmac_key(key), signed.as_bytes()));
         format!("{signed}.{signature}")
     }
 
@@ -93,8 +90,8 @@ impl Claims {
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
         let claims = URL_SAFE_NO_PAD.decode(claims).ok()?;
         serde_json::from_slice(&claims).ok().filter(|Issued { iss }| iss == ISSUER)?;
-        let is_signed =
-            header == URL_SAFE_NO_PAD.encode(HEADER) && is_equal(&hmac(key, signed.as_bytes()), &signature);
+        let is_signed = header == URL_SAFE_NO_PAD.encode(HEADER)
+            && hmac::verify(&hmac_key(key), signed.as_bytes(), &signature).is_ok();
         if !is_signed {
             return Some(Err("go-jose/go-jose: error in cryptographic primitive".to_owned()));
         }
@@ -144,18 +141,8 @@ impl Claims {
     }
 }
 
-/// Computes HMAC-SHA256 (RFC 2104) with a key that is shorter than a block.
-fn hmac(key: &SecretKey, message: &[u8]) -> [u8; 32] {
-    let mut block = [0; BLOCK_BYTES];
-    block[..SecretKey::BYTES].copy_from_slice(key.as_bytes());
-    let inner = Sha256::new().chain_update(block.map(|byte| byte ^ 0x36)).chain_update(message).finalize();
-    Sha256::new().chain_update(block.map(|byte| byte ^ 0x5c)).chain_update(inner).finalize().into()
-}
-
-/// Compares signatures in a time that does not depend on where they differ.
-fn is_equal(expected: &[u8], given: &[u8]) -> bool {
-    let difference = expected.iter().zip(given).fold(0, |difference, (a, b)| difference | (a ^ b));
-    expected.len() == given.len() && difference == 0
+fn hmac_key(key: &SecretKey) -> hmac::Key {
+    hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes())
 }
 
 #[cfg(test)]
@@ -184,10 +171,10 @@ mod tests {
     fn signature_is_hmac_sha256() {
         let mut bytes = [0; SecretKey::BYTES];
         bytes[..20].fill(0x0b);
-        let digest = hmac(&SecretKey::from_bytes(bytes), b"Hi There");
+        let digest = hmac::sign(&hmac_key(&SecretKey::from_bytes(bytes)), b"Hi There");
         let expected =
             [0xb034_4c61_d8db_3853, 0x5ca8_afce_af0b_f12b, 0x881d_c200_c983_3da7, 0x26e9_376c_2e32_cff7_u64];
-        assert_eq!(digest.as_slice(), expected.map(u64::to_be_bytes).concat());
+        assert_eq!(digest.as_ref(), expected.map(u64::to_be_bytes).concat());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::{self, HeaderName, HeaderValue};
-use sha2::{Digest as _, Sha512};
+use ring::digest::{SHA512, digest};
 
 use super::response::{self, ServerResponse};
 
@@ -32,7 +32,7 @@ pub(super) fn set(response: &mut ServerResponse, name: HeaderName, value: &str) 
 /// Returns the hash of a document, for its entity tag.
 pub(super) fn hash(document: &[u8]) -> String {
     let mut text = String::with_capacity(128);
-    for byte in Sha512::digest(document) {
+    for byte in digest(&SHA512, document).as_ref() {
         // Writing to a String cannot fail.
         let _ = write!(text, "{byte:02X}");
     }

@@ -10,8 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 use informer_objects::definition;
 use informer_objects::text::versions::priority;
 use informer_schema::Type;
+use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use super::json_edit::is_same;
 use super::resource::{Field, Resource, Subresource, Version};
@@ -130,8 +130,8 @@ fn subresources(version: &Value, kind: &str) -> Vec<Subresource> {
 
 /// Returns the storage version hash that discovery shows.
 fn storage_hash(group: &str, version: &str, kind: &str) -> String {
-    let hash = Sha256::digest(format!("{group}/{version}/{kind}"));
-    STANDARD.encode(&hash[..8])
+    let hash = digest(&SHA256, format!("{group}/{version}/{kind}").as_bytes());
+    STANDARD.encode(&hash.as_ref()[..8])
 }
 
 fn versions(definition: &Value) -> impl Iterator<Item = &Value> {
