@@ -76,6 +76,25 @@ pub(super) fn check_edges(metadata: &str, rows: &Rows) -> Vec<Problem> {
     problems
 }
 
+/// Checks that crates use each dependency that `layers.txt` allows.
+pub(super) fn check_unused(metadata: &str, rows: &Rows) -> Vec<Problem> {
+    // Metadata that cannot be parsed has been reported already.
+    let metadata: Value = serde_json::from_str(metadata).unwrap_or_default();
+    let edges = edges(&metadata);
+    let is_used = |from: &str, to: &str, in_tests: bool| {
+        edges.iter().any(|edge| (edge.from, edge.to, edge.kind == "dev") == (from, to, in_tests))
+    };
+    let mut problems = Vec::new();
+    for (from, row) in rows {
+        let uses = row.uses.iter().map(|to| (to, false)).chain(row.tests_use.iter().map(|to| (to, true)));
+        for (to, in_tests) in uses.filter(|(to, in_tests)| !is_used(from, to, *in_tests)) {
+            let what = if in_tests { "test dependency" } else { "dependency" };
+            problems.push(Problem::new(FILE, format!("`{from}` has no {what} on `{to}` (remove it)")));
+        }
+    }
+    problems
+}
+
 fn edges(metadata: &Value) -> Vec<Edge<'_>> {
     let mut edges = Vec::new();
     for package in list(metadata, "packages") {
@@ -215,6 +234,22 @@ server: a
         let problems = check_edges(&metadata("a:"), &parse(ROWS).0);
         assert_eq!(problems.len(), 3, "{problems:?}");
         assert_eq!(problems[0].to_string(), "layers.txt: no such crate: `core`");
+    }
+
+    #[test]
+    fn unused_permission_fails() {
+        let unused = |lines: &str| -> Vec<String> {
+            let problems = check_unused(&metadata(lines), &parse(ROWS).0);
+            problems.iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(unused("a:\ncore: a\nmain: core server(dev)\nserver: a"), Vec::<String>::new());
+        let expected = [
+            "layers.txt: `core` has no dependency on `a`",
+            "layers.txt: `main` has no test dependency on `server`",
+        ];
+        let found = unused("a:\ncore: a(dev)\nmain: core server\nserver: a");
+        assert!(found.iter().zip(expected).all(|(found, start)| found.starts_with(start)), "{found:?}");
+        assert_eq!(found.len(), 2);
     }
 
     #[test]

@@ -134,6 +134,7 @@ fn check(repo: &Repo, sources: &[Source]) -> Result<Vec<Problem>, Failure> {
     let metadata = metadata(repo)?;
     let (rows, mut problems) = layers::parse(&repo.read(layers::FILE)?);
     problems.extend(graph::check_edges(&metadata, &rows));
+    problems.extend(graph::check_unused(&metadata, &rows));
     problems.extend(graph::check_lock(&repo.read("Cargo.lock")?));
     problems.extend(sources.iter().flat_map(sources::check));
     problems.extend(sources.iter().flat_map(examples::check));
