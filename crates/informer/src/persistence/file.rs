@@ -86,7 +86,8 @@ pub(crate) struct SaveInfo<'a> {
     pub(crate) handlers: (&'a Handlers, &'a Handlers),
 }
 
-/// Opens a file and reads its content. If the content cannot be used, the file is replaced by an empty one.
+/// Opens a file and reads its content. If the content cannot be used, the file is set aside. In its place comes the new file
+/// of a process that has ended before it could replace the file with it, or an empty one.
 ///
 /// # Errors
 ///
@@ -97,30 +98,29 @@ pub(crate) fn open(
     config: &Config,
 ) -> Result<(CacheFile, Result<Contents, ColdStartReason>), ColdStartReason> {
     let inaccessible = |error: io::Error| ColdStartReason::inaccessible(&error);
-    let mut existed = storage.id(&identity.file_name).is_some();
-    if !existed && storage.id(&identity.replacement_name()).is_some() {
-        // A process has ended while it replaced the file.
-        storage.rename(&identity.replacement_name(), &identity.file_name).map_err(inaccessible)?;
-        existed = true;
-    }
-    let reason = match open_once(storage, &identity.file_name, identity, config) {
-        Err(reason @ (ColdStartReason::InUse | ColdStartReason::Inaccessible { .. })) => return Err(reason),
-        Ok((_, Err(reason))) if reason.is_failure() => reason,
-        Err(reason) => reason,
-        Ok(opened) => {
-            // Left by a process that has ended while it wrote it.
-            storage.remove(&identity.replacement_name()).map_err(inaccessible)?;
-            return Ok(opened);
+    let (name, new_name) = (&identity.file_name, identity.replacement_name());
+    let mut unusable = None;
+    loop {
+        let mut existed = storage.id(name).is_some();
+        if !existed && storage.id(&new_name).is_some() {
+            storage.rename(&new_name, name).map_err(inaccessible)?;
+            existed = true;
         }
-    };
-    if existed {
-        // It is older than the file, so it must not become the file if this process ends before it has saved.
-        storage.remove(&identity.replacement_name()).map_err(inaccessible)?;
-        storage.rename(&identity.file_name, &identity.discarded_name()).map_err(inaccessible)?;
-    }
-    match open_once(storage, &identity.file_name, identity, config) {
-        Ok((file, _)) => Ok((file, Err(reason))),
-        Err(again) => Err(again),
+        let reason = match open_once(storage, name, identity, config) {
+            Err(reason @ (ColdStartReason::InUse | ColdStartReason::Inaccessible { .. })) => {
+                return Err(reason);
+            }
+            Ok((_, Err(reason))) if existed && reason.is_failure() => reason,
+            Err(reason) if !existed => return Err(reason),
+            Err(reason) => reason,
+            Ok((file, contents)) => {
+                storage.remove(&new_name).map_err(inaccessible)?;
+                // Why there is no content, unless the new file has it.
+                return Ok((file, contents.map_err(|reason| unusable.unwrap_or(reason))));
+            }
+        };
+        storage.rename(name, &identity.discarded_name()).map_err(inaccessible)?;
+        unusable.get_or_insert(reason);
     }
 }
 

@@ -55,9 +55,9 @@ pub(crate) fn replace(
     };
     match write_new() {
         Err(error) if self::is_full(&error) && is_much_larger => {
-            // A file occupies space while it is open, even if it was deleted.
-            drop(old);
             storage.remove(name)?;
+            // A deleted file occupies space until it is closed.
+            drop(old);
             write_new()?;
         }
         written => written?,

@@ -28,6 +28,10 @@ use tokio::time::sleep;
 /// The longest delay between attempts that fail. The first is a second, each further one twice as long.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 
+/// How often it is tried to open a file that is inaccessible, and the delay between two attempts.
+const OPEN_ATTEMPTS: u32 = 3;
+const OPEN_RETRY_DELAY: Duration = Duration::from_millis(100);
+
 /// The saved state that a reflector waits for; `None` for a cold start.
 pub(crate) type SavedReceiver = oneshot::Receiver<Option<SavedScope>>;
 
@@ -278,8 +282,24 @@ pub(super) fn retry_delay(failures: u32) -> Duration {
 
 type Opened = Result<(CacheFile, Result<Contents, ColdStartReason>), ColdStartReason>;
 
-/// Opens the file on a blocking thread.
+/// Opens the file on a blocking thread. A disk that fails for a moment causes no cold start, which would forget what durable
+/// handlers have missed.
 async fn open_file(persistence: &Persistence, identity: &Identity, config: &Config) -> Result<Opened, Exit> {
+    for _ in 1..OPEN_ATTEMPTS {
+        let opened = open_file_once(persistence, identity, config).await?;
+        if !matches!(opened, Err(ColdStartReason::Inaccessible { .. })) {
+            return Ok(opened);
+        }
+        sleep(OPEN_RETRY_DELAY).await;
+    }
+    open_file_once(persistence, identity, config).await
+}
+
+async fn open_file_once(
+    persistence: &Persistence,
+    identity: &Identity,
+    config: &Config,
+) -> Result<Opened, Exit> {
     let (storage, identity, config) = (Arc::clone(&persistence.storage), identity.clone(), config.clone());
     on_disk(&*persistence.storage, move || open(&*storage, &identity, &config)).await
 }

@@ -168,34 +168,55 @@ async fn read_only_directory_and_full_disk_do_not_disturb_the_informer() {
     assert!(is_warm(&synced(&server, saved_on(&disk)).await));
 }
 
-/// Found by a review: if a disk failed to read a root of the file for a moment, this counted as damage. The good file was set
+/// Found by a review: if a disk failed to read a root of the file for a moment, this counted as damage: the good file was set
 /// aside, and its durable handlers began as new ones.
 #[tokio::test(start_paused = true)]
-async fn failed_read_does_not_discard_the_file() {
-    let (server, disk) = (ApiServer::new(), Disk::default());
-    server.create(&config_map("default", "a", "1")).unwrap();
-    let informer = synced(&server, saved_on(&disk)).await;
-    informer.shutdown(TIMEOUT).await.unwrap();
-    let mut failed = 0;
-    for reads in 0.. {
-        disk.fail_read_after(Some(reads));
+async fn failed_read_is_tried_again() {
+    let (server, disk) = saved_server().await;
+    for after in 0.. {
+        disk.fail_reads(after, 1);
         let informer = synced(&server, saved_on(&disk)).await;
-        let was_read = disk.is_read_to_fail();
-        disk.fail_read_after(None);
-        if !was_read && !is_warm(&informer) {
-            let reason = cold_reason(&informer);
-            assert!(matches!(reason, ColdStartReason::Inaccessible { .. }), "read {reads}: {reason}");
-            failed += 1;
-        }
+        assert!(is_warm(&informer), "read {after}: {:?}", informer.status().persistence);
         disk.kill();
-        drop(informer);
-        assert!(is_warm(&synced(&server, saved_on(&disk)).await), "after read {reads}");
-        disk.kill();
-        if was_read {
+        if disk.failing_reads() > 0 {
+            assert!(after > 10, "{after} reads");
             break;
         }
     }
-    assert!(failed > 10, "{failed}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn file_is_kept_if_its_disk_cannot_be_read() {
+    let (server, disk) = saved_server().await;
+    for after in 0..10 {
+        disk.fail_reads(after, u64::MAX);
+        let informer = synced(&server, saved_on(&disk)).await;
+        let reason = cold_reason(&informer);
+        assert!(matches!(reason, ColdStartReason::Inaccessible { .. }), "read {after}: {reason}");
+        disk.kill();
+        disk.fail_reads(0, 0);
+        assert!(is_warm(&synced(&server, saved_on(&disk)).await), "after read {after}");
+        disk.kill();
+    }
+}
+
+/// Found by a review: if a process ended before it could rename a complete new file, and the old file was damaged as well,
+/// nothing used the new one.
+#[tokio::test(start_paused = true)]
+async fn complete_new_file_is_used_if_the_file_is_damaged() {
+    let (server, disk) = saved_server().await;
+    let (name, content) = (disk.files().remove(0), disk.content());
+    let new_name = format!("{name}.new");
+    disk.change(|content| content.truncate(100));
+    disk.insert(&new_name, content);
+    let informer = synced(&server, saved_on(&disk)).await;
+    assert!(is_warm(&informer), "{:?}", informer.status().persistence);
+    informer.shutdown(TIMEOUT).await.unwrap();
+    // Both are damaged.
+    disk.insert(&new_name, b"no cache".to_vec());
+    disk.change(|content| content.truncate(100));
+    check_cold(&server, &disk, |reason| matches!(reason, ColdStartReason::Damaged { .. })).await;
+    assert!(!disk.files().contains(&new_name), "{:?}", disk.files());
 }
 
 /// A disk of which the next operation does not return before a sender is dropped.

@@ -32,8 +32,8 @@ struct State {
     was_full_of_deleted_files: bool,
     read_only: bool,
     panics: bool,
-    /// The number of reads before one that fails.
-    reads_before_failure: Option<u64>,
+    /// The number of reads before the ones that fail, and of these.
+    failing_reads: (u64, u64),
     /// Increases with each crash; files that were opened before are unusable.
     life: u64,
 }
@@ -160,14 +160,14 @@ impl Disk {
         self.lock().read_only = read_only;
     }
 
-    /// Makes one read fail after this number of further ones.
-    pub(super) fn fail_read_after(&self, reads: Option<u64>) {
-        self.lock().reads_before_failure = reads;
+    /// Makes `count` reads fail after a number of further ones.
+    pub(super) fn fail_reads(&self, after: u64, count: u64) {
+        self.lock().failing_reads = (after, count);
     }
 
-    /// Returns whether the read of [`Disk::fail_read_after`] is still to come.
-    pub(super) fn is_read_to_fail(&self) -> bool {
-        self.lock().reads_before_failure.is_some()
+    /// Returns the number of reads that are still to fail.
+    pub(super) fn failing_reads(&self) -> u64 {
+        self.lock().failing_reads.1
     }
 
     pub(super) fn set_panics(&self, panics: bool) {
@@ -330,10 +330,13 @@ impl StorageBackend for OpenFile {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let reads_left = self.disk.lock().reads_before_failure;
-        self.disk.fail_read_after(reads_left.and_then(|left| left.checked_sub(1)));
-        if reads_left == Some(0) {
-            return Err(io::Error::other("a read failed"));
+        match &mut self.disk.lock().failing_reads {
+            (_, 0) => {}
+            (0, left) => {
+                *left -= 1;
+                return Err(io::Error::other("a read failed"));
+            }
+            (before, _) => *before -= 1,
         }
         self.operate(|file| {
             let offset = usize::try_from(offset).unwrap();
