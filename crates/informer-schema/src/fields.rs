@@ -14,7 +14,7 @@ use crate::wire::{Message, MessageId, Part, Wire, part};
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Type {
-    /// The name in the `OpenAPI` documents.
+    /// The name in the `OpenAPI` documents, or the name that would be used there.
     pub name: &'static str,
     /// The fields, sorted by name.
     pub fields: Vec<Field>,

@@ -201,8 +201,8 @@ message("io.k8s.api.admissionregistration.v1alpha1.ExpressionWarning", &[
 ]),
 message("io.k8s.api.admissionregistration.v1alpha1.JSONPatch", &[part(1, "expression", String)]),
 message("io.k8s.api.admissionregistration.v1alpha1.MatchCondition", &[
-    part(1, "name", String).required().omitted().rules(&rules().default("\"\"")),
-    part(2, "expression", String).required().omitted().rules(&rules().default("\"\"")),
+    part(1, "name", String).required(),
+    part(2, "expression", String).required(),
 ]),
 message("io.k8s.api.admissionregistration.v1alpha1.MatchResources", &[
     part(1, "namespaceSelector", of(845)).pointer(),

@@ -73,9 +73,14 @@ impl<'a> Messages<'a> {
         wanted.extend(types.names().filter_map(|name| Some(name.rsplit_once('.')?.0)));
         let mut messages = Messages { all: BTreeMap::new(), reachable: BTreeSet::new(), api_versions, types };
         let mut kinds = Vec::new();
+        // `type X v1.X` in a package of another version has the fields of version 1.
+        let of_version_1 = |package: &str, name: &str| {
+            let package = format!("{}.v1", package.rsplit_once('.')?.0);
+            packages.iter().find(|other| other.proto.package == package)?.structs.get(name)
+        };
         for Package { proto, structs } in packages {
             for (name, fields) in &proto.messages {
-                let of = structs.get(name);
+                let of = structs.get(name).or_else(|| of_version_1(&proto.package, name));
                 let name = format!("{}.{name}", proto.package);
                 if wanted.contains(proto.package.as_str()) && of.is_some_and(|of| of.is_kind) {
                     kinds.push(name.clone());
@@ -124,30 +129,21 @@ impl<'a> Messages<'a> {
 
     fn row(&self, name: &str, message: &Message<'_>) -> Result<Row, String> {
         let (mut parts, mut has_nulls) = (Vec::new(), false);
+        let of = message.of.ok_or("has no Go struct")?;
         for (number, field) in message.fields {
-            let go_field = match message.of {
-                Some(of) => of.fields.get(number).cloned(),
-                // A struct of another package under a new name has no tags.
-                None => Some(GoField {
-                    json: field.name.clone(),
-                    pointer: false,
-                    omitempty: true,
-                    omitzero: false,
-                }),
-            };
-            let go_field = go_field.ok_or_else(|| format!("{} has no Go field", field.name))?;
+            let go_field = of.fields.get(number).ok_or_else(|| format!("{} has no Go field", field.name))?;
             let part = self
-                .part(name, *number, field, &go_field)
+                .part(name, *number, field, go_field)
                 .map_err(|reason| format!("{}: {reason}", field.name))?;
             has_nulls |= part.1;
             parts.push(part.0);
         }
-        let extra = message.of.and_then(|of| of.fields.iter().find(|(n, _)| !message.fields.contains_key(n)));
+        let extra = of.fields.iter().find(|(number, _)| !message.fields.contains_key(number));
         if let Some((number, GoField { json, .. })) = extra {
             return Err(format!("{json} ({number}) exists only in Go"));
         }
         self.check_fields(name)?;
-        let start = if message.of.is_some_and(|of| of.is_kind) {
+        let start = if of.is_kind {
             format!("kind({}, {}, &[", text(name), text(self.api_version(name)?))
         } else {
             format!("message({}, &[", text(name))
@@ -175,8 +171,7 @@ impl<'a> Messages<'a> {
         for (number, field) in message.fields {
             match message.of.and_then(|of| of.fields.get(number)) {
                 Some(go_field) if go_field.json.is_empty() => names.extend(self.json_names(&field.of)),
-                Some(go_field) => drop(names.insert(go_field.json.as_str())),
-                None => drop(names.insert(field.name.as_str())),
+                go_field => names.extend(go_field.map(|go_field| go_field.json.as_str())),
             }
         }
         names

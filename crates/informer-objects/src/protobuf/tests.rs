@@ -165,7 +165,6 @@ fn without_empties(value: Value) -> Value {
     }
 }
 
-/// Compares the two generated tables.
 #[test]
 fn every_resource_has_messages() {
     for row in RESOURCES {

@@ -78,10 +78,7 @@ fn set_nested_defaults(object_type: &Type, shape: Shape, value: &mut Value) {
                 set_nested_defaults(object_type, *items, entry);
             }
         }
-        // The quantities of devices (`resource.k8s.io`) are not resource lists.
-        (Shape::Map(Shape::Quantity, _), Value::Object(entries))
-            if !object_type.name.starts_with("io.k8s.api.resource.") =>
-        {
+        (Shape::Map(Shape::Quantity, _), Value::Object(entries)) if is_rounded(object_type) => {
             entries.values_mut().for_each(round);
         }
         (Shape::Map(values, _), Value::Object(entries)) => {
@@ -91,6 +88,13 @@ fn set_nested_defaults(object_type: &Type, shape: Shape, value: &mut Value) {
         }
         _ => {}
     }
+}
+
+/// Returns whether the maps of quantities in a type are resource lists, which Go rounds.
+fn is_rounded(object_type: &Type) -> bool {
+    // The quantities of devices (`resource.k8s.io`) have other names in Go, and the overhead of a runtime class has no defaults.
+    let others = ["io.k8s.api.core.v1.NodeAllocatableResourceClaimStatus", "io.k8s.api.node.v1.Overhead"];
+    !object_type.name.starts_with("io.k8s.api.resource.") && !others.contains(&object_type.name)
 }
 
 /// Sets a field without a value to its default.
