@@ -4,8 +4,7 @@ mod shards;
 
 pub(crate) use shards::Shards;
 
-use crate::show::jsonpath::JsonPath;
-use crate::show::{Format, FormatParser, Headers};
+use crate::show::{Format, Headers};
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum as _};
@@ -240,11 +239,8 @@ pub(crate) struct Watch {
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) field_selector: Option<FieldSelector>,
     /// Output format
-    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = FormatParser)]
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_enum)]
     pub(crate) output: Format,
-    /// Sort by a field, such as .metadata.creationTimestamp or {.status.startTime}; with get or --live
-    #[arg(long, value_name = "JSONPATH")]
-    pub(crate) sort_by: Option<JsonPath>,
     /// Show a table of the current objects that is redrawn in place; needs a terminal
     #[arg(long, conflicts_with_all = ["once", "resync_period"])]
     pub(crate) live: bool,
@@ -299,9 +295,7 @@ Examples:
   informer get pods                            pods of the current namespace
   informer get pods -w                         as informer watch pods
   informer get deploy/web svc/web -o yaml      two objects
-  informer get pods -A --sort-by .metadata.creationTimestamp
-  informer get pods -o jsonpath='{.items[*].metadata.name}'
-  informer get pods -o custom-columns=NAME:.metadata.name,NODE:.spec.nodeName
+  informer get nodes -o name                   names only
 
 A single object of one namespace is printed by itself, everything else as a List: \
 in all namespaces, several objects may have the same name.
@@ -319,7 +313,7 @@ const GET_ABOUT: &str = "Prints the current objects and exits";
 const GET_LONG_ABOUT: &str = "\
 Prints the current objects and exits
 
-Takes the options of kubectl get. With -w, continues as informer watch.";
+With -w, continues as informer watch.";
 
 /// Arguments of `informer get`.
 #[derive(Debug, clap::Args)]

@@ -61,7 +61,10 @@ mod tests {
     #[test]
     fn page_has_options_and_examples_line_by_line() {
         let page = page(Some("get")).unwrap();
-        assert!(page.contains("\\fB\\-\\-sort\\-by\\fR") && page.contains("\\fB\\-\\-color\\fR"), "{page}");
+        assert!(
+            page.contains("\\fB\\-\\-no\\-headers\\fR") && page.contains("\\fB\\-\\-color\\fR"),
+            "{page}"
+        );
         assert!(page.contains(".SH NOTES\n.nf\nExamples:\n"), "{page}");
         assert!(!page.contains("resync"), "{page}");
     }

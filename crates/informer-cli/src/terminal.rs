@@ -79,20 +79,8 @@ impl Terminal {
         self.bar.finish_and_clear();
         self.bar.set_draw_target(ProgressDrawTarget::hidden());
         // Also if it was not entered: a drawing may be waiting for its thread.
-        self.leave_screen(ScreenState::Left);
-    }
-
-    /// Leaves the screen of `--live` until the next drawing. May block if the terminal does.
-    pub(crate) fn suspend_screen(&self) {
-        self.leave_screen(ScreenState::NotEntered);
-    }
-
-    fn leave_screen(&self, next: ScreenState) {
         let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
-        if *screen == ScreenState::Left {
-            return;
-        }
-        if std::mem::replace(&mut *screen, next) == ScreenState::Entered {
+        if std::mem::replace(&mut *screen, ScreenState::Left) == ScreenState::Entered {
             let mut stdout = io::stdout();
             // Without a terminal there is nothing to restore.
             drop(stdout.write_all(LEAVE_SCREEN.as_bytes()).and_then(|()| stdout.flush()));

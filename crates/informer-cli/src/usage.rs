@@ -5,36 +5,9 @@ use crate::cli_error::CliError;
 use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Commands of kubectl that this program does not have.
-const KUBECTL: [&str; 22] = [
-    "annotate",
-    "api-resources",
-    "apply",
-    "attach",
-    "auth",
-    "config",
-    "cordon",
-    "cp",
-    "create",
-    "delete",
-    "describe",
-    "diff",
-    "drain",
-    "edit",
-    "exec",
-    "label",
-    "logs",
-    "patch",
-    "port-forward",
-    "rollout",
-    "scale",
-    "top",
-];
-
 /// Options of `kubectl get` that this program does not have, with a replacement.
-const OPTIONS: [(&str, &str); 5] = [
+const OPTIONS: [(&str, &str); 4] = [
     ("--show-labels", "-o wide shows labels"),
-    ("-L", "use -o custom-columns=NAME:.metadata.name,APP:.metadata.labels.app"),
     ("-f", "objects are named on the command line, such as pods/web-0"),
     ("--watch-only", "informer watch prints the existing objects first"),
     ("--as", "use a kubeconfig with this user"),
@@ -56,7 +29,6 @@ pub(crate) fn explain(error: &clap::Error) -> Option<CliError> {
 fn unknown_command(name: &str) -> Option<CliError> {
     let hint = match name {
         "version" => "use informer --version".to_owned(),
-        verb if KUBECTL.contains(&verb) => format!("use kubectl {verb}"),
         // A mistyped command; clap suggests the right one.
         name if Args::command().get_subcommands().any(|one| strsim::jaro(one.get_name(), name) > 0.7) => {
             return None;
@@ -102,7 +74,6 @@ mod tests {
                 "there is no command \"pods\" (for a resource: informer watch pods, or once: informer get pods)",
             ),
         );
-        check("informer logs web-0", Some("there is no command \"logs\" (use kubectl logs)"));
         check("informer version", Some("there is no command \"version\" (use informer --version)"));
         let expected =
             "-n is an option of watch and get (write it after one of them: informer get pods -n …)";

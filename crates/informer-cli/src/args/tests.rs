@@ -98,8 +98,8 @@ fn get_prints_objects_once_unless_it_watches() {
         Ok(Some(Command::Get(get))) => get.into_watch(),
         other => panic!("{other:?}"),
     };
-    let get = parse("informer get pods/web-0 --sort-by .metadata.name -o jsonpath={.metadata.name}");
-    assert!(get.once && get.view() == View::Objects && get.sort_by.is_some());
+    let get = parse("informer get pods/web-0 -o name");
+    assert!(get.once && get.view() == View::Objects && get.output == Format::Name);
     assert_eq!(get.resources, ["pods/web-0"]);
     assert_eq!(get.headers, Headers::Shown);
     assert_eq!(parse("informer get pods --no-headers").headers, Headers::Hidden);
@@ -111,7 +111,7 @@ fn get_prints_objects_once_unless_it_watches() {
     }
     let help = Args::try_parse_from(["informer", "get", "--help"]).unwrap_err().to_string();
     assert!(help.contains("Prints the current objects") && help.contains("informer get pods -w"), "{help}");
-    assert!(!help.contains("Print the existing objects") && help.contains("--sort-by"), "{help}");
+    assert!(!help.contains("Print the existing objects") && help.contains("--no-headers"), "{help}");
     let help = Args::try_parse_from(["informer", "watch", "--help"]).unwrap_err().to_string();
     assert!(help.contains("Prints objects and their changes") && help.contains("--once"), "{help}");
 }

@@ -17,16 +17,6 @@ pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// Escapes every dangerous character apart from line breaks and tabs, for values that may have several lines.
-pub(crate) fn escape_text(text: &str) -> Cow<'_, str> {
-    push_escaped(text, |out, letter| {
-        let _ = match letter {
-            '\n' | '\t' => out.write_char(letter),
-            letter => write!(out, "\\u{{{:x}}}", u32::from(letter)),
-        };
-    })
-}
-
 /// Escapes dangerous characters in JSON text without changing its value: they occur only inside strings,
 /// where JSON escapes are allowed.
 pub(crate) fn escape_json(json: &str) -> Cow<'_, str> {

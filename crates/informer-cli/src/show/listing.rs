@@ -3,11 +3,10 @@
 //! Like the printer of events, this module prints no control character and no value of a secret.
 
 use super::columns;
-use super::format::{CustomColumn, Format};
-use super::jsonpath::{self, JsonPath};
+use super::format::Format;
 use super::layout::{Ellipsis, Screen, Sizing};
 use super::table::{Cell, Table, TableColumn};
-use super::{Namespaces, ShownKind, escape, labels, redact, sort, text, to_yaml, tone};
+use super::{Namespaces, ShownKind, escape, labels, redact, text, to_yaml, tone};
 use anstyle::Style;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -24,7 +23,6 @@ pub(crate) struct KindObjects {
 pub(crate) struct Listing {
     pub(crate) format: Format,
     pub(crate) namespaces: Namespaces,
-    pub(crate) sort_by: Option<JsonPath>,
     /// Whether one object of one namespace was requested by its name; it is then not part of a list.
     pub(crate) is_single: bool,
     /// Whether the table is redrawn in place, so that rare values should not move its columns.
@@ -48,23 +46,17 @@ impl Listing {
         now: Timestamp,
         screen: Option<Screen>,
     ) -> String {
-        for kind in &mut kinds {
-            self.prepare(kind);
-        }
-        match &self.format {
+        kinds.iter_mut().for_each(redact_secrets);
+        match self.format {
             Format::Table | Format::Wide => {
                 let with_prefix = kinds.len() > 1;
                 let shown = kinds.iter().filter(|kind| !kind.objects.is_empty());
                 let tables = shown.map(|kind| self.titled(self.table(kind, with_prefix, now, screen)));
                 tables.collect::<Vec<_>>().join(if self.headers == Headers::Shown { "\n" } else { "" })
             }
-            Format::CustomColumns(columns) => {
-                self.titled(custom_table(columns, kinds.iter().flat_map(|kind| &kind.objects)))
-            }
             Format::Name => kinds.iter().flat_map(names).collect(),
             Format::Json => format!("{}\n", pretty(&self.value(kinds))),
             Format::Yaml => to_yaml(&self.value(kinds)),
-            Format::JsonPath(template) => template.render(&self.value(kinds)),
         }
     }
 
@@ -88,19 +80,6 @@ impl Listing {
         json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": objects})
     }
 
-    /// Redacts secrets and sorts the objects.
-    pub(super) fn prepare(&self, kind: &mut KindObjects) {
-        if redact::is_secret(&kind.shown.kind) {
-            kind.objects.iter_mut().for_each(redact::redact);
-        }
-        if let Some(path) = &self.sort_by {
-            kind.objects.sort_by(|left, right| {
-                let value = |object| path.select(object).first().copied();
-                sort::compare(value(left), value(right))
-            });
-        }
-    }
-
     /// Formats the objects of one kind as a table; their names may have the kind as a prefix.
     pub(super) fn table(
         &self,
@@ -109,9 +88,6 @@ impl Listing {
         now: Timestamp,
         screen: Option<Screen>,
     ) -> String {
-        if let Format::CustomColumns(columns) = &self.format {
-            return custom_table(columns, &kind.objects);
-        }
         let with_namespace = self.namespaces == Namespaces::All && kind.objects.iter().any(has_namespace);
         let columns = columns::columns(&kind.shown.group, &kind.shown.kind);
         let row = |object: &Value| {
@@ -155,28 +131,11 @@ impl Listing {
     }
 }
 
-fn custom_table<'a>(columns: &[CustomColumn], objects: impl IntoIterator<Item = &'a Value>) -> String {
-    let rows = objects.into_iter().map(|object| custom_cells(columns, object)).collect();
-    Table::complete(custom_columns(columns), rows, None)
-}
-
-/// Returns the cells of an object in the columns of the user.
-pub(crate) fn custom_cells(columns: &[CustomColumn], object: &Value) -> Vec<Cell> {
-    let cell = |path: &JsonPath| {
-        let values: Vec<String> = path.select(object).into_iter().map(jsonpath::text).collect();
-        if values.is_empty() { "<none>".to_owned() } else { values.join(",") }
-    };
-    columns.iter().map(|column| Cell::new(&cell(&column.path))).collect()
-}
-
-/// Returns the columns of the user, which are never shortened.
-pub(crate) fn custom_columns(columns: &[CustomColumn]) -> Vec<TableColumn> {
-    let column = |column: &CustomColumn| TableColumn {
-        title: Cow::Owned(escape::escape(&column.title).into_owned()),
-        reserved: 0,
-        sizing: Sizing::whole(0),
-    };
-    columns.iter().map(column).collect()
+/// Redacts the objects if they are secrets.
+pub(super) fn redact_secrets(kind: &mut KindObjects) {
+    if redact::is_secret(&kind.shown.kind) {
+        kind.objects.iter_mut().for_each(redact::redact);
+    }
 }
 
 fn has_namespace(object: &Value) -> bool {
@@ -202,6 +161,7 @@ fn pretty(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::ValueEnum as _;
 
     fn kind(name: &str) -> ShownKind {
         ShownKind {
@@ -235,20 +195,18 @@ mod tests {
         KindObjects { shown: kind("Secret"), objects: vec![secret] }
     }
 
-    fn rendered(format: &str, sort_by: Option<&str>, kinds: Vec<KindObjects>) -> String {
-        rendered_as(false, format, sort_by, kinds)
+    fn rendered(format: Format, kinds: Vec<KindObjects>) -> String {
+        render(&listing(format), kinds)
     }
 
-    fn rendered_as(is_single: bool, format: &str, sort_by: Option<&str>, kinds: Vec<KindObjects>) -> String {
-        let sort_by = sort_by.map(|path| path.parse().unwrap());
-        render(&Listing { sort_by, is_single, ..listing(format) }, kinds)
+    fn rendered_as(is_single: bool, format: Format, kinds: Vec<KindObjects>) -> String {
+        render(&Listing { is_single, ..listing(format) }, kinds)
     }
 
-    fn listing(format: &str) -> Listing {
+    fn listing(format: Format) -> Listing {
         Listing {
-            format: format.parse().unwrap(),
+            format,
             namespaces: Namespaces::All,
-            sort_by: None,
             is_single: false,
             live: false,
             headers: Headers::Shown,
@@ -262,64 +220,48 @@ mod tests {
 
     #[test]
     fn tables_without_headers_have_rows_only() {
-        let without = |format| {
-            let listing = Listing { headers: Headers::Hidden, ..listing(format) };
-            render(&listing, vec![pods(), secrets()])
-        };
-        assert_eq!(without("custom-columns=NAME:.metadata.name"), "db-0\nweb-10\nweb-9\nkey\n");
-        let table = without("table");
+        let listing = Listing { headers: Headers::Hidden, ..listing(Format::Table) };
+        let table = render(&listing, vec![pods(), secrets()]);
         assert_eq!(table.lines().count(), 4, "{table}");
         assert!(table.starts_with("data ") && !table.contains("NAME"), "{table}");
     }
 
     #[test]
-    fn table_is_sorted_and_has_no_event_columns() {
+    fn table_has_no_event_columns() {
         assert_eq!(
-            rendered("table", Some(".metadata.name"), vec![pods()]),
+            rendered(Format::Table, vec![pods()]),
             "\
 NAMESPACE   NAME     STATUS    READY   RESTARTS   AGE    NODE
 data        db-0     Running   0/1     0          60m    node-1
-shop        web-9    Running   0/1     0          30s    node-1
 shop        web-10   Running   0/1     0          120m   node-1
+shop        web-9    Running   0/1     0          30s    node-1
 "
         );
     }
 
     #[test]
     fn several_kinds_have_a_table_each() {
-        let text = rendered("table", None, vec![pods(), secrets()]);
+        let text = rendered(Format::Table, vec![pods(), secrets()]);
         let tables: Vec<&str> = text.split("\n\n").collect();
         assert_eq!(tables.len(), 2, "{text}");
         assert!(tables[0].contains("pod/web-9") && tables[1].contains("secret/key"), "{text}");
     }
 
     #[test]
-    fn templates_and_columns_match_kubectl() {
-        assert_eq!(
-            rendered(
-                "jsonpath={.items[*].metadata.name}",
-                Some("{.metadata.creationTimestamp}"),
-                vec![pods()]
-            ),
-            "web-10 db-0 web-9"
-        );
-        assert_eq!(
-            rendered("custom-columns=NAME:.metadata.name,IP:.status.podIP", None, vec![pods()]),
-            "NAME     IP\ndb-0     <none>\nweb-10   <none>\nweb-9    <none>\n"
-        );
-        assert_eq!(rendered("name", None, vec![pods()]), "pod/db-0\npod/web-10\npod/web-9\n");
+    fn names_match_kubectl() {
+        assert_eq!(rendered(Format::Name, vec![pods()]), "pod/db-0\npod/web-10\npod/web-9\n");
     }
 
     #[test]
     fn json_is_a_list_or_a_single_object() {
-        let text = rendered("json", None, vec![pods()]);
+        let text = rendered(Format::Json, vec![pods()]);
         assert!(text.starts_with("{\n    \"apiVersion\": \"v1\",\n    \"items\": [\n        {\n"), "{text}");
         let list: Value = serde_json::from_str(&text).unwrap();
         assert_eq!((&list["kind"], list["items"].as_array().map(Vec::len)), (&json!("List"), Some(3)));
-        let yaml: Value = serde_saphyr::from_str(&rendered("yaml", None, vec![pods()])).unwrap();
+        let yaml: Value = serde_saphyr::from_str(&rendered(Format::Yaml, vec![pods()])).unwrap();
         assert_eq!(yaml, list);
         let one = KindObjects { objects: vec![pod("shop", "web\u{1b}-0", "")], ..pods() };
-        let text = rendered_as(true, "json", None, vec![one]);
+        let text = rendered_as(true, Format::Json, vec![one]);
         assert!(!text.contains('\u{1b}'), "{text}");
         let object: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(object["metadata"]["name"], "web\u{1b}-0");
@@ -327,18 +269,10 @@ shop        web-10   Running   0/1     0          120m   node-1
 
     #[test]
     fn no_format_prints_secret_values() {
-        for format in [
-            "table",
-            "wide",
-            "json",
-            "yaml",
-            "name",
-            "jsonpath={..a}{.data.a}{.}",
-            "custom-columns=A:.data.a",
-        ] {
+        for format in Format::value_variants() {
             for is_single in [false, true] {
-                let text = rendered_as(is_single, format, Some(".data.a"), vec![secrets()]);
-                assert!(!text.is_empty() && !text.contains("hunter2"), "{format}: {text}");
+                let text = rendered_as(is_single, *format, vec![secrets()]);
+                assert!(!text.is_empty() && !text.contains("hunter2"), "{format:?}: {text}");
             }
         }
     }

@@ -1,14 +1,13 @@
 //! The screen of `--live`: a status and a table for each kind, cut to the size of the terminal.
 
-use super::listing::{KindObjects, Listing};
+use super::listing::{KindObjects, Listing, redact_secrets};
 use super::{Screen, escape};
 use anstyle::{AnsiColor, Style};
 use jiff::Timestamp;
 
 /// The objects of one kind that may be visible.
 pub(crate) struct LiveKind {
-    /// The first objects; at least as many as the screen has rows, if there are so many. If they are sorted by a
-    /// field, all objects.
+    /// The first objects; at least as many as the screen has rows, if there are so many.
     pub(crate) first: KindObjects,
     /// Number of all objects.
     pub(crate) total: usize,
@@ -58,7 +57,7 @@ impl Listing {
                 share if share < MIN_TABLE_LINES => 0,
                 share => share - 2,
             };
-            self.prepare(&mut kind.first);
+            redact_secrets(&mut kind.first);
             kind.first.objects.truncate(rows);
             lines.extend(self.table(&kind.first, with_prefix, now, Some(screen)).lines().map(str::to_owned));
             if rows < kind.total {
@@ -92,7 +91,7 @@ fn shares(needed: &[usize], available: usize) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Headers, Namespaces, ShownKind};
+    use super::super::{Format, Headers, Namespaces, ShownKind};
     use super::*;
     use console::measure_text_width;
     use serde_json::{Value, json};
@@ -119,16 +118,15 @@ mod tests {
     }
 
     fn lines(
-        format: &str,
+        format: Format,
         warnings: &[&str],
         kinds: Vec<LiveKind>,
         columns: usize,
         rows: usize,
     ) -> Vec<String> {
         let listing = Listing {
-            format: format.parse().unwrap(),
+            format,
             namespaces: Namespaces::One,
-            sort_by: None,
             is_single: false,
             live: true,
             headers: Headers::Shown,
@@ -146,7 +144,7 @@ mod tests {
     fn tables_share_the_screen() {
         let kinds = vec![kind("Pod", 40), kind("Node", 2)];
         assert_eq!(
-            lines("table", &["pods: connection lost"], kinds, 60, 13).join("\n"),
+            lines(Format::Table, &["pods: connection lost"], kinds, 60, 13).join("\n"),
             "\
 40 pods in namespace shop
 warning: pods: connection lost
@@ -166,7 +164,7 @@ node/node-1   Ready                      2m"
 
     #[test]
     fn every_screen_is_filled_and_never_exceeded() {
-        for format in ["table", "wide", "custom-columns=NAME:.metadata.name,ALL:.status"] {
+        for format in [Format::Table, Format::Wide] {
             for rows in 1..60 {
                 for columns in [1, 5, 20, 80, 200] {
                     let kinds = vec![kind("Pod", 40), kind("Node", 3), kind("Widget", 0), kind("Job", 2000)];

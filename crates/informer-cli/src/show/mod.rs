@@ -1,4 +1,4 @@
-//! Formats events and objects: one line each in columns, or as JSON, YAML, names or by a template.
+//! Formats events and objects: one line each in columns, or as JSON, YAML or names.
 //!
 //! In every format, no control character and no value of a secret is printed. Only what a format needs is decoded.
 //! This module does not know where events come from or where the output goes.
@@ -8,16 +8,14 @@ mod change_line;
 pub(crate) mod columns;
 pub(crate) mod escape;
 mod format;
-pub(crate) mod jsonpath;
 mod layout;
 mod listing;
 mod live;
 mod pod_status;
 pub(crate) mod redact;
-mod sort;
 mod table;
 
-pub(crate) use format::{Format, FormatParser};
+pub(crate) use format::Format;
 pub(crate) use layout::Screen;
 pub(crate) use listing::{Headers, KindObjects, Listing};
 pub(crate) use live::{LiveKind, LiveStatus};
@@ -125,10 +123,7 @@ impl<W: Write> Printer<W> {
             }
             _ => None,
         };
-        let columns = match &format {
-            Format::CustomColumns(columns) => listing::custom_columns(columns),
-            format => table_columns(format, single_kind, namespaces),
-        };
+        let columns = table_columns(format, single_kind, namespaces);
         let is_fitted = format == Format::Table;
         let table = Table::new(columns, move || screen().filter(|_| is_fitted));
         Self { format, zone, single_kind, table, out }
@@ -136,19 +131,10 @@ impl<W: Write> Printer<W> {
 
     /// Prints an event; tables may buffer it until [`Printer::flush`].
     pub(crate) fn print(&mut self, event: &PrintedEvent<'_>) -> io::Result<()> {
-        let text = match &self.format {
+        let text = match self.format {
             Format::Table | Format::Wide => {
                 let row = self.row(event);
                 self.table.row(row)
-            }
-            Format::CustomColumns(columns) => {
-                let row = listing::custom_cells(columns, &event.redacted(event.value()));
-                self.table.row(row)
-            }
-            Format::JsonPath(template) => {
-                let text = template.render(&event.redacted(event.value()));
-                // Unlike a single result, results of several events need a separator.
-                if text.is_empty() || text.ends_with('\n') { text } else { format!("{text}\n") }
             }
             Format::Json => json_line(event),
             Format::Yaml => self.yaml(event),
@@ -241,7 +227,7 @@ impl PrintedEvent<'_> {
 
 /// Returns the columns of the table. The time is less important than the columns that identify an object.
 fn table_columns(
-    format: &Format,
+    format: Format,
     single_kind: Option<&'static [Column]>,
     namespaces: Namespaces,
 ) -> Vec<TableColumn> {
@@ -264,7 +250,7 @@ fn table_columns(
         }
         None => columns.push(column("STATE", 0, Sizing::flexible(columns::FIRST_COLUMN, 12, 24))),
     }
-    if *format == Format::Wide {
+    if format == Format::Wide {
         columns.extend([column("LABELS", 0, Sizing::whole(101)), column("UID", 0, Sizing::whole(102))]);
     }
     columns.push(column("CHANGES", REST, Sizing::flexible(5, 12, 24)));

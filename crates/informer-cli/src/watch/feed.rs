@@ -10,7 +10,7 @@ use super::target::Target;
 use super::{SHUTDOWN_TIMEOUT, shown_kind};
 use crate::args::Watch;
 use crate::cli_error::CliError;
-use crate::show::{Format, Namespaces, PrintedEvent, Printer, Screen, ShownKind, Verb};
+use crate::show::{Namespaces, PrintedEvent, Printer, Screen, ShownKind, Verb};
 use crate::terminal::Terminal;
 use futures::future::{BoxFuture, FutureExt as _, Shared};
 use futures::stream::{FuturesUnordered, StreamExt as _};
@@ -55,12 +55,10 @@ impl Feed {
     ) -> Self {
         let kinds: Vec<ShownKind> = targets.iter().map(|target| shown_kind(&target.resource)).collect();
         // Only tables are colored; JSON and YAML are data.
-        let out: Box<dyn Write + Send> = match args.output {
-            Format::Table | Format::Wide | Format::CustomColumns(_) => Box::new(anstream::stdout()),
-            _ => Box::new(io::stdout()),
-        };
+        let out: Box<dyn Write + Send> =
+            if args.output.is_table() { Box::new(anstream::stdout()) } else { Box::new(io::stdout()) };
         let zone = jiff::tz::TimeZone::system();
-        let printer = Mutex::new(Printer::new(args.output.clone(), &kinds, namespaces, zone, screen, out));
+        let printer = Mutex::new(Printer::new(args.output, &kinds, namespaces, zone, screen, out));
         let (counts, terminal, error) = (EventCounts::default(), terminal.clone(), watch::channel(None).0);
         let output = Arc::new(Output { printer, counts, terminal, error });
         let (mut registrations, mut tasks) = (Vec::new(), JoinSet::new());

@@ -4,7 +4,7 @@ use super::target::Target;
 use crate::args::{View, Watch};
 use crate::cli_error::CliError;
 use crate::resolve::Served;
-use crate::show::{Format, KindObjects, Listing, LiveKind, Namespaces, Screen};
+use crate::show::{KindObjects, Listing, LiveKind, Namespaces, Screen};
 use informer::{Object, SharedInformer};
 use jiff::Timestamp;
 use kube::core::DynamicObject;
@@ -25,9 +25,8 @@ impl<'a> Objects<'a> {
         namespaces: Namespaces,
     ) -> Self {
         let listing = Listing {
-            format: args.output.clone(),
+            format: args.output,
             namespaces,
-            sort_by: args.sort_by.clone(),
             // In all namespaces, several objects may have the name.
             is_single: namespaces == Namespaces::One && matches!(targets, [Target { name: Some(_), .. }]),
             live: args.view() == View::Live,
@@ -40,20 +39,18 @@ impl<'a> Objects<'a> {
     pub(crate) fn print(&self, screen: Option<Screen>) -> Result<(), CliError> {
         let missing = self.missing();
         if missing.len() < self.targets.len() {
-            let kinds = self.kinds();
-            self.check_sort_field(&kinds)?;
+            let kinds = self.first_objects(usize::MAX).into_iter().map(|kind| kind.first).collect();
             self.write(&self.listing.render(kinds, Timestamp::now(), screen))?;
         }
         self.missing_error(&missing)
     }
 
     fn write(&self, text: &str) -> Result<(), CliError> {
-        let result = match self.listing.format {
-            // Only tables are colored.
-            Format::Table | Format::Wide | Format::CustomColumns(_) => {
-                anstream::stdout().write_all(text.as_bytes())
-            }
-            _ => io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()),
+        // Only tables are colored.
+        let result = if self.listing.format.is_table() {
+            anstream::stdout().write_all(text.as_bytes())
+        } else {
+            io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush())
         };
         match result {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -82,19 +79,8 @@ impl<'a> Objects<'a> {
         Err(CliError::new(format!("not found: {}", names.join(", ")), hint))
     }
 
-    /// Returns the objects of each kind, in the order of their namespaces and names.
-    fn kinds(&self) -> Vec<KindObjects> {
-        self.first_objects(usize::MAX).into_iter().map(|kind| kind.first).collect()
-    }
-
-    /// Returns the objects of each kind for a screen with so many rows.
-    pub(crate) fn visible(&self, rows: usize) -> Vec<LiveKind> {
-        // Which objects come first depends on a field of all of them.
-        self.first_objects(if self.listing.sort_by.is_some() { usize::MAX } else { rows })
-    }
-
-    /// Returns at most so many objects of each kind. Only these are decoded.
-    fn first_objects(&self, limit: usize) -> Vec<LiveKind> {
+    /// Returns at most so many objects of each kind, in the order of their namespaces and names. Only these are decoded.
+    pub(crate) fn first_objects(&self, limit: usize) -> Vec<LiveKind> {
         let mut kinds: Vec<(&Served, Vec<Object<DynamicObject>>)> = Vec::new();
         for (target, informer) in self.targets.iter().zip(self.informers) {
             let objects = informer.lister().list();
@@ -116,17 +102,6 @@ impl<'a> Objects<'a> {
             LiveKind { first: KindObjects { shown: super::shown_kind(resource), objects }, total }
         };
         kinds.into_iter().map(decoded).collect()
-    }
-
-    /// Returns an error if no object has the field of `--sort-by`, which is probably misspelled.
-    fn check_sort_field(&self, kinds: &[KindObjects]) -> Result<(), CliError> {
-        let Some(path) = &self.listing.sort_by else { return Ok(()) };
-        let mut objects = kinds.iter().flat_map(|kind| &kind.objects).peekable();
-        if objects.peek().is_some() && objects.all(|object| path.select(object).is_empty()) {
-            let hint = "example: --sort-by .metadata.creationTimestamp";
-            return Err(CliError::new("no object has the field of --sort-by", hint));
-        }
-        Ok(())
     }
 }
 
@@ -164,13 +139,12 @@ mod tests {
                 let found: Vec<&Value> = items.iter().map(|pod| &pod["metadata"]["namespace"]).collect();
                 assert_eq!(found, pods.to_vec(), "{list}");
             }
-            let template = "jsonpath={.items[*].metadata.namespace}";
-            assert_eq!(rendered(template, Namespaces::All, pods), pods.join(" "));
         }
     }
 
     #[test]
     fn name_in_one_namespace_is_a_single_object() {
-        assert_eq!(rendered("jsonpath={.metadata.namespace}", Namespaces::One, &["shop"]), "shop");
+        let pod: Value = serde_json::from_str(&rendered("json", Namespaces::One, &["shop"])).unwrap();
+        assert_eq!(pod["metadata"]["namespace"], "shop");
     }
 }

@@ -5,7 +5,6 @@
 use super::feed;
 use super::get::Objects;
 use super::health::{HealthChange, HealthReporter};
-use super::job_control::JobControl;
 use super::sync::{self, Watched};
 use crate::cli_error::CliError;
 use crate::show::LiveStatus;
@@ -22,6 +21,9 @@ const MIN_REDRAW_DELAY: Duration = Duration::from_millis(250);
 /// Period at which an unchanged table is drawn again, because ages and warnings change.
 const REDRAW_PERIOD: Duration = Duration::from_secs(1);
 
+/// SIGTSTP. tokio has no constant for it.
+const STOP: i32 = if cfg!(any(target_os = "linux", target_os = "android")) { 20 } else { 18 };
+
 /// Whether stdout is a terminal that can be redrawn.
 pub(crate) fn is_supported() -> bool {
     feed::screen().is_some() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
@@ -35,11 +37,13 @@ pub(crate) async fn run(
     place: &str,
     terminal: &Terminal,
 ) -> CliError {
-    let signals =
-        signal(SignalKind::window_change()).and_then(|resized| Ok((resized, JobControl::listen()?)));
-    let (mut resized, mut job_control) = match signals {
+    let signals = || Ok((signal(SignalKind::window_change())?, signal(SignalKind::from_raw(STOP))?));
+    // Nothing waits for Ctrl-Z, so it has no effect: the shell would get the screen of the table.
+    let (mut resized, _stop) = match signals() {
         Ok(signals) => signals,
-        Err(error) => return CliError::new(format!("install signal handlers: {error}"), ""),
+        Err::<_, std::io::Error>(error) => {
+            return CliError::new(format!("install signal handlers: {error}"), "");
+        }
     };
     let changed = Arc::new(Notify::new());
     let _registrations: Vec<Registration> = watched
@@ -63,9 +67,6 @@ pub(crate) async fn run(
         }
         tokio::time::sleep(MIN_REDRAW_DELAY).await;
         tokio::select! {
-            // After Ctrl-Z, the shell may have written its prompt already.
-            biased;
-            () = job_control.stop_requested() => job_control.stop(terminal).await,
             () = changed.notified() => {}
             _ = resized.recv() => {}
             () = tokio::time::sleep(REDRAW_PERIOD.saturating_sub(MIN_REDRAW_DELAY)) => {}
@@ -77,7 +78,7 @@ pub(crate) async fn run(
 async fn draw(objects: &Objects<'_>, status: LiveStatus, terminal: &Terminal) -> std::io::Result<()> {
     // The size may have changed. Without a size, there is no terminal any more.
     let Some(screen) = feed::screen() else { return Ok(()) };
-    let lines = objects.listing.live(&status, objects.visible(screen.rows), Timestamp::now(), screen);
+    let lines = objects.listing.live(&status, objects.first_objects(screen.rows), Timestamp::now(), screen);
     let terminal = terminal.clone();
     // Without a result, the runtime is shutting down, or the drawing panicked and the next one fails.
     tokio::task::spawn_blocking(move || terminal.draw(&lines, screen.rows)).await.unwrap_or(Ok(()))

@@ -8,7 +8,6 @@ mod counts;
 mod feed;
 mod get;
 mod health;
-mod job_control;
 mod live;
 mod sync;
 mod target;
@@ -17,7 +16,7 @@ use crate::args::{View, Watch};
 use crate::cli_error::CliError;
 use crate::cluster::{self, Cluster};
 use crate::resolve::Served;
-use crate::show::{Format, Namespaces, ShownKind};
+use crate::show::{Namespaces, ShownKind};
 use crate::terminal::Terminal;
 use counts::EventCounts;
 use feed::Feed;
@@ -223,13 +222,8 @@ fn check_options(args: &Watch) -> Result<(), CliError> {
         View::Objects if args.state.is_some() => {
             Err(CliError::usage("--state prints events", "use informer watch, or informer get -w"))
         }
-        View::Events if args.sort_by.is_some() => {
-            let hint = "--sort-by works with informer get without -w, and with --live";
-            Err(CliError::usage("events cannot be sorted", hint))
-        }
-        View::Live if !matches!(args.output, Format::Table | Format::Wide | Format::CustomColumns(_)) => {
-            let hint = "leave out -o, or use -o wide or -o custom-columns";
-            Err(CliError::usage("--live shows a table", hint))
+        View::Live if !args.output.is_table() => {
+            Err(CliError::usage("--live shows a table", "leave out -o, or use -o wide"))
         }
         View::Live if !live::is_supported() => {
             let hint = "leave out --live to print events, or use informer get";
