@@ -40,9 +40,9 @@ pub struct Field {
     pub patch: Patch,
     /// The granularity of ownership in this object, if it differs from that of its type.
     pub map_type: Option<MapType>,
-    /// See [`Part::pointer`].
+    /// See `pointer` of [`Part`].
     pub pointer: bool,
-    /// See [`Part::always`].
+    /// See `always` of [`Part`].
     pub always: bool,
 }
 
